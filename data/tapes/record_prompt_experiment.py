@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from llmsim_lab.experiments import PromptExperiment
 from record_tapes import ADVISOR, FEARFUL, HERE, SETTINGS, pack
 
 from llmsim_lab import LLMClient, connect
-from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load

@@ -14,8 +14,6 @@ from llmsim_lab._util.html import badge, join, safe, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import Ablation, module_ablation
-from llmsim_lab.experiments._keeping import has_no_model
 from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import (
@@ -30,6 +28,8 @@ from llmsim_lab.lab._widget import (
 )
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.study import Ablation
+from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.types import Attempt, ChatRequest, Message, Role
 
 _ROLES: tuple[Role, ...] = ("system", "user")
@@ -330,7 +330,7 @@ class ContextXRay(LabWidget):
             )
         await settled(self.samples_box)
         samples = self.samples_box.value
-        self.ablation = ablation = module_ablation(
+        self.ablation = ablation = Ablation.without(
             self.simulation,
             self.agent_box.value,
             self.turn_box.value,

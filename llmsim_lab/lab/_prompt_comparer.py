@@ -17,23 +17,6 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pre, safe, table, visible
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.experiments._bench import (
-    Bench,
-    Sample,
-    Variant,
-    check_variants,
-    config_of,
-    prompt_of,
-    run_on,
-    seed_of,
-    source_of,
-    turn_numbers,
-)
-from llmsim_lab.experiments._experiment import Progress, duration, plan_of
-from llmsim_lab.experiments._keeping import has_no_model
-from llmsim_lab.experiments._results import UNITS
-from llmsim_lab.experiments._statistics import Outcome
 from llmsim_lab.lab._html import word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import (
@@ -51,6 +34,22 @@ from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Comparison
+from llmsim_lab.study._bench import (
+    Bench,
+    Sample,
+    Variant,
+    check_variants,
+    config_of,
+    run_on,
+    seed_of,
+    source_of,
+    turn_numbers,
+    variant_of,
+)
+from llmsim_lab.study._comparison import Progress, duration, plan_of
+from llmsim_lab.study._keeping import has_no_model
+from llmsim_lab.study._results import Outcome, name_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +59,7 @@ _MOST_CHARS = 200
 
 
 _HEADER = (
-    *("outcome", "variant", "difference", "95 % interval", "noise floor", "p (Holm)"),
+    *("outcome", "variant", "difference", "95 % interval", "noise floor", "p (all compared)"),
     *("pairs used", "failed"),
 )
 
@@ -74,7 +73,7 @@ def _signed(value: Any) -> str:
     return "none" if _missing(value) else f"{value:+.2f}"
 
 
-def results_html(experiment: PromptExperiment) -> Markup:
+def results_html(experiment: Comparison) -> Markup:
     """Return how much was played, the differences as a table, and what they amount to."""
     played = Markup("<p>{} of {} samples played, {} of them failed. {}</p>").format(
         len(experiment.played),
@@ -95,15 +94,15 @@ def results_html(experiment: PromptExperiment) -> Markup:
     )
 
 
-def _failed_samples(experiment: PromptExperiment) -> pd.DataFrame:
+def _failed_samples(experiment: Comparison) -> pd.DataFrame:
     frame = experiment.frame
     failed = frame.loc[~frame["completed"].astype(bool)]
     return failed.drop_duplicates(["variant", "turn", "sample"])
 
 
 def _difference_row(item: Mapping[Hashable, Any]) -> list[object]:
-    name, unit = UNITS[item["outcome"]]
-    low, high, floor, p = (item[key] for key in ("low", "high", "noise_floor", "p_holm"))
+    name, unit = name_of(item["outcome"])
+    low, high, floor, p = (item[key] for key in ("low", "high", "noise_floor", "p_family"))
     return [
         f"{name} ({unit})",
         item["variant"],
@@ -116,22 +115,22 @@ def _difference_row(item: Mapping[Hashable, Any]) -> list[object]:
     ]
 
 
-def chart_html(results: PromptExperiment, outcome: Outcome) -> Markup:
+def chart_html(results: Comparison, outcome: Outcome) -> Markup:
     """Return the differences in one outcome as an image with its numbers as alternative text."""
     figure = difference_figure(results, outcome)
     png = figure_bytes(figure, "png", dpi=96)
     return image_html(png, figure.alt, style="max-width:100%")  # type: ignore[attr-defined]
 
 
-def charts_html(experiment: PromptExperiment) -> Markup:
+def charts_html(experiment: Comparison) -> Markup:
     """Return a chart for each outcome, the first unfolded."""
     return join(
-        details(f"Chart: {UNITS[outcome][0]}", chart_html(experiment, outcome), open=place == 0)
+        details(f"Chart: {name_of(outcome)[0]}", chart_html(experiment, outcome), open=place == 0)
         for place, outcome in enumerate(experiment.outcomes)
     )
 
 
-def answers_html(experiment: PromptExperiment) -> Markup:
+def answers_html(experiment: Comparison) -> Markup:
     """Return what was decided: directions, agreement and the commonest answers."""
     shares = table(
         ("variant", "raise", "hold", "lower", "samples used", "failed"),
@@ -183,7 +182,7 @@ def _share(value: Any) -> str:
     return "none" if _missing(value) else f"{value:.0%}"
 
 
-def results_text(experiment: PromptExperiment) -> list[str]:
+def results_text(experiment: Comparison) -> list[str]:
     """Return the results as lines of plain text."""
     lines = [f"  {visible(text)}" for text in experiment.verdicts]
     answers = experiment.answers.to_dict("records")
@@ -245,7 +244,7 @@ def spread(turns: Sequence[int], most: int) -> list[int]:
     return [turns[round(place * step)] for place in range(most)]
 
 
-def done_text(experiment: PromptExperiment) -> str:
+def done_text(experiment: Comparison) -> str:
     """Return what can be done next with a completed experiment, and what failed in it.
 
     Failed samples cannot be played again by themselves: only those that succeed the second time
@@ -415,7 +414,7 @@ class VariantEditor(w.VBox):
         if self.fault:
             self.note.value = f'<div role="alert">⚠ {safe(self.fault, limit=1_000)}</div>'
         else:
-            slots = ", ".join(self._bench.prompt.slots) or "none"
+            slots = ", ".join(self.prompt.slots if self.prompt else ()) or "none"
             self.note.value = f"<small>Slots filled: {safe(slots)}</small>"
 
     def _read(self, taken: tuple[str, ...]) -> Prompt:
@@ -430,7 +429,8 @@ class VariantEditor(w.VBox):
                 "shorten it"
             )
         # A text that nobody edited is still the prompt it was, not one made from the run's.
-        prompt = self._base if text == self._base.text else self._bench.prompt.edit(text)
+        own = self._bench.prompt or self._base
+        prompt = self._base if text == self._base.text else own.edit(text)
         self._bench.check(prompt, name=self.name)
         return prompt
 
@@ -446,6 +446,18 @@ class VariantEditor(w.VBox):
     def show_difference(self, on: bool) -> None:
         """Show or hide what differs from the first variant."""
         self.difference.layout.display = "" if on else "none"
+
+
+def _prompt_of(name: str, variant: Variant, bench: Bench) -> Prompt:
+    """Return a variant as a prompt to edit.
+
+    Raises:
+        ConfigError: it is not one, or the component has none.
+    """
+    prompt = variant_of(name, variant, bench)
+    if not isinstance(prompt, Prompt):
+        raise ConfigError(f"the {bench.component} reads no prompt that could be edited")
+    return prompt
 
 
 class VariantList(w.VBox):
@@ -470,7 +482,7 @@ class VariantList(w.VBox):
         self._locked = False
         super().__init__()
         for name, variant in variants.items():
-            self._append(name, prompt_of(name, variant, bench))
+            self._append(name, _prompt_of(name, variant, bench))
 
     def _append(self, name: str, prompt: Prompt) -> VariantEditor:
         editor = VariantEditor(
@@ -507,7 +519,7 @@ class VariantList(w.VBox):
             number += 1
         last = self.editors[-1].prompt or self._bench.prompt
         editor = self._append(
-            name, prompt_of(name, last if prompt is None else prompt, self._bench)
+            name, _prompt_of(name, last if prompt is None else prompt, self._bench)
         )
         self._on_change()
         return editor
@@ -618,7 +630,7 @@ class PromptComparer(LabWidget):
         if isinstance(source, str | Path):
             source = Tape(source, read_only=True)
         if isinstance(source, Tape):
-            run = run_on(source, run)
+            run = run_on(source, run, kind=Simulation.kind)
         simulation = simulation_of(source, run=run)
         if not isinstance(simulation, Simulation):
             raise ConfigError(
@@ -636,8 +648,8 @@ class PromptComparer(LabWidget):
         check_variants(variants)
         super().__init__()
         self.bench = bench
-        self.experiment: PromptExperiment | None = None
-        self.experiments: list[PromptExperiment] = []
+        self.experiment: Comparison | None = None
+        self.experiments: list[Comparison] = []
         self._lay_out(turns=turns_text(first), samples=samples)
         self.simulation = simulation
         self.llm_client = llm_client
@@ -720,14 +732,14 @@ class PromptComparer(LabWidget):
         """Show a recorded experiment with its results; no model is needed for that.
 
         Args:
-            tape: as for ``PromptExperiment.load``.
+            tape: as for ``Comparison.load``.
             run: as there.
             llm_client: as there; with it the experiment can be varied, too.
 
         Raises:
             TapeError: there is no such experiment.
         """
-        experiment = PromptExperiment.load(tape, run, llm_client=llm_client)
+        experiment = Comparison.load(tape, run, llm_client=llm_client)
         widget = cls(
             experiment.simulation,
             experiment.component,
@@ -843,7 +855,7 @@ class PromptComparer(LabWidget):
         except ConfigError:
             return False
 
-    def _take(self, experiment: PromptExperiment) -> None:
+    def _take(self, experiment: Comparison) -> None:
         self.experiment = experiment
         self.experiments.append(experiment)
         self._set_up_as = self._settings()
@@ -874,10 +886,10 @@ class PromptComparer(LabWidget):
         await settled(self.turns_box, self.samples_box, self.only_box, *texts)
         self.refresh()
 
-    def _set_up(self, seed: int | None) -> PromptExperiment:
-        experiment = PromptExperiment(
+    def _set_up(self, seed: int | None) -> Comparison:
+        experiment = Comparison(
             self.simulation,
-            variants=self.variants.prompts,
+            prompt=self.variants.prompts,
             component=self.bench.component,
             turns=read_turns(self.turns_box.value, self.bench.turns),
             samples=self.samples_box.value,
@@ -889,7 +901,7 @@ class PromptComparer(LabWidget):
         self._take(experiment)
         return experiment
 
-    async def _play(self, experiment: PromptExperiment) -> None:
+    async def _play(self, experiment: Comparison) -> None:
         # A sample may take minutes; the clock shows that it is still being played.
         clock = asyncio.ensure_future(self._tick(experiment))
         try:
@@ -897,7 +909,7 @@ class PromptComparer(LabWidget):
         finally:
             clock.cancel()
 
-    async def _tick(self, experiment: PromptExperiment) -> None:
+    async def _tick(self, experiment: Comparison) -> None:
         began = time.monotonic()
         while True:
             done, total = len(experiment.played), len(experiment.schedule)
@@ -958,7 +970,7 @@ class PromptComparer(LabWidget):
         return self._results.summary
 
     @property
-    def _results(self) -> PromptExperiment:
+    def _results(self) -> Comparison:
         if self.experiment is None or not self.experiment.played:
             raise ConfigError("nothing was played yet; click Run, or load a recorded experiment")
         return self.experiment

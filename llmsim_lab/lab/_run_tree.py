@@ -17,7 +17,6 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
-from llmsim_lab.experiments._keeping import refuse_experiment
 from llmsim_lab.lab._stepper import TurnStepper
 from llmsim_lab.lab._widget import Choices, LabWidget, button, dropdown, row, settled
 from llmsim_lab.lab.charts._drawing import Drawing
@@ -28,6 +27,7 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
+from llmsim_lab.study._keeping import refuse_experiment
 from llmsim_lab.tape import verify
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.tape._verify import Finding

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip, closest
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.experiments._results import UNITS
-from llmsim_lab.experiments._statistics import Outcome, sample_values
 from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
 from llmsim_lab.lab.charts._scene import COLOURS, ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import read_runs
 from llmsim_lab.simulation._config import SERIES
+from llmsim_lab.study import Comparison
 from llmsim_lab.study._checks import Measure
 from llmsim_lab.study._fitness import FitnessCard, column_names
+from llmsim_lab.study._results import Outcome, name_of, sample_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +92,7 @@ _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
 """From Okabe and Ito's palette; shapes differ too."""
 
 
-def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_rate") -> Figure:
+def difference_figure(results: Comparison, outcome: Outcome = "interest_rate") -> Figure:
     """Draw how each variant differs from the first in one outcome.
 
     The small points are pairs of samples, the rings turns' means, the thick mark is the mean of
@@ -101,12 +100,11 @@ def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_ra
     of one prompt differ on average, the larger of the two variants' noise floors.
 
     Args:
-        results: an experiment.
+        results: a comparison.
         outcome: one of those it measured.
     """
-    found = [item for item in results.differences if item.outcome == outcome]
     summary = results.summary
-    floors = summary[summary["outcome"] == outcome].set_index("variant")["noise_floor"]
+    found = summary[summary["outcome"] == outcome].to_dict("records")
     figure = chart_class()(
         figsize=(8, 1.5 + 0.9 * len(found)), layout="constrained", facecolor="white"
     )
@@ -116,29 +114,38 @@ def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_ra
     )
     for place, item in enumerate(found):
         height = len(found) - place
-        if (floor := floors[item.variant]) is not None and floor == floor:
+        if (floor := item["noise_floor"]) is not None and floor == floor:
             axes.fill_betweenx(
                 [height - 0.4, height + 0.4], -floor, floor, color=_GREY, alpha=0.45, linewidth=0
             )
-        if {item.variant, item.reference} <= set(values.columns):
-            pairs = (values[item.variant] - values[item.reference]).dropna()
+        if {item["variant"], item["reference"]} <= set(values.columns):
+            pairs = (values[item["variant"]] - values[item["reference"]]).dropna()
             means = pairs.groupby(level="turn").mean()
             axes.plot(pairs, [height - 0.18] * len(pairs), ".", color=_BLUE, alpha=0.5)
             axes.plot(means, [height] * len(means), "o", color=_BLUE, fillstyle="none")
-        if item.estimate is not None:
-            low = item.estimate if item.low is None else item.low
-            high = item.estimate if item.high is None else item.high
-            reach = [[item.estimate - low], [high - item.estimate]]
+        if item["estimate"] is not None and item["estimate"] == item["estimate"]:
+            # Pandas writes NaN, which differs from itself, where a column holds both.
+            low = (
+                item["low"]
+                if item["low"] == item["low"] and item["low"] is not None
+                else item["estimate"]
+            )
+            high = (
+                item["high"]
+                if item["high"] == item["high"] and item["high"] is not None
+                else item["estimate"]
+            )
+            reach = [[item["estimate"] - low], [high - item["estimate"]]]
             axes.errorbar(
-                [item.estimate], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5
+                [item["estimate"]], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5
             )
     axes.axvline(0, color="black", linewidth=1)
     axes.set_ylim(0.4, len(found) + 0.6)
     axes.set_yticks(
         [len(found) - place for place in range(len(found))],
-        [drawable(item.variant, 24) for item in found],
+        [drawable(item["variant"], 24) for item in found],
     )
-    name, unit = UNITS[outcome]
+    name, unit = name_of(outcome)
     axes.set_xlabel(f"{name}: difference from {drawable(results.names[0], 24)}, {unit}")
     axes.set_title(
         "orange: mean and 95 % interval · rings: turns · points: pairs · "
@@ -150,8 +157,8 @@ def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_ra
     return figure
 
 
-def _difference_alt(results: PromptExperiment, outcome: Outcome) -> str:
-    pairs = zip(results.differences, results.verdicts, strict=True)
+def _difference_alt(results: Comparison, outcome: Outcome) -> str:
+    pairs = zip(results.effects, results.verdicts, strict=True)
     return visible(" ".join(text for item, text in pairs if item.outcome == outcome))
 
 

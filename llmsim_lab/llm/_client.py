@@ -51,7 +51,6 @@ from llmsim_lab.llm._retry import (
 )
 from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -393,8 +392,9 @@ class LLMClient:
     def _walks(self, root: ChatRequest, *, many: bool) -> bool:
         """Return True if numbers are asked for by their digits, beginning with a request."""
         recorder = scope().recorder
-        if isinstance(recorder, ReplayRecorder):  # which has no backend
-            return recorder.knows(recorder.place(root))
+        knows = getattr(recorder, "knows", None)
+        if recorder is not None and knows is not None:  # of a replay, which has no backend
+            return bool(knows(recorder.place(root)))
         return many or getattr(self.backend, "continues_messages", False)
 
     def _request(

@@ -673,7 +673,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         of_parts = {
             place: part.prompt
-            for place, part in _placed(self.parts)
+            for place, part in placed_in(self.parts)
             if isinstance(getattr(part, "prompt", None), Prompt)
         }
         return {**of_parts, **self._prompts}
@@ -920,7 +920,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _clients(self) -> list[LLMClient]:
         """Return the clients that this run's parts ask with."""
-        theirs = (getattr(part, "llm_client", None) for _, part in _placed(self.parts))
+        theirs = (getattr(part, "llm_client", None) for _, part in placed_in(self.parts))
         found = [self.llm_client, *theirs, *self.players.values()]
         # Each once: most parts share the run's.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
@@ -1134,12 +1134,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     "llm_client=connect('auto'))"
                 )
             client = None
-        turns = list(self.turns[: at - first + 1])
-        if state is not None:
-            turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
-        planned = [item for when, items in self.planned.items() if when > at for item in items]
-        new = self._copy(client, [prompt] if isinstance(prompt, Prompt) else prompt, turns[-1])
-        new.take_over(turns, planned, None)
+        new = self.branch(
+            at, client, [prompt] if isinstance(prompt, Prompt) else prompt, state=state
+        )
         for values in from_outside:
             new.add_intervention(made_intervention(self.intervention_type, values))
         if self.tape is None:
@@ -1160,6 +1157,26 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             "writing; where its file cannot be written to, fork a copy of it",
         )
         return new.note_unrecorded(f"the tape {path} is open for reading only")
+
+    def branch(
+        self,
+        at: int,
+        client: LLMClient | None,
+        prompts: Sequence[Prompt] = (),
+        *,
+        state: Any = None,
+    ) -> Self:
+        """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
+        turns = list(self.turns[: at - self.turns[0].number + 1])
+        if state is not None:
+            turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
+        planned = [item for when, items in self.planned.items() if when > at for item in items]
+        return self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
+
+    def put_prompts(self, prompts: Mapping[str, Prompt]) -> None:
+        """Ask with other prompts than those that the class's ``turn`` names, by their places."""
+        self._prompts |= prompts
+        self._sources.clear()
 
     def _copy(self, client: LLMClient | None, prompts: Sequence[Prompt], turn: TurnT) -> Self:
         """Return a run with copies of this one's parts, which starts from a turn's state."""
@@ -1736,12 +1753,19 @@ def code_changes(what: str, recorded: Mapping[str, str], now: Mapping[str, str])
     return f"the {what} are not those that the run was recorded with: {', '.join(found)}"
 
 
-def _placed(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def placed_in(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Return the parts by the places of their prompts: ``engine``, ``agent:Ann``."""
     for name, part in parts.items():
         if isinstance(part, Sequence):
             yield from ((f"{_one_of(name)}:{item.name}", item) for item in part)
         else:
             yield name, part
+
+
+def at_once(run: AnyRun, component: str) -> bool:
+    """Return True if a component is several parts, which a turn asks at once: ``agent``."""
+    several = (name for name, part in run.parts.items() if isinstance(part, Sequence))
+    return component in map(_one_of, several)
 
 
 def _one_of(name: str) -> str:

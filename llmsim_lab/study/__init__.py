@@ -1,9 +1,19 @@
 """Studies: many runs arranged so that one number comes out; and which model is fit for what."""
 
+from llmsim_lab.study._ablation import Ablation
+from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
 from llmsim_lab.study._memory import memorisation
 from llmsim_lab.study._response import impulse_response
 from llmsim_lab.study._study import Study
 
-__all__ = ["Study", "economics_card", "fitness_card", "impulse_response", "memorisation"]
+__all__ = [
+    "Ablation",
+    "Comparison",
+    "Study",
+    "economics_card",
+    "fitness_card",
+    "impulse_response",
+    "memorisation",
+]

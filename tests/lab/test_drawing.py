@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import make_config, make_simulation
+from llmsim_lab.experiments import PromptExperiment
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab._prompt_comparer import chart_html
 from llmsim_lab.lab.charts._drawing import Drawing, Screen, drawable, spread_out, thinned

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from builders import answer, in_words, make_simulation, policy, rate_update
+from llmsim_lab.experiments import PromptExperiment
 from markupsafe import Markup
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.lab import PromptComparer
 from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
 from llmsim_lab.lab.figures import _difference_alt

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from llmsim_lab.experiments import PromptExperiment
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant._types import AgentEngineConfig
-from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load

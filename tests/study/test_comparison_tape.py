@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from builders import requests_of
 from experiment_kit import SEED, hawk_of, make_experiment, make_run, opinions, seeded_client
-
-from llmsim_lab._util.files import data_path
-from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments._experiment import Progress
 from llmsim_lab.experiments._keeping import storage_of
+
+from llmsim_lab._util.files import data_path
+from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.tape import verify

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from experiment_kit import make_experiment
-
 from llmsim_lab.experiments._experiment import duration
 from llmsim_lab.experiments._results import verdict
 from llmsim_lab.experiments._statistics import Difference, Noise

@@ -21,10 +21,10 @@ from experiment_kit import (
     opinions,
     seeded_client,
 )
-
-from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments._experiment import Progress
+
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import _progress, load
 from llmsim_lab.simulation import Simulation

@@ -6,10 +6,9 @@ change counts only as far as it is larger than that noise.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -23,13 +22,13 @@ from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context import CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.context._builder import module_source
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments._statistics import Difference, paired_interval
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._turn import Series
+from llmsim_lab.study._statistics import Effect, energy_test, word_distance
 from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
@@ -39,17 +38,6 @@ AGAIN = " (again)"
 """What is added to the reference's name for its second answer."""
 _OTHER_SEEDS = 100_000
 """The distance of the second answers' seeds from the first ones'."""
-
-
-def word_distance(one: str, other: str) -> float:
-    """Return how much two texts' words differ: 0 for the same words, 1 for none in common.
-
-    This is 1 minus the Jaccard index of the sets of words (Jaccard 1912, "The distribution of the
-    flora in the alpine zone", New Phytologist 11), without regard to case. Differs from the source:
-    two texts without words have a distance of 0.
-    """
-    a, b = (set(re.findall(r"\w+", text.casefold())) for text in (one, other))
-    return 1 - len(a & b) / len(a | b) if a | b else 0.0
 
 
 class Piece(Settings):
@@ -150,17 +138,20 @@ class Answers:
 class AblationTurn(RunTurn[Answers, RunIntervention]):
     """A sample."""
 
+    @property
+    def is_whole(self) -> bool:
+        """True if none of the sample's calls failed."""
+        return bool(self.state.words) and all(self.state.words.values())
+
     def own_columns(self) -> dict[str, Any]:
         """Return the sample's distances, 0 to 1; None where a call of it failed.
 
         Columns: ``change``, between the two prompts' answers, given with different seeds;
         ``noise``, between two answers to the reference, likewise; ``excess``, change minus noise.
         """
-        words = self.state.words
-        nothing = {"change": None, "noise": None, "excess": None}
-        if not words or not all(words.values()):
-            return nothing
-        first, other, again = words.values()
+        if not self.is_whole:
+            return {"change": None, "noise": None, "excess": None}
+        first, other, again = self.state.words.values()
         change, noise = word_distance(again, other), word_distance(again, first)
         return {"change": change, "noise": noise, "excess": change - noise}
 
@@ -204,6 +195,64 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         first = AblationTurn(number=0, state=state or Answers())
         super().__init__(config, first=first, llm_client=llm_client, tape=tape)
 
+    @classmethod
+    def without(
+        cls,
+        simulation: CrisisSimulation,
+        agent: str,
+        turn: int | None = None,
+        *,
+        silenced: Iterable[str] | str,
+        samples: int = 5,
+        llm_client: LLMClient | None = None,
+        tape: Tape | str | Path | None = None,
+    ) -> Ablation:
+        """Return a comparison of an agent's prompt with and without some modules' words.
+
+        No model is asked until it is run. Under a token budget another module may come in where one
+        is left out: the ``verdict`` says so, and ``arms`` lists both prompts' sections.
+
+        Args:
+            simulation: the run; it is left as it is.
+            agent: whose prompt.
+            turn: of which turn; the latest if not given.
+            silenced: the modules whose words are left out; one may be given by its name alone.
+            samples: how many.
+            llm_client: the model; the run's own if not given.
+            tape: where to record it.
+
+        Raises:
+            ConfigError: there is no such agent, turn or module, no module is named, or those named
+                have no words in that prompt.
+        """
+        names = list(dict.fromkeys([silenced] if isinstance(silenced, str) else silenced))
+        if not names:
+            raise ConfigError("silenced is empty: name a module whose words are to be left out")
+        whole = simulation.context_of(agent, turn)
+        without = simulation.context_of(agent, turn, silenced=names)
+        # Like ``context_of``, which before the first turn takes the one to come.
+        at = max(simulation.turn_number, simulation.turns[0].number + 1) if turn is None else turn
+        arms = {"as it was": whole, f"without {', '.join(names)}": without}
+        sources = tuple(map(module_source, names))
+        if (whole.system, whole.user) == (without.system, without.user):
+            cuts = [cut for cut in whole.provenance.cuts if cut.source in sources]
+            why = "; ".join(f"{cut.name} was {cut.reason}" for cut in cuts)
+            raise ConfigError(
+                f"without {', '.join(names)} the prompt of {agent}, turn {at}, is the same: "
+                f"{why or 'they said nothing there'}; name a module that has a section in it"
+            )
+        config = AblationConfig(
+            name=f"without {', '.join(names)}",
+            turns=whole_number("samples", samples, least=1),
+            seed=simulation.config.seed,
+            prompts={name: PromptText.of(prompt) for name, prompt in arms.items()},
+            response_format=simulation.config.scenario.briefing.response_format,
+            about=f"{agent}, turn {at}",
+            arms={name: pieces_of(prompt) for name, prompt in arms.items()},
+            silenced=sources,
+        )
+        return cls(config, llm_client=llm_client or simulation.llm_client, tape=tape)
+
     async def _play(self, before: AblationTurn, planned: Sequence[RunIntervention]) -> AblationTurn:
         del planned
         assert self.llm_client is not None
@@ -235,20 +284,39 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
     # --- results -----------------------------------------------------------------------------
 
     @property
-    def effect(self) -> Difference:
-        """How much more the answers change than by noise, with a 95 % interval.
+    def effect(self) -> Effect:
+        """How far apart the two prompts' answers are, and how often chance alone gives as much.
 
-        Of each sample the distance between the other prompt's answer and the reference's second
-        one, minus the distance between the reference's two answers; the interval is Student's over
-        the samples. Samples that failed are left out.
+        It is the energy distance of the other prompt's answers from both of the reference's, by
+        their words, or by whether they are the same where few different ones were given; the
+        p-value is that of a permutation test. So it finds any change of what is answered, also of
+        how often. Samples that failed are left out.
         """
-        rows = {turn.number: turn.own_columns()["excess"] for turn in self.turns[1:]}
-        excess = {number: value for number, value in rows.items() if value is not None}
-        return paired_interval(
-            list(excess.values()),
-            turns=[0] * len(excess),  # samples are of no turn: they are independent
-            seeds=list(excess),
-            failed=len(rows) - len(excess),
+        whole = [turn.state.words for turn in self.turns[1:] if turn.is_whole]
+        lost = len(self.turns) - 1 - len(whole)
+        effect = Effect(
+            contrast=f"{self.other} \u2212 {self.reference}",
+            outcome="answers",
+            unit="situations",
+            n=1,
+            speaks_of=f"this situation ({self.config.about or 'one prompt'})",
+        )
+        if len(whole) < 2:
+            why = f"{lost} of {lost + len(whole)} samples failed" if lost else "play two or more"
+            return replace(effect, note=f"too few samples for a test: {len(whole)}; {why}")
+        first = [
+            words[name] for words in whole for name in (self.reference, self.reference + AGAIN)
+        ]
+        other = [words[self.other] for words in whole]
+        few = len({*first, *other}) <= (len(first) + len(other)) / 2
+        statistic, p = energy_test(other, first, distance="labels" if few else "words")
+        return replace(
+            effect,
+            estimate=statistic,
+            p=p,
+            p_family=p,
+            method=f"energy distance of {'answers' if few else 'their words'}, permuted",
+            note=f"{lost} samples failed" if lost else "",
         )
 
     @property
@@ -310,12 +378,12 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             f"prompt differ by {fmean(row['noise'] for row in whole):.2f}."
         )
         effect = self.effect
-        if effect.low is None or effect.high is None or effect.estimate is None:
-            return f"{means} No interval: {effect.note}.{failed}"
-        beyond = "evidence of a change" if effect.low > 0 else "no evidence of a change"
+        if effect.estimate is None or effect.p is None:
+            return f"{means} No test: {effect.note}.{failed}"
+        beyond = "evidence of a change" if effect.p < 0.05 else "no evidence of a change"
         return (
-            f"{means} The excess is {effect.estimate:+.2f}, 95 % interval {effect.low:+.2f} to "
-            f"{effect.high:+.2f}: {beyond} beyond noise.{failed}"
+            f"{means} The energy distance of the answers is {effect.estimate:.2f}, p = "
+            f"{effect.p:.3f}: {beyond} beyond noise.{failed}"
         )
 
 
@@ -394,60 +462,3 @@ def _numbered(pieces: Iterable[Piece]) -> dict[tuple[str, str, int], Piece]:
 
 def _cut(pieces: Iterable[Piece]) -> str:
     return "; ".join(f"{piece}, {piece.cut}" for piece in pieces if piece.cut) or "nothing"
-
-
-def module_ablation(
-    simulation: CrisisSimulation,
-    agent: str,
-    turn: int | None = None,
-    *,
-    silenced: Iterable[str] | str,
-    samples: int = 5,
-    llm_client: LLMClient | None = None,
-    tape: Tape | str | Path | None = None,
-) -> Ablation:
-    """Return a comparison of an agent's prompt with and without some modules' words.
-
-    No model is asked until it is run. Under a token budget another module may come in where one is
-    left out: the comparison's ``verdict`` says so, and its ``arms`` list both prompts' sections.
-
-    Args:
-        simulation: the run; it is left as it is.
-        agent: whose prompt.
-        turn: of which turn; the latest if not given.
-        silenced: the modules whose words are left out; one may be given by its name alone.
-        samples: how many.
-        llm_client: the model; the run's own if not given.
-        tape: where to record it.
-
-    Raises:
-        ConfigError: there is no such agent, turn or module, no module is named, or those named have
-            no words in that prompt.
-    """
-    names = list(dict.fromkeys([silenced] if isinstance(silenced, str) else silenced))
-    if not names:
-        raise ConfigError("silenced is empty: name a module whose words are to be left out")
-    whole = simulation.context_of(agent, turn)
-    without = simulation.context_of(agent, turn, silenced=names)
-    # Like ``context_of``, which before the first turn takes the one to come.
-    at = max(simulation.turn_number, simulation.turns[0].number + 1) if turn is None else turn
-    arms = {"as it was": whole, f"without {', '.join(names)}": without}
-    sources = tuple(map(module_source, names))
-    if (whole.system, whole.user) == (without.system, without.user):
-        cuts = [cut for cut in whole.provenance.cuts if cut.source in sources]
-        why = "; ".join(f"{cut.name} was {cut.reason}" for cut in cuts)
-        raise ConfigError(
-            f"without {', '.join(names)} the prompt of {agent}, turn {at}, is the same: "
-            f"{why or 'they said nothing there'}; name a module that has a section in it"
-        )
-    config = AblationConfig(
-        name=f"without {', '.join(names)}",
-        turns=whole_number("samples", samples, least=1),
-        seed=simulation.config.seed,
-        prompts={name: PromptText.of(prompt) for name, prompt in arms.items()},
-        response_format=simulation.config.scenario.briefing.response_format,
-        about=f"{agent}, turn {at}",
-        arms={name: pieces_of(prompt) for name, prompt in arms.items()},
-        silenced=sources,
-    )
-    return Ablation(config, llm_client=llm_client or simulation.llm_client, tape=tape)

@@ -1,4 +1,4 @@
-"""Experiments on tapes: a run of the kind ``prompt experiment``, whose turns are the samples.
+"""Comparisons on tapes: a run of the kind ``prompt experiment``, whose turns are the samples.
 
 It is a child of the run whose turns it plays again, one run however many samples there are. Each
 sample is committed whole, like a turn; answers to one that was interrupted are not asked for again.
@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from llmsim_lab.errors import PromptError, TapeError, TapeMiss
-from llmsim_lab.experiments._bench import Sample
+from llmsim_lab.errors import ConfigError, PromptError, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._records import tape_turn
-from llmsim_lab.run._run import NoModel
-from llmsim_lab.run._session import Recording, Replaying, load_turns
+from llmsim_lab.run._run import AnyRun, NoModel
+from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.study._bench import Sample, Variant
+from llmsim_lab.study._results import Played
 from llmsim_lab.tape._codec import RunInfo
-
-Played = tuple[Sample, Turn]
 
 SETTINGS: Mapping[str, type] = {
     "component": str,
@@ -31,11 +28,11 @@ SETTINGS: Mapping[str, type] = {
     "only_component": bool,
     "shared_seeds": bool,
 }
-"""An experiment's settings in a manifest, apart from its variants, with their types."""
+"""A comparison's settings in a manifest, apart from its variants, with their types."""
 
 
 class Samples(Simulation):
-    """The class of an experiment on a tape: its turns are samples, which no operation plays."""
+    """The class of a comparison on a tape: its turns are samples, which no operation plays."""
 
     kind = "prompt experiment"
 
@@ -44,24 +41,24 @@ class Samples(Simulation):
         """Raise TapeError, since samples do not make a run."""
         del config
         raise TapeError(
-            "this is a prompt experiment, whose turns are samples; PromptExperiment.load(tape, "
+            "this is a comparison of prompts, whose turns are samples; Comparison.load(tape, "
             "run) shows it"
         )
 
 
 def refuse_experiment(info: RunInfo) -> None:
-    """Raise TapeError if a run is a prompt experiment; the message says what shows it."""
+    """Raise TapeError if a run is a comparison of prompts; the message says what shows it."""
     if info.verb == "experiment":
         raise TapeError(
-            f"run {info.id} is a prompt experiment, whose turns are samples; "
-            f"PromptExperiment.load(tape, {info.id}) shows it"
+            f"run {info.id} is a comparison of prompts, whose turns are samples; "
+            f"Comparison.load(tape, {info.id}) shows it"
         )
 
 
 def begin(
-    simulation: Simulation, tape: Tape, *, settings: Mapping[str, Any], config: LLMConfig
+    simulation: AnyRun, tape: Tape, *, settings: Mapping[str, Any], config: LLMConfig
 ) -> Recording:
-    """Begin an experiment on the tape that the run is on, and return what records its samples.
+    """Begin a comparison on the tape that the run is on, and return what records its samples.
 
     Args:
         simulation: the run, which is on this tape.
@@ -78,21 +75,19 @@ def begin(
         "experiment": dict(settings),
     }
     # Every run on a tape starts with a turn 0; the samples follow it as turns 1, 2, ...
-    state = simulation.turns[0].state.model_copy(update={"reasoning_chains": ()})
+    cls, start = type(simulation), simulation.turns[0]
     number = tape.add_run(
         manifest,
         name=f"prompts of {settings['component']}",
-        first=tape_turn(type(simulation), Turn(number=0, state=state), {}),
+        first=tape_turn(cls, cls.turn_type(number=0, state=start.state), {}),
         verb="experiment",
         parent=parent.id,
     )
-    return Recording(type(simulation), tape, number)
+    return Recording(cls, tape, number)
 
 
-def played_on(
-    simulation: Simulation, tape: Tape, run: int, schedule: Sequence[Sample]
-) -> list[Played]:
-    """Return an experiment's samples as they were played.
+def played_on(simulation: AnyRun, tape: Tape, run: int, schedule: Sequence[Sample]) -> list[Played]:
+    """Return a comparison's samples as they were played.
 
     Raises:
         TapeError: the tape is damaged.
@@ -107,12 +102,12 @@ def played_on(
 
 
 async def replayed(
-    simulation: Simulation,
+    simulation: AnyRun,
     tape: Tape,
     run: int,
     played: Sequence[Played],
     *,
-    play: Callable[[Sample, Recorder], Awaitable[Turn]],
+    play: Callable[[Sample, Session], Awaitable[Any]],
 ) -> list[Played]:
     """Return recorded samples played again, each compared with its record.
 
@@ -130,11 +125,10 @@ async def replayed(
     session = Replaying(type(simulation), tape, run, tape.turn_records(run))
     again = []
     for sample, recorded in played:
-        session.planned(sample.number, ())
         try:
-            turn = session.done(await play(sample, session.recorder), {})
+            turn = await play(sample, session)
         except TapeMiss:
-            if recorded.state.turn == sample.turn:
+            if not any(chain.status == "failed" for chain in recorded.chains):
                 raise
             turn = recorded  # calls cancelled when another one failed have no answer to replay
         again.append((sample, turn))
@@ -147,7 +141,7 @@ def has_no_model(client: LLMClient | None) -> bool:
 
 
 def experiment_on(tape: Tape, run: int | None) -> RunInfo:
-    """Return an experiment on a tape, the latest if none is named.
+    """Return a comparison on a tape, the latest if none is named.
 
     Raises:
         TapeError: there is no experiment, or the run is not one.
@@ -157,56 +151,80 @@ def experiment_on(tape: Tape, run: int | None) -> RunInfo:
         if info.verb != "experiment":
             there = [str(other.id) for other in tape.runs() if other.verb == "experiment"]
             raise TapeError(
-                f"run {run} on {tape.path} is not a prompt experiment; experiments there: "
+                f"run {run} on {tape.path} is not a comparison of prompts; experiments there: "
                 f"{', '.join(there) or 'none'}"
             )
         return info
     found = [info for info in tape.runs() if info.verb == "experiment"]
     if not found:
         raise TapeError(
-            f"the tape {tape.path} holds no prompt experiment; PromptExperiment(...).run() "
-            "records one"
+            f"the tape {tape.path} holds no prompt experiment; Comparison(...).run() records one"
         )
     return found[-1]
 
 
-def entries_of(variants: Mapping[str, Prompt]) -> list[dict[str, Any]]:
-    """Return variants as a manifest has them, with their texts."""
+def entries_of(variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
+    """Return variants as a manifest has them: prompts with their texts, others by name alone."""
     return [
-        {
-            "variant": name,
-            "name": prompt.name,
-            "text": prompt.text,
-            "parent": prompt.parent,
-            "digest": prompt.digest,
-        }
-        for name, prompt in variants.items()
+        {"variant": name}
+        | (
+            {
+                "name": variant.name,
+                "text": variant.text,
+                "parent": variant.parent,
+                "digest": variant.digest,
+            }
+            if isinstance(variant, Prompt)
+            else {"as": "recorded" if variant is None else kind_of(variant)}
+        )
+        for name, variant in variants.items()
     ]
 
 
-def variants_of(info: RunInfo) -> dict[str, Prompt]:
-    """Return an experiment's prompts by variant.
+def kind_of(variant: Variant) -> str:
+    """Return what a variant is that no tape holds."""
+    return "model" if isinstance(variant, LLMClient) else "function"
+
+
+def variants_on(info: RunInfo, given: Mapping[str, Any]) -> dict[str, Variant]:
+    """Return a comparison's variants by name.
+
+    Args:
+        info: the comparison.
+        given: functions and models by variant, which no tape holds.
 
     Raises:
         TapeError: the tape is damaged.
+        ConfigError: a function or a model is not given again.
     """
-    variants = {}
+    variants: dict[str, Variant] = {}
     try:
         for entry in info.manifest["experiment"]["variants"]:
+            name = str(entry["variant"])
+            if "as" in entry:
+                if entry["as"] == "function" and name not in given:
+                    raise ConfigError(
+                        f"variant {name!r} of comparison {info.id} is a function, which no tape "
+                        f"holds; give it again: load(..., prompt={{{name!r}: ...}})"
+                    )
+                variants[name] = given.get(name)
+                if entry["as"] == "model" and variants[name] is None:
+                    variants[name] = LLMClient(recorded_config(info, name), NoModel())
+                continue
             prompt = Prompt.parse(entry["text"], name=entry["name"], parent=entry["parent"])
             if prompt.digest != entry["digest"]:  # somebody edited the text on the tape
                 raise TapeError(
-                    f"experiment {info.id} on the tape is damaged: the prompt of variant "
+                    f"comparison {info.id} on the tape is damaged: the prompt of variant "
                     f"{entry['variant']!r:.80} does not have its recorded digest"
                 )
-            variants[str(entry["variant"])] = prompt
+            variants[name] = prompt
     except (KeyError, TypeError, PromptError) as error:
-        raise TapeError(f"experiment {info.id} on the tape is damaged: {error!r}") from error
+        raise TapeError(f"comparison {info.id} on the tape is damaged: {error!r}") from error
     return variants
 
 
 def recorded_settings(info: RunInfo) -> dict[str, Any]:
-    """Return how an experiment was set up, as ``PromptExperiment`` takes it.
+    """Return how a comparison was set up, as ``Comparison`` takes it.
 
     Raises:
         TapeError: the tape is damaged.
@@ -220,20 +238,21 @@ def recorded_settings(info: RunInfo) -> dict[str, Any]:
     return {name: settings[name] for name in SETTINGS}
 
 
-def recorded_config(info: RunInfo) -> LLMConfig:
-    """Return the settings that an experiment's model was asked with.
+def recorded_config(info: RunInfo, variant: str = "") -> LLMConfig:
+    """Return the settings that a comparison's model was asked with, or a variant's own model.
 
     Raises:
         TapeError: the tape is damaged.
     """
     try:
-        return LLMConfig(**info.manifest["llm"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise TapeError(f"experiment {info.id} on the tape is damaged: {error}") from error
+        models = info.manifest["experiment"].get("models") or {}
+        return LLMConfig(**models.get(variant, info.manifest["llm"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TapeError(f"comparison {info.id} on the tape is damaged: {error}") from error
 
 
 def storage_of(tape: Tape | None, loaded: int | None, *, total: int) -> str:
-    """Return in words where an experiment's results are kept.
+    """Return in words where a comparison's results are kept.
 
     Args:
         tape: the one that the run is on, if any.

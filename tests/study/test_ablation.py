@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 from crisis_kit import crisis_client, make_crisis, said, talking
-
-from llmsim_lab._spans import Cut, Provenance, Span
-from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.experiments._ablation import (
     Ablation,
     AblationConfig,
@@ -21,6 +17,10 @@ from llmsim_lab.experiments._ablation import (
     pieces_of,
     word_distance,
 )
+
+from llmsim_lab._spans import Cut, Provenance, Span
+from llmsim_lab.context import CrisisSimulation
+from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import load, replay, resume

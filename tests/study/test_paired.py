@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import _statistics
 from llmsim_lab.experiments._results import agreement
 from llmsim_lab.experiments._statistics import differences, holm, noise, sample_values
+
+from llmsim_lab.errors import ConfigError
 
 T_2 = 4.302652729911275  # Student's t, 0.975, two degrees of freedom
 

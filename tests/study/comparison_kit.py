@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from builders import in_words, policy, rate_update, verdict
-
 from llmsim_lab.experiments import PromptExperiment
+
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation

@@ -1,0 +1,680 @@
+"""A turn of a recorded run, played again from its recorded state with something changed.
+
+The run plays it itself: a branch of it makes one step. What was asked before the component, or
+beside it, is answered from the recording; the component, and what comes after it, are asked. So all
+variants get the same state. What a comparison is set up with is checked here before anything is
+asked.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llmsim_lab._util.checks import plain_text, real_number, whole_number
+from llmsim_lab._util.text import clip
+from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm._choose import Choice
+from llmsim_lab.llm._scope import CallLog, Recorder, scope
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
+from llmsim_lab.run._session import Replaying, Session
+from llmsim_lab.run._turn import RunTurn, decided
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._codec import RunInfo
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, LLMReasoningChain
+
+Turn = RunTurn[Any, Any]
+Change = Callable[[str], str]
+Variant = Prompt | str | Change | LLMClient | None
+"""A prompt, a prompt's text, a function of it, another model, or None for what the run used."""
+
+NO_SAMPLE: frozenset[FailureReason] = frozenset(
+    ("connection_error", "rate_limited", "server_error", "client_error", "model_not_found")
+)
+"""Failures that say nothing about a prompt: the server's, not the model's."""
+
+_MOST_RUNS = 20
+"""How many runs a message lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One playing of a turn with one variant.
+
+    Attributes:
+        number: in the order of playing, from 1.
+        variant: the variant's name.
+        turn: the turn that is played again.
+        sample: which of the variant's samples at this turn, from 1.
+        seed: of the model's sampler; the same for all variants.
+    """
+
+    number: int
+    variant: str
+    turn: int
+    sample: int
+    seed: int
+
+
+class Bench:
+    """A run's turns and what was asked in them, to be played again.
+
+    Args:
+        simulation: the run; it is not changed.
+        component: who is asked otherwise, as the run's calls name it: ``agent``, ``agent:NAME``,
+            ``engine``, ``player``, ...; ``agent``, or else the first that was asked, if empty.
+        only_component: whether to ask this component alone, and leave the rest of the turn out.
+
+    Attributes:
+        stage: the component's name without the agent's.
+        agent: the agent's name, or empty for all.
+        stages: all components that were asked, in the order in which they work.
+        prompt: the template that the component fills; None where it has none, or has several.
+
+    Raises:
+        ConfigError: the run has no such component, or its agents use different prompts.
+    """
+
+    def __init__(
+        self, simulation: AnyRun, component: str = "", *, only_component: bool = False
+    ) -> None:
+        self.simulation = simulation
+        self.only_component = only_component
+        self._asked: dict[int, list[tuple[str, str]]] = {
+            turn.number: _sites(turn) for turn in simulation.turns[1:]
+        }
+        sites = dict.fromkeys(site for turn in self._asked.values() for site in turn)
+        # A place with a # is that of a template in a world's own ``turn``.
+        of_parts = [place for place in simulation.prompts if "#" not in place]
+        parts = [place.partition(":")[0] for place in of_parts]
+        self.stages = list(dict.fromkeys([stage for stage, _ in sites] or parts))
+        first = "agent" if "agent" in self.stages or not self.stages else self.stages[0]
+        self.component = plain_text("component", component) or first
+        parted = self.component.partition(":")
+        self.stage, self.agent = parted[0], parted[2]
+        known = [f"{stage}:{agent}" for stage, agent in sites if agent]
+        known += [place for place in of_parts if ":" in place]
+        if self.component not in (*self.stages, *known, *of_parts):
+            if not (self.stages or of_parts):
+                raise ConfigError(
+                    f"component={self.component!r}: {simulation!r} reads no prompt and asked no "
+                    "model (all are rules); there is nothing to ask again"
+                )
+            named = [*self.stages, *dict.fromkeys(known), *of_parts]
+            raise ConfigError(
+                f"component={component!r} is not a part of this run that reads a prompt; it has: "
+                f"{', '.join(dict.fromkeys(named))}"
+            )
+        self.places: dict[str, Prompt] = {
+            place: prompt
+            for place, prompt in simulation.prompts.items()
+            if place == self.component
+            or (not self.agent and (place.partition(":")[0] == self.stage or "#" in place))
+        }
+        different = set(self.places.values())
+        if len(different) > 1 and not any("#" in place for place in self.places):
+            raise ConfigError(
+                f"the agents of {self.component} use different prompts; compare one agent's: "
+                f"component={next(iter(self.places))!r}"
+            )
+        self.prompt = different.pop() if len(different) == 1 else None
+
+    @property
+    def turns(self) -> list[int]:
+        """The turns in which the run asked the component, oldest first."""
+        return [number for number in self._asked if self.subjects(number)]
+
+    @property
+    def measures_turn(self) -> bool:
+        """True if samples are played to the turn's end, so that its outcome is the variant's."""
+        return not self.only_component or self.stage == self.stages[-1]
+
+    def turn(self, number: int) -> Any:
+        """Return the run's own record of a turn."""
+        return self.simulation.turns[number - self.simulation.turns[0].number]
+
+    def subjects(self, number: int) -> list[str]:
+        """Return for whom the component was asked in a turn, by name."""
+        sites = self._asked.get(number, ())
+        return list(dict.fromkeys(agent for site in sites if self._is(*site) for agent in site[1:]))
+
+    def _is(self, stage: str, agent: str) -> bool:
+        return stage == self.stage and (not self.agent or agent == self.agent)
+
+    def tests(self, site: CallSite | None) -> bool:
+        """Return True if a call of this site is the component's."""
+        return site is not None and self._is(site.component, site.agent or "")
+
+    def decided(self, turn: Turn) -> list[LLMReasoningChain]:
+        """Return what the component decided in a turn."""
+        return [chain for chain in decided(turn) if self._is(chain.component, chain.agent)]
+
+    def calls_of(self, number: int, *, whole: bool) -> Counter[str]:
+        """Return how many calls a sample of a turn makes, by component, if it goes as recorded."""
+        after = self.stages[self.stages.index(self.stage) + 1 :]
+        return Counter(
+            stage
+            for stage, agent in self._asked[number]
+            if whole or self._is(stage, agent) or (stage in after and not self.only_component)
+        )
+
+    def earlier(self, number: int) -> dict[tuple[object, ...], list[Attempt]]:
+        """Return what a turn recorded that does not depend on the component, by what was asked."""
+        attempts = [a for call in self.turn(number).calls for a in call.history]
+        attempts.sort(key=lambda attempt: attempt.number or 0)
+        stages = dict.fromkeys(a.request.site.component for a in attempts if a.request.site)
+        before = list(stages)[: list(stages).index(self.stage)] if self.stage in stages else []
+        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
+        beside = at_once(self.simulation, self.stage)
+        found: dict[tuple[object, ...], list[Attempt]] = {}
+        for attempt in attempts:
+            site = attempt.request.site
+            if self.tests(site) and not beside:
+                break
+            if site and not self.tests(site) and site.component in (*before, self.stage):
+                found.setdefault(_question(attempt.request), []).append(attempt)
+        return found
+
+    def check(self, prompt: Prompt, *, name: str) -> None:
+        """Raise ConfigError if a variant's slots are not the component's; it names the slots."""
+        old = next((it for it in self.places.values() if it.name == prompt.name), self.prompt)
+        if old is None:
+            names = ", ".join(dict.fromkeys(it.name for it in self.places.values()))
+            raise ConfigError(
+                f"variant {name!r}: the {self.component} has several templates ({names}); give an "
+                "edited Prompt of one, run.prompts[...].edit(...), or a function of the text"
+                if names
+                else f"variant {name!r}: the {self.component} has no template to replace; give a "
+                "function of the text that the model gets: lambda text: text + '...'"
+            )
+        wanted, has = set(old.slots), set(prompt.slots)
+        faults = []
+        if unknown := sorted(has - wanted):
+            faults.append(f"unknown slots {', '.join(unknown)}")
+        if missing := sorted(wanted - has):
+            faults.append(f"missing slots {', '.join(missing)}")
+        if faults:
+            raise ConfigError(
+                f"variant {name!r}: {'; '.join(faults)}; the {self.stage} fills exactly: "
+                f"{', '.join(old.slots) or 'none'}"
+            )
+
+    def render(self, prompt: Prompt, turn: int, *, agent: str | None = None) -> RenderedPrompt:
+        """Return a variant rendered for a turn of an economic run, as the model would get it.
+
+        Args:
+            prompt: the variant.
+            turn: the turn.
+            agent: who decides, or whose action is judged or applied; the first if not given.
+
+        Raises:
+            ConfigError: the component was not asked for that agent in that turn.
+            PromptError: the variant cannot be rendered there.
+        """
+        names = self.subjects(turn)
+        name = agent or (names[0] if names else "")
+        if name not in names:
+            raise ConfigError(
+                f"the {self.stage} was not asked for {name!r} in turn {turn}, but for: "
+                f"{', '.join(names) or 'no agent'}"
+            )
+        # These methods are private but named in the contracts, so any agent or engine has them.
+        before = self.turn(turn - 1).state
+        if self.stage == "agent":
+            part = _with(next(p for p in self.simulation.agents if p.name == name), prompt)
+            text = part._construct_prompt(before)
+        else:
+            part = _with(getattr(self.simulation, self.stage), prompt)
+            action = next(a for a in self.turn(turn).actions if a.agent_name == name)
+            if self.stage == "validator":
+                text = part._construct_validation_prompt(action)
+            else:
+                text = part._construct_state_update_prompt(action, before.global_state)
+        if not isinstance(text, RenderedPrompt):
+            raise ConfigError(f"{part!r} does not render its prompt; it cannot be shown")
+        return text
+
+    def branch(self, turn: int, variant: Variant, client: LLMClient | None) -> AnyRun:
+        """Return a run that is about to play a turn again, with a variant."""
+        run = self.simulation
+        first = run.turns[0].number
+        new = run.branch(turn - 1, client)
+        new.take_over(run.turns[: turn - first], self.turn(turn).interventions, None)
+        if isinstance(variant, Prompt):
+            places = [
+                place
+                for place, prompt in self.places.items()
+                if "#" not in place or prompt.name == variant.name or prompt == self.prompt
+            ]
+            for place, part in placed_in(new.parts):
+                if place in places:
+                    part.prompt = variant
+            new.put_prompts({place: variant for place in places if "#" in place})
+        return new
+
+    def view(self, turn: int, sample: Turn, variant: Variant) -> AnyRun:
+        """Return the run with a sample as its last turn: to look at, without its tape."""
+        new = self.branch(turn, variant, self.simulation.llm_client)
+        return new.take_over([*new.turns, sample], [], None)
+
+    async def play(
+        self,
+        sample: Sample,
+        variant: Variant,
+        client: LLMClient,
+        session: Session | None,
+        *,
+        by_replicate: bool,
+    ) -> tuple[Turn, Mapping[str, Choice[Any]]]:
+        """Play a sample and return what came of it, as a turn with the sample's number.
+
+        If the model failed, the state is that from before the turn, and there is a chain of status
+        ``failed`` that says why. With the turn comes what was chosen by probabilities, by agent.
+
+        Raises:
+            LLMFailureException: the server failed, which says nothing about the prompt.
+        """
+        asked = _Noting(client, sample.seed, by_replicate=by_replicate, notes=self.tests)
+        run = self.branch(sample.turn, variant, asked)
+        if by_replicate:
+            run.config = run.config.model_copy(update={"replicate": sample.seed})
+        change = variant if callable(variant) and not isinstance(variant, LLMClient) else None
+        serve = not isinstance(variant, LLMClient)
+        own = _SampleSession(self, sample, session, change, serve=serve)
+        run._session = own
+        began = time.perf_counter()
+        try:
+            return await run.step(progress=False), asked.choices
+        except _EnoughError:
+            calls = own.log.close() if own.log else ()
+            turn = run.turn_type(
+                number=sample.number,
+                state=run.state,
+                seconds=time.perf_counter() - began,
+                calls=tuple(call for call in calls if call.history),
+            )
+        except LLMFailureException as failure:
+            if failure.reason in NO_SAMPLE:
+                raise
+            calls = own.log.close() if own.log else ()
+            turn = run.turn_type(
+                number=sample.number,
+                state=run.state,
+                seconds=time.perf_counter() - began,
+                calls=calls,
+                chains=_failed_chains(failure, calls, sample.turn),
+            )
+        return (turn if session is None else session.done(turn, {})), asked.choices
+
+
+class _EnoughError(Exception):
+    """All that is wanted of a sample was asked."""
+
+
+class _Noting(LLMClient):
+    """A client that asks with a sample's seed, and notes what was chosen by probabilities."""
+
+    def __init__(
+        self,
+        client: LLMClient,
+        seed: int,
+        *,
+        by_replicate: bool,
+        notes: Callable[[CallSite | None], bool],
+    ) -> None:
+        changes = {"seed": None if by_replicate else seed}
+        # All that it shares with the client: limits, and what it knows of the server.
+        vars(self).update(vars(client.with_config(client.config.model_copy(update=changes))))
+        self._notes = notes
+        self.choices: dict[str, Choice[Any]] = {}
+
+    async def choose(self, prompt: str, options: Any, **how: Any) -> Choice[Any]:
+        """Choose, and note what was chosen."""
+        choice = await super().choose(prompt, options, **how)
+        site = how.get("site")
+        if self._notes(site):
+            self.choices[(site.agent if site else "") or ""] = choice
+        return choice
+
+
+class _SampleSession(Replaying):
+    """What a branch tells while it plays a sample; it answers from the recording what it may.
+
+    It is the branch's session and recorder in one. ``Replaying``, since the surroundings are.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        sample: Sample,
+        inner: Session | None,
+        change: Change | None,
+        *,
+        serve: bool,
+    ) -> None:
+        self.recorder = self  # type: ignore[assignment]
+        self.log: CallLog | None = None
+        self._bench = bench
+        self._sample = sample
+        self._inner = inner
+        self._writer: Recorder | None = inner.recorder if inner is not None else None
+        self._change = change
+        self._earlier = bench.earlier(sample.turn) if serve else {}
+        self._changed: dict[CallSite, int] = {}
+        if knows := getattr(self._writer, "knows", None):
+            self.knows = knows
+
+    # --- of a session ------------------------------------------------------------------------
+
+    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
+        """Do from outside what was done at the recorded turn."""
+        del turn
+        if self._inner is not None:
+            self._inner.planned(self._sample.number, ())
+        return planned
+
+    def done(self, turn: Any, planned: Any) -> Any:
+        """Record or compare the sample."""
+        del planned
+        turn = replace(turn, number=self._sample.number)
+        return turn if self._inner is None else self._inner.done(turn, {})
+
+    # --- of a recorder -----------------------------------------------------------------------
+
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with its turn, and changed where it is the component's."""
+        if self._writer is not None:
+            request = self._writer.place(request)
+        site = request.site
+        if self._change is None or site is None or not self._bench.tests(site):
+            return request
+        messages = list(request.messages)
+        asked = [n for n, message in enumerate(messages) if message.role == "user"]
+        # A second attempt has a message more, which is not the prompt.
+        at = self._changed.setdefault(site, asked[-1]) if asked else 0
+        changed = self._change(messages[at].content)
+        if not isinstance(changed, str):
+            raise ConfigError(
+                f"variant {self._sample.variant!r} returned {changed!r:.60}; a function of a "
+                "prompt returns the text to ask with: lambda text: text + '...'"
+            )
+        messages[at] = replace(messages[at], content=changed)
+        return replace(request, messages=tuple(messages), origin=None)
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
+        """Return the recorded answer of an earlier question, or what the sample was answered."""
+        self.log = scope().log
+        if not self._bench.tests(request.site):
+            if known := self._earlier.get(_question(request)):
+                return known.pop(0)
+            if self._bench.only_component:
+                raise _EnoughError
+        return self._writer.find(request, previous) if self._writer is not None else None
+
+    async def keep(self, attempt: Attempt) -> Attempt:
+        """Record an answer."""
+        return attempt if self._writer is None else await self._writer.keep(attempt)
+
+    def keep_now(self, attempt: Attempt) -> Attempt:
+        """Record an answer likewise."""
+        return attempt if self._writer is None else self._writer.keep_now(attempt)
+
+
+def _question(request: ChatRequest) -> tuple[object, ...]:
+    """Return what was asked, without what differs between a recording and a sample of it."""
+    site = request.site
+    who = (site.component, site.agent, site.replicate) if site else ()
+    return (*who, request.attempt, request.messages, request.top_logprobs)
+
+
+def _sites(turn: Turn) -> list[tuple[str, str]]:
+    sites = (call.request.site for call in turn.calls)
+    return [(site.component, site.agent or "") for site in sites if site is not None]
+
+
+def _with(part: Any, prompt: Prompt) -> Any:
+    new = copy.copy(part)
+    new.prompt = prompt
+    return new
+
+
+def _failed_chains(
+    failure: LLMFailureException, calls: Sequence[CallRecord], turn: int
+) -> tuple[LLMReasoningChain, ...]:
+    """Return chains for the call that failed, and for those of its kind that it made useless."""
+    found: list[tuple[CallSite | None, str, CallRecord | None]] = []
+    for call in calls:
+        site = call.request.site
+        if call.history[-1].reason:
+            found.append((site, str(failure), call))
+        elif site is not None and site.component == failure.component:
+            found.append((site, "answered, but another call failed", call))
+    if not any(call.history[-1].reason for call in calls):
+        # The failed call was not noted: a chain without a call still says what went wrong.
+        site = CallSite(component=failure.component or "call", turn=turn)
+        found.append((site, str(failure), None))
+    return tuple(
+        LLMReasoningChain(
+            component=site.component if site else "call",
+            agent=(site.agent if site else None) or "",
+            turn=turn,
+            reasoning=why,
+            confidence=0.0,
+            status="failed",
+            call=call,
+        )
+        for site, why, call in found
+    )
+
+
+# --- what a comparison is set up with -------------------------------------------------------------
+
+
+def run_on(tape: Tape, run: int | None, *, kind: str | None = None) -> int:
+    """Return the number of the run to ask again.
+
+    Args:
+        tape: the tape.
+        run: the run's number; optional where the tape holds one run.
+        kind: of the runs to choose from; all if not given.
+
+    Raises:
+        ConfigError: there are several, which the message lists, or none.
+        TapeError: there is no run of that number.
+    """
+    if run is not None:
+        return tape.run(run).id
+    infos = {info.id: info for info in tape.runs()}
+    runs = [
+        info
+        for info in infos.values()
+        if info.verb != "experiment" and kind in (None, info.manifest.get("kind", kind))
+    ]
+    if len(runs) == 1:
+        return runs[0].id
+    if not runs:
+        what = f"run of the kind {kind!r}, which a comparison of prompts needs" if kind else "run"
+        raise ConfigError(f"{tape.path} holds no {what}; PromptViewer shows the prompts of any")
+    listed = "; ".join(_in_words(info, infos) for info in runs[:_MOST_RUNS])
+    more = f"; and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
+    raise ConfigError(
+        f"{tape.path} holds {len(runs)} runs, and a comparison of prompts is about one: "
+        f"{listed}{more}"
+    )
+
+
+def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:
+    words = [f"{info.name!r:.80}", f"turns to {info.turns}"]
+    parent = others.get(info.parent or 0)
+    if parent is not None:
+        at = "" if info.fork_turn is None else f" at turn {info.fork_turn}"
+        mine, theirs = (each.manifest.get("prompts") or {} for each in (info, parent))
+        edited = [place for place in mine if place in theirs and mine[place] != theirs[place]]
+        other = f" with another prompt of {clip(', '.join(edited), 80)}" if edited else ""
+        words.append(f"a {info.verb} of run {parent.id}{at}{other}")
+    return f"run={info.id} ({', '.join(words)})"
+
+
+def source_of(simulation: AnyRun) -> str:
+    """Return a run's number, name and tape in words."""
+    name = f"{simulation.config.name!r:.80}"
+    if simulation.tape is None:
+        return f"{name}, which is on no tape"
+    return f"run {simulation.run_id} {name} of {simulation.tape.path.name}"
+
+
+def variants_of(prompts: object, bench: Bench) -> dict[str, Variant]:
+    """Return prompts as the component can use them; one alone is compared with that of the run.
+
+    Raises:
+        ConfigError: one is wrong.
+    """
+    check_variants(prompts)
+    assert isinstance(prompts, Mapping)
+    found: dict[str, Variant] = {
+        name: variant_of(name, prompt, bench) for name, prompt in prompts.items()
+    }
+    for name, variant in found.items():
+        if isinstance(variant, Prompt):
+            bench.check(variant, name=name)
+    if len(found) == 1:
+        if next(iter(prompts.values())) is None:
+            raise ConfigError(
+                f"prompt={prompts!r:.80} is the prompt as it was; give another to compare it with: "
+                "{'mine': prompt.replace('old words', 'new words')}"
+            )
+        found = {"as it was": bench.prompt, **found}
+    return found
+
+
+def check_variants(variants: object) -> None:
+    """Raise ConfigError if this is not a mapping of names to prompts; it shows one."""
+    if not isinstance(variants, Mapping) or not variants:
+        raise ConfigError(
+            f"prompt={variants!r:.80} must be prompts by name, such as "
+            "{'mine': prompt.replace('old words', 'new words')}"
+        )
+
+
+def check_name(name: object) -> None:
+    """Raise ConfigError if a variant's name is empty or not a text."""
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"a variant needs a name that is not empty, not {name!r:.80}")
+
+
+def variant_of(name: str, variant: Any, bench: Bench) -> Prompt | Change | None:
+    """Return a variant as a prompt, or where there is no one template as a function of the text.
+
+    Its slots are not checked.
+
+    Raises:
+        ConfigError: the name is empty or not a text, or the variant is not one.
+    """
+    check_name(name)
+    prompt = bench.prompt
+    if variant is None or isinstance(variant, Prompt):
+        return prompt if variant is None else variant
+    if callable(variant) and not isinstance(variant, LLMClient):
+        if prompt is None:
+            changed: Change = variant
+            return changed
+        variant = variant(prompt.text)
+    if not isinstance(variant, str):
+        raise ConfigError(
+            f"variant {name!r} is {type(variant).__name__}; give a Prompt, a prompt's text, a "
+            "function of the text, or None for the prompt as the run used it"
+        )
+    if prompt is None:
+        bench.check(Prompt(variant or " ", name=""), name=name)
+        raise AssertionError  # pragma: no cover - the check raises where there is no template
+    return prompt.edit(variant)
+
+
+def turn_numbers(turns: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of turns, each once.
+
+    Raises:
+        ConfigError: they are not a sequence of whole numbers.
+    """
+    if isinstance(turns, str) or not isinstance(turns, Iterable):
+        raise ConfigError(f"turns={turns!r:.80} must be the turns' numbers, such as turns=(1, 3)")
+    return tuple(dict.fromkeys(whole_number("turn", turn, least=1) for turn in turns))
+
+
+def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
+    """Return the turns to play again; if not given, all in which the component was asked.
+
+    Raises:
+        ConfigError: they are not whole numbers, or the component was not asked in one of them.
+    """
+    possible = bench.turns
+    if not possible:
+        raise ConfigError(
+            f"the run has no turn in which the {bench.stage} was asked; play some turns first"
+        )
+    if turns is None:
+        return tuple(possible)
+    wanted = turn_numbers(turns)
+    choose = f"choose from {', '.join(map(str, possible))}"
+    if not wanted:
+        raise ConfigError(f"turns is empty; {choose}")
+    if lost := [turn for turn in wanted if turn not in possible]:
+        raise ConfigError(
+            f"turns={list(wanted)}: the {bench.stage} was not asked in turn "
+            f"{', '.join(map(str, lost))}; {choose}"
+        )
+    return wanted
+
+
+def config_of(simulation: AnyRun, client: LLMClient | None, temperature: float | None) -> LLMConfig:
+    """Return the settings that samples are asked with: the recorded ones, on the given model.
+
+    Raises:
+        ConfigError: the client is not an ``LLMClient``, or the temperature is out of range.
+    """
+    if client is not None and not isinstance(client, LLMClient):
+        raise ConfigError(
+            f"llm_client={client!r:.80} is not an LLMClient; llm_client=connect('auto') is one"
+        )
+    recorded = simulation.llm_client.config if simulation.llm_client else None
+    asked = client.config if client else LLMConfig()
+    # What was asked stays as recorded (temperature, context size ...), so that samples compare.
+    values = (recorded or asked).model_dump()
+    values |= {name: getattr(asked, name) for name in CLIENT_SETTINGS}
+    if temperature is not None:
+        values["temperature"] = real_number("temperature", temperature)
+    try:
+        return LLMConfig(**values)
+    except ValueError as error:
+        raise ConfigError(f"temperature={temperature!r}: {error}") from error
+
+
+def seed_of(seed: int | None, config: LLMConfig) -> int:
+    """Return the seed from which the samples' seeds count; if not given the client's, or else 0.
+
+    Raises:
+        ConfigError: it is not a whole number, or negative: to servers, -1 means a random seed.
+    """
+    return whole_number("seed", (config.seed or 0) if seed is None else seed, least=0)
+
+
+def check_rendering(variants: Mapping[str, Variant], turns: Sequence[int], bench: Bench) -> None:
+    """Raise ConfigError if a variant cannot be rendered for one of the turns; it names both."""
+    if not isinstance(bench.simulation, Simulation):
+        return  # only the economic world can render a prompt without playing its turn
+    for name, prompt in variants.items():
+        for turn in turns:
+            for agent in bench.subjects(turn):
+                if not isinstance(prompt, Prompt):
+                    continue
+                try:
+                    bench.render(prompt, turn, agent=agent)
+                except ConfigError as error:
+                    raise ConfigError(f"variant {name!r} at turn {turn}: {error}") from error

@@ -1,0 +1,588 @@
+"""What a comparison says: its samples as a frame, its effects in words, the answers given."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab._util.text import number
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._choose import Choice
+from llmsim_lab.llm._extract import InvalidReply, reply_fields
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.study._bench import Bench, Sample, Turn
+from llmsim_lab.study._statistics import (
+    Effect,
+    energy_test,
+    exact_situation_effects,
+    holm,
+    situation_effects,
+)
+from llmsim_lab.types import CallRecord, LLMReasoningChain, Reply, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Outcome = str
+"""A column of the run's frame, ``confidence``, ``accepted``, or ``answers``: what was decided."""
+
+Outcomes = Mapping[str, Callable[[Turn], Any] | None]
+"""What is measured of a sample's turn, by name; None for a column of the run's frame."""
+
+Played = tuple[Sample, Turn]
+
+OF_DECISIONS = ("confidence", "accepted")
+ANSWERS = "answers"
+
+_NAMES: Mapping[str, tuple[str, str]] = {
+    "interest_rate": ("resulting interest rate", "points"),
+    "confidence": ("confidence", "of 1"),
+    "accepted": ("acceptance", "of 1"),
+    ANSWERS: ("what was answered", "energy distance"),
+}
+
+_SMALLEST_MOVE = 0.005
+"""A smaller change is not a move; percentage points, since rates are on a grid of hundredths."""
+
+_ALPHA = 0.05
+"""The limit of p-values: 1 minus the intervals' level."""
+
+_MOST_OUTCOMES = 3
+"""How many of a world's columns are compared if none is named: each makes the family larger."""
+
+_WORST_FIRST: tuple[Status, ...] = ("failed", "fallback", "repaired", "ok")
+
+Place = tuple[str, int, int]
+"""Of a sample: variant, turn, and number."""
+
+_KEYS = ["variant", "turn", "sample"]
+
+
+def name_of(outcome: Outcome) -> tuple[str, str]:
+    """Return an outcome's name for people, and the unit of its differences; empty if not known."""
+    return _NAMES.get(outcome, (outcome, ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How much samples of the same prompt differ at the same state.
+
+    Attributes:
+        outcome: what is compared.
+        variant: the prompt.
+        floor: mean absolute difference of two samples (Gini's mean difference): the mean over all
+            pairs of a turn's samples, then over turns; None with fewer than two samples a turn.
+        sd_within: standard deviation within turns, pooled: the root of the sum of squares around
+            the turns' means over the sum of their degrees of freedom.
+        samples: how many were used.
+        failed: how many were not, since they failed.
+        turns: how many turns have two samples or more.
+        note: what to keep in mind.
+    """
+
+    outcome: str
+    variant: str
+    floor: float | None
+    sd_within: float | None
+    samples: int
+    failed: int
+    turns: int
+    note: str = ""
+
+
+def came_off(bench: Bench, sample: Sample, played: Turn) -> bool:
+    """Return True if a sample was played to its end; after a failure the turn is not made."""
+    lost = any(chain.status == "failed" for chain in played.chains)
+    return not lost or bool(played.state != bench.turn(sample.turn - 1).state)
+
+
+def outcomes_of(
+    bench: Bench, given: str | Iterable[str] | Callable[[Turn], Any] | None
+) -> dict[str, Callable[[Turn], Any] | None]:
+    """Return what is measured of each sample.
+
+    Args:
+        bench: the run.
+        given: names of columns, or a function of the turn; if not given, what the component can
+            move: of the economic world the rate, confidence and acceptance; else the first columns
+            that the run charts.
+
+    Raises:
+        ConfigError: there is no such column of numbers.
+    """
+    if callable(given):
+        return {getattr(given, "__name__", "outcome"): given}
+    simulation = bench.simulation
+    numbers = [series.column for series in simulation.series]
+    if given is not None:
+        names = [given] if isinstance(given, str) else list(given)
+        row = simulation.own_columns(simulation.turns[-1])
+        known = [name for name, value in row.items() if isinstance(value, int | float)]
+        if lost := [name for name in names if name not in (*known, *OF_DECISIONS)]:
+            raise ConfigError(
+                f"outcome={given!r:.80}: {lost[0]!r} is not a number of this run's turns; choose "
+                f"from {', '.join([*known, *OF_DECISIONS])}, or give a function of the turn"
+            )
+    elif isinstance(simulation, Simulation):
+        judged = bench.stage == "validator" or (bench.stage == "agent" and bench.measures_turn)
+        names = ["interest_rate", "confidence", *(["accepted"] if judged else [])]
+    else:
+        names = numbers[:_MOST_OUTCOMES]
+    return {name: None for name in names if name in OF_DECISIONS or bench.measures_turn}
+
+
+# --- the frame -----------------------------------------------------------------------------------
+
+
+def samples_frame(bench: Bench, results: Iterable[Played], outcomes: Outcomes) -> pd.DataFrame:
+    """Return one row a decision of the component; ``Comparison.frame`` has the columns."""
+    import pandas as pd
+
+    rows = [row for one in results for row in _sample_rows(bench, *one, outcomes)]
+    of_turn = [name for name in outcomes if name not in OF_DECISIONS]
+    columns = [*_KEYS, "seed", "agent", "decision", "reasoning", "confidence", "status"]
+    columns += ["accepted"] if isinstance(bench.simulation, Simulation) else []
+    columns += [*(["before", of_turn[0], "move"] if of_turn else []), *of_turn[1:]]
+    return pd.DataFrame(
+        rows, columns=[*columns, "calls", "tokens", "seconds", "completed", "detail"]
+    )
+
+
+def _sample_rows(
+    bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes
+) -> Iterable[dict[str, Any]]:
+    done = came_off(bench, sample, played)
+    common: dict[str, Any] = {
+        "variant": sample.variant,
+        "turn": sample.turn,
+        "sample": sample.sample,
+        "seed": sample.seed,
+        "completed": done,
+    }
+    of_turn = [name for name in outcomes if name not in OF_DECISIONS]
+    for name in of_turn:
+        # Not the old value, which would count as a decision to hold.
+        common[name] = _measured(bench, played, name, outcomes) if done else math.nan
+    if of_turn:
+        before = _measured(bench, bench.turn(sample.turn - 1), of_turn[0], outcomes)
+        common |= {"before": before, "move": common[of_turn[0]] - before}
+    failures = (
+        # A failure of the client's begins with the component already.
+        chain.reasoning
+        if chain.reasoning.startswith(f"{chain.component}:")
+        else f"{chain.component}: {chain.reasoning}"
+        for chain in played.chains
+        if chain.status == "failed"
+    )
+    common["detail"] = "; ".join(dict.fromkeys(failures))
+    actions = {action.agent_name: action for action in getattr(played, "actions", ())}
+    found = bench.decided(played)
+    # What was answered from the recording, beside the component, cost nothing.
+    known = {_identity(call) for call in bench.turn(sample.turn).calls}
+    asked = [call for call in played.calls if _identity(call) not in known]
+    fields = iter(getattr(played, "answers", ()))
+    words = {id(chain): next(fields, None) for chain in played.chains if chain.call is None}
+    for agent in dict.fromkeys([*bench.subjects(sample.turn), *(it.agent for it in found)]):
+        chains = [chain for chain in found if chain.agent == agent]
+        # A call that failed has no decision; one that the agent's own check rejected is one.
+        decided = [chain for chain in chains if done or chain.status != "failed"]
+        said = [chain.confidence for chain in decided if chain.confidence is not None]
+        worst = min((chain.status for chain in chains), key=_WORST_FIRST.index, default="ok")
+        calls = [call for call in asked if (call.request.site and call.request.site.agent) == agent]
+        action = actions.get(agent)
+        judged = done and action is not None and action.validation_result is not None
+        yield common | {
+            "agent": agent,
+            "decision": ", ".join(
+                _in_words(bench, chain, action, words.get(id(chain)))
+                for chain in decided
+                if chain.status != "failed" or action is not None
+            ),
+            "reasoning": " ".join(chain.reasoning for chain in decided),
+            "confidence": fmean(said) if said else math.nan,
+            "status": worst if done else "failed",
+            "accepted": action.validated if action is not None and judged else None,
+            "calls": sum(call.attempts for call in calls),
+            "tokens": sum(call.tokens for call in calls),
+            "seconds": sum(call.seconds for call in calls),
+        }
+
+
+def _identity(call: CallRecord) -> int:
+    """Return what tells a call from others: its number on the tape, or else its place in memory."""
+    first = call.history[0]
+    return -id(first) if first.number is None else first.number
+
+
+def _measured(bench: Bench, turn: Turn, name: str, outcomes: Outcomes) -> float:
+    of = outcomes[name]
+    value = bench.simulation.own_columns(turn).get(name) if of is None else of(turn)
+    return math.nan if value is None else float(value)
+
+
+def _in_words(bench: Bench, chain: LLMReasoningChain, action: Any, rule: Any) -> str:
+    """Return what the component decided."""
+    if bench.stage == "agent" and action is not None:
+        return str(action.action_string)
+    if bench.stage == "validator" and action is not None:
+        return "accept" if action.validated else "reject"
+    fields: Mapping[str, Any] = rule.fields if rule is not None else {}
+    reply = chain.call.reply if chain.call else None
+    if reply is not None:
+        with suppress(InvalidReply):
+            fields = reply_fields(reply.text)
+    own = {name: value for name, value in fields.items() if name not in Reply.model_fields}
+    if len(own) == 1:
+        return _plain_value(next(iter(own.values())))
+    if own:
+        return ", ".join(f"{name} {_plain_value(value)}" for name, value in own.items())
+    return reply.text if reply is not None else chain.reasoning
+
+
+def _plain_value(value: Any) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number(value) if is_number else str(value)
+
+
+def sample_values(frame: pd.DataFrame, outcome: Outcome) -> pd.DataFrame:
+    """Return the outcome by variant, turn and sample; NaN where a sample has none.
+
+    A sample with several decisions counts once: with what the turn led to, and the mean of the
+    agents' confidence or acceptance.
+    """
+    if outcome not in frame.columns:
+        raise ConfigError(f"outcome={outcome!r} is not a number of this comparison's frame")
+    values = frame[[*_KEYS, "seed"]].assign(value=frame[outcome].astype(float))
+    groups = values.groupby([*_KEYS, "seed"], sort=False)["value"]
+    # Not ``groups.mean()``, which would leave out an agent that has no answer.
+    return groups.agg(lambda group: float(group.mean(skipna=False))).reset_index()
+
+
+def noise(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) -> list[Noise]:
+    """Return each variant's noise floor; ``Noise`` has the formulas."""
+    values = sample_values(frame, outcome)
+    found = []
+    for variant in variants:
+        own = values.loc[values["variant"] == variant, ["turn", "value"]]
+        known = own.dropna()
+        groups = [list(map(float, group)) for _, group in known.groupby("turn")["value"]]
+        repeated = [group for group in groups if len(group) > 1]
+        floor = spread = None
+        note = "two samples a turn are needed to tell noise from difference"
+        if repeated:
+            floor = fmean(fmean(abs(a - b) for a, b in combinations(g, 2)) for g in repeated)
+            squares = math.fsum((value - fmean(g)) ** 2 for g in repeated for value in g)
+            spread = math.sqrt(squares / sum(len(group) - 1 for group in repeated))
+            note = "" if len(repeated) == len(groups) else "turns with one sample are left out"
+            if floor == 0:
+                note = "samples of a turn are all alike"
+        found.append(
+            Noise(
+                outcome=outcome,
+                variant=variant,
+                floor=floor,
+                sd_within=spread,
+                samples=len(known),
+                failed=len(own) - len(known),
+                turns=len(repeated),
+                note=note,
+            )
+        )
+    return found
+
+
+# --- effects -------------------------------------------------------------------------------------
+
+
+def effects_of(
+    frame: pd.DataFrame, outcomes: Sequence[Outcome], variants: Sequence[str], *, grid: float | None
+) -> list[Effect]:
+    """Return how each variant differs from the first in each outcome, and in what was answered.
+
+    They are one family: ``p_family`` is adjusted for all of them, by Holm's method.
+    """
+    import pandas as pd
+
+    reference, *others = variants
+    parts = [
+        sample_values(frame, name).assign(outcome=name, run=1)
+        for name in outcomes
+        if not frame.empty
+    ]
+    found = []
+    if parts:
+        names = {"variant": "arm", "turn": "situation", "sample": "replicate"}
+        there = [(name, reference) for name in others if {name, reference} <= {*frame["variant"]}]
+        values = pd.concat(parts, ignore_index=True).rename(columns=names)
+        steps = None if grid is None else {"interest_rate": grid}
+        found = situation_effects(values, contrasts=there, speak_of="these", grid=steps)
+    found += [_answers_effect(frame, name, reference) for name in others]
+    return one_family(found)
+
+
+def _answers_effect(frame: pd.DataFrame, variant: str, reference: str) -> Effect:
+    """Return how far apart two variants' answers are, whatever they are about."""
+    texts = _texts(frame)
+    sides = [
+        [(place[1], text) for place, text in texts.items() if place[0] == name and text is not None]
+        for name in (variant, reference)
+    ]
+    effect = Effect(
+        contrast=f"{variant} \u2212 {reference}", outcome=ANSWERS, unit="situations", method="none"
+    )
+    if not all(sides):
+        return replace(effect, note="no sample of both was played")
+    x, y = ([text for _, text in side] for side in sides)
+    blocks = [turn for turn, _ in sides[0]], [turn for turn, _ in sides[1]]
+    # Both arms together decide it, so that the permutations share it.
+    few = len({*x, *y}) <= (len(x) + len(y)) / 2
+    statistic, p = energy_test(x, y, distance="labels" if few else "words", blocks=blocks)
+    situations = len({*blocks[0], *blocks[1]})
+    return replace(
+        effect,
+        estimate=statistic,
+        p=p,
+        n=situations,
+        speaks_of=f"these {situations} situations" if situations > 1 else "this situation",
+        method=f"energy distance of {'answers' if few else 'their words'}, permuted by situation",
+    )
+
+
+def one_family(effects: Sequence[Effect]) -> list[Effect]:
+    """Return effects with their p-values adjusted for all of them together, by Holm's method."""
+    adjusted = holm([effect.p for effect in effects])
+    tested = sum(p is not None for p in adjusted)
+    return [
+        replace(
+            effect,
+            p_family=p,
+            method=effect.method.partition("; Holm")[0]
+            + (f"; Holm over {tested}" if tested > 1 and p is not None else ""),
+        )
+        for effect, p in zip(effects, adjusted, strict=True)
+    ]
+
+
+Chances = Mapping[Sample, Mapping[str, Choice[Any]]]
+
+
+def exact_effects(chances: Chances, variants: Sequence[str]) -> list[Effect]:
+    """Return how variants differ where the chance of each answer is known, without drawing any.
+
+    Of numbers the difference of the means; else the difference of each answer's chance.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    seen: set[tuple[str, int, str]] = set()
+    for sample, choices in chances.items():
+        for agent, choice in choices.items():
+            place = (sample.variant, sample.turn, agent)
+            if place in seen:  # every sample of a turn measures the same chances
+                continue
+            seen.add(place)
+            common = {"arm": sample.variant, "run": 1, "situation": sample.turn}
+            options = choice.probabilities
+            if all(isinstance(it, int | float) and not isinstance(it, bool) for it in options):
+                rows += [
+                    common | {"outcome": "choice", "value": float(option), "chance": p}
+                    for option, p in options.items()
+                ]
+                continue
+            for option, p in options.items():
+                pair = common | {"outcome": f"chance of {getattr(option, 'value', option)}"}
+                rows += [pair | {"value": 1.0, "chance": p}, pair | {"value": 0.0, "chance": 1 - p}]
+    frame = pd.DataFrame(rows, columns=["arm", "run", "situation", "outcome", "value", "chance"])
+    return exact_situation_effects(frame, reference=variants[0]) if rows else []
+
+
+def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, failed: int) -> str:
+    """Return an effect in words: interval, p-values, number of pairs, noise floors.
+
+    Args:
+        effect: the difference of the two variants.
+        floors: the two variants' noise floors.
+        pairs: how many pairs of samples were used.
+        failed: how many were not, since one of the two failed.
+    """
+    name, unit = name_of(effect.outcome)
+    what = f"{name}, {effect.contrast}"
+    used = f"{pairs} {'pair' if pairs == 1 else 'pairs'} used, {failed} failed"
+    if effect.estimate is None:
+        return f"{what}: no number ({effect.note}); {used}."
+    text = f"{what}: {effect.estimate:+.2f}{' ' if unit else ''}{unit}"
+    if effect.low is not None and effect.high is not None:
+        text += f", 95 % interval {effect.low:+.2f} to {effect.high:+.2f}"
+    if effect.p is not None:
+        text += f", p {_p(effect.p)}"
+        if effect.p_family not in (None, effect.p):
+            text += f", for all that is compared p {_p(effect.p_family)}"
+    text += f" ({effect.method}); {used}."
+    if effect.p is None:
+        text += " No evidence either way."
+    elif effect.p >= _ALPHA:
+        text += " No evidence of a difference."
+    elif effect.p_family is not None and effect.p_family >= _ALPHA:
+        text += " Evidence of a difference by itself, but not once adjusted for all comparisons."
+    else:
+        text += f" Evidence of a difference at {effect.speaks_of}."
+    if effect.outcome == ANSWERS:
+        pass
+    elif None in floors:
+        text += " The noise floor is not known: it takes two samples a turn."
+    else:
+        one, other = (number(floor) for floor in floors if floor is not None)
+        text += (
+            f" Two single samples of one prompt at one state differ by {one} and {other}"
+            f"{' ' if unit else ''}{unit} on average; that is about one answer, not about this "
+            "mean."
+        )
+    return f"{text} Note: {effect.note}." if effect.note else text
+
+
+def _p(value: float | None) -> str:
+    return "not known" if value is None else "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+# --- what was answered ---------------------------------------------------------------------------
+
+
+def direction(move: float) -> str | None:
+    """Return which way a rate went: ``raise``, ``hold`` or ``lower``; None where it is NaN."""
+    if math.isnan(move):
+        return None
+    if abs(move) < _SMALLEST_MOVE:
+        return "hold"
+    return "raise" if move > 0 else "lower"
+
+
+def directions(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
+    """Return each variant's shares of moves: ``raise``, ``hold``, ``lower``; ``used``, ``failed``.
+
+    One row a variant. Shares are of the samples used; failed ones are only counted.
+    """
+    import pandas as pd
+
+    moves = _moves(frame)
+    rows = []
+    for variant in variants:
+        known = [move for (name, _, _), move in moves.items() if name == variant and move]
+        counts = Counter(known)
+        shares = {
+            name: counts[name] / len(known) if known else math.nan
+            for name in ("raise", "hold", "lower")
+        }
+        failed = frame[(frame["variant"] == variant) & ~frame["completed"].astype(bool)]
+        # A sample has a row an agent, and fails once.
+        count = len(failed[["turn", "sample"]].drop_duplicates())
+        rows.append({"variant": variant, **shares, "used": len(known), "failed": count})
+    return pd.DataFrame(rows)
+
+
+def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
+    """Return how often two samples at the same turn go the same way, and say the same.
+
+    One row a comparison. Each variant is compared with the first twice: over the pairs of the same
+    seed, and over the pairs of different seeds. Each is also compared with itself, over all pairs
+    of its samples at a turn, which have different seeds: the floor. Compare the floor only with
+    rows of different seeds, since a shared seed makes samples alike, whatever the prompts;
+    agreement below the floor may be due to the prompt.
+
+    Columns: ``of``; ``seeds``, ``same`` or ``different``; ``same_direction`` and ``same_answer``
+    (shares); ``pairs``, how many were used, and ``failed``, how many had a failed sample.
+    """
+    import pandas as pd
+
+    moves, texts = _moves(frame), _texts(frame)
+    there: dict[tuple[str, int], list[Place]] = {}
+    for place in texts:
+        there.setdefault(place[:2], []).append(place)
+    turns = dict.fromkeys(turn for _, turn in there)
+    rows = []
+    for variant in variants[1:]:
+        both = [
+            pair
+            for turn in turns
+            for pair in product(there.get((variants[0], turn), []), there.get((variant, turn), []))
+        ]
+        of = f"{variants[0]} and {variant}"
+        same = [(a, b) for a, b in both if a[2] == b[2]]
+        other = [(a, b) for a, b in both if a[2] != b[2]]
+        rows.append({"of": of, "seeds": "same", **_shares(same, moves, texts)})
+        rows.append({"of": of, "seeds": "different", **_shares(other, moves, texts)})
+    for variant in variants:
+        pairs = [p for turn in turns for p in combinations(there.get((variant, turn), []), 2)]
+        of = f"{variant} and itself"
+        rows.append({"of": of, "seeds": "different", **_shares(pairs, moves, texts)})
+    return pd.DataFrame(rows)
+
+
+def _shares(
+    pairs: Sequence[tuple[Place, Place]],
+    moves: dict[Place, str | None],
+    texts: dict[Place, str | None],
+) -> dict[str, float | int]:
+    def share(of: dict[Place, str | None]) -> float:
+        known = [(of[a], of[b]) for a, b in pairs if of[a] is not None and of[b] is not None]
+        return sum(a == b for a, b in known) / len(known) if known else math.nan
+
+    whole = sum(texts[a] is not None and texts[b] is not None for a, b in pairs)
+    return {
+        "same_direction": share(moves),
+        "same_answer": share(texts),
+        "pairs": whole,
+        "failed": len(pairs) - whole,
+    }
+
+
+def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
+    """Return each variant's commonest decisions: ``variant``, ``decision``, ``count``, ``share``.
+
+    Answers that differ only in spaces or in capital letters count as the same. Shares are of the
+    decisions that the variant gave; failed ones are in a row with the decision ``(failed)``.
+
+    Args:
+        frame: the results.
+        most: of each variant.
+    """
+    import pandas as pd
+
+    rows = []
+    for variant in dict.fromkeys(frame["variant"]):
+        own = frame[frame["variant"] == variant]
+        counts = Counter(_plain(text) for text in own["decision"] if text)
+        total = counts.total()
+        rows += [
+            {"variant": variant, "decision": text, "count": count, "share": count / total}
+            for text, count in counts.most_common(most)
+        ]
+        if silent := len(own) - total:
+            failed = {"decision": "(failed)", "count": silent, "share": math.nan}
+            rows.append({"variant": variant, **failed})
+    return pd.DataFrame(rows, columns=["variant", "decision", "count", "share"])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).lower()
+
+
+def _moves(frame: pd.DataFrame) -> dict[Place, str | None]:
+    keys = zip(frame["variant"], frame["turn"], frame["sample"], strict=True)
+    moves = frame["move"] if "move" in frame else [math.nan] * len(frame)
+    return {key: direction(move) for key, move in zip(keys, moves, strict=True)}
+
+
+def _texts(frame: pd.DataFrame) -> dict[Place, str | None]:
+    """Return what was decided in each sample, all agents together; None where one failed."""
+    texts: dict[Place, str | None] = {}
+    keys = zip(frame["variant"], frame["turn"], frame["sample"], strict=True)
+    for key, text in zip(keys, frame["decision"], strict=True):
+        before = texts.get(key, "")
+        texts[key] = f"{before}\n{_plain(text)}" if text and before is not None else None
+    return texts

@@ -39,7 +39,7 @@ _TRIES = 3
 _MOST_SAID = 200
 """Characters of a text in the note; of a longer one the digest is there."""
 
-RunStatus = Literal["left", "stopped", "failed", "done"]
+RunStatus = Literal["left", "running", "stopped", "failed", "done"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class StudyRun:
         arm: its arm's name.
         seed: its seed.
         status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
-            ``done``.
+            ``done``; ``running`` in ``Study.progress`` alone.
         run: its number on the tape, if it is on one.
         turns: how many it has played.
         error: why it failed.
@@ -150,7 +150,7 @@ def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
 # --- one run -------------------------------------------------------------------------------------
 
 
-class Player:
+class StudyPlayer:
     """Plays single runs of a study.
 
     Args:
@@ -168,14 +168,22 @@ class Player:
         self.purse: Purse | None = None
         self.kept: dict[Key, AnyRun] = {}
         """The runs that are on no tape."""
+        self.playing: dict[Key, AnyRun] = {}
+        """The runs that are under way."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when a run begins, and after each of its turns."""
 
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
         run, entry = None, before
+        key = arm.name, before.seed
         try:
             run = self._begun(arm, before)
             if self.tape is None:
-                self.kept[arm.name, before.seed] = run
+                self.kept[key] = run
+            self.playing[key] = run
+            unlisten = run.listen(lambda _: self.on_change())
+            self.on_change()
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
             run._purse = self.purse
             left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
@@ -189,6 +197,8 @@ class Player:
             turns = entry.turns if run is None else run.turn_number
             return replace(entry, status="failed", turns=turns, error=str(error) or repr(error))
         finally:
+            if self.playing.pop(key, None) is not None:
+                unlisten()
             if run is not None:
                 run._purse = None
                 run.close()
@@ -222,7 +232,7 @@ class Player:
 
 
 async def play_here(
-    player: Player, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
+    player: StudyPlayer, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
 ) -> AsyncIterator[StudyRun]:
     """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
     waiting = iter(jobs)
@@ -262,7 +272,7 @@ def _is_spent(purse: Purse | None) -> bool:
 # --- each as a job of an executor ----------------------------------------------------------------
 
 
-def packed(player: Player, arms: Sequence[Arm]) -> bytes:
+def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
     """Return what a worker needs: the world with its class, the arms, the models, the notes.
 
     Raises:
@@ -321,7 +331,7 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
                 lines.write_bytes(gzip.decompress(begun))
                 [number] = tape.import_jsonl(lines)
                 entry = replace(before, run=number)
-            ended = run_sync(Player(world, models, notes, tape).play(arms[before.arm], entry))
+            ended = run_sync(StudyPlayer(world, models, notes, tape).play(arms[before.arm], entry))
             if ended.run is None:
                 return ended, None
             tape.export(lines, run=ended.run)
@@ -329,7 +339,10 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
 
 
 async def play_elsewhere(
-    executor: Executor, player: Player, jobs: Sequence[tuple[Arm, StudyRun]], parallel: int | None
+    executor: Executor,
+    player: StudyPlayer,
+    jobs: Sequence[tuple[Arm, StudyRun]],
+    parallel: int | None,
 ) -> AsyncIterator[StudyRun]:
     """Play runs as jobs of an executor; yields each when it is on the tape here.
 
@@ -458,7 +471,7 @@ def merge_left_over(tape: Tape) -> None:
 
 
 async def played(
-    player: Player,
+    player: StudyPlayer,
     jobs: Sequence[tuple[Arm, StudyRun]],
     *,
     parallel: int | None,

@@ -18,30 +18,24 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.html import STATUS_COLOURS, join, safe, table, visible
-from llmsim_lab._util.text import clip, number, printable
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._stepper import TurnStepper
+from llmsim_lab.lab._study_chart import runs_chart
 from llmsim_lab.lab._widget import Choices, LabWidget, Pace, button, dropdown, number_box, row
-from llmsim_lab.lab.charts._drawing import chart_class, drawable
 from llmsim_lab.lab.charts._export import figure_html
-from llmsim_lab.lab.charts._scene import COLOURS
 from llmsim_lab.study import Study
 from llmsim_lab.study._comparison import duration
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from llmsim_lab.study._playing import Key, StudyRun
     from llmsim_lab.study._study import Effects
 
 _SIGNS = {"done": "✓", "failed": "✗", "running": "▶", "stopped": "‖", "left": "·"}
 _SEEDS_A_PAGE, _ARMS_A_PAGE = 25, 12
 _MOST_ERRORS = 3
-_MOST_PAIRED = 60
-"""Seeds whose runs a line connects."""
-_RESULTS_S, _RESULTS_REST = 1.0, 20.0
+_RESULTS_S, _RESULTS_REST = 1.0, 8.0
 """Effects and charts take long: they are drawn as often, and leave so much time, to the runs."""
 
 # Colours with white on them have a contrast of 4.5 or more. What is left has a border only, in the
@@ -332,7 +326,7 @@ class StudyBoard(LabWidget):
         if self.study.reference is None or len(self.study.arms) < 2:
             return safe("There is no reference to compare with: look at the chart.")
         try:
-            return Markup(self._effects()._repr_html_())
+            return _effects_table(self._effects())
         except LabError as error:
             return safe(f"No effects yet: {error}")
 
@@ -353,10 +347,12 @@ class StudyBoard(LabWidget):
                 figures.append(self.study.chart(item.removesuffix("@last")))
         except ConfigError:  # a measure of the whole run, which has no turns
             pass
-        figures.append(_by_run(self.study, label))
+        figures.append(runs_chart(self.study, label))
+        for figure in figures:
+            figure.set_size_inches(_SIZE)
         pictures = join(
-            Markup('<div style="flex:1 1 24em;max-width:44em">{}</div>').format(
-                figure_html(figure, dpi=96)
+            Markup('<div style="flex:1 1 22em;max-width:40em">{}</div>').format(
+                figure_html(figure, dpi=100)
             )
             for figure in figures
         )
@@ -369,7 +365,11 @@ class StudyBoard(LabWidget):
         left = len(self.study.arms) * len(self.study.seeds) - counts["done"]
         self.say(f"Playing {left} runs." if left else "Nothing is left to play.")
         await self.study.arun(parallel=self._parallel, progress=False)
-        self.say(f"{self.study.counts['done']} runs are done.")
+        counts = self.study.counts
+        failed = (
+            f"; {counts['failed']} failed, and Run plays them again" if counts["failed"] else ""
+        )
+        self.say(f"Finished: {counts['done']} runs are done{failed}.")
 
     def _stop(self) -> None:
         if self.worker.busy:
@@ -477,7 +477,30 @@ class StudyBoard(LabWidget):
 
 
 _MOST_SIGNS = 200
+_SIZE = 6.0, 3.9
+"""Of a chart, inches: two stand beside each other."""
 _ONE_LINE = "white-space:nowrap;overflow:hidden;text-overflow:ellipsis;line-height:1.6"
+
+
+def _effects_table(effects: Effects) -> Markup:
+    """Return effects, their label, and below, each once, what they speak of and how."""
+    rows = []
+    for effect in effects:
+        said = str(effect).removeprefix(f"{effect.contrast}, {effect.outcome}: ")
+        estimate, _, rest = said.partition(" ")
+        shown = said if effect.estimate is None else Markup("<b>{}</b> {}").format(estimate, rest)
+        rows.append((effect.contrast, effect.outcome, shown))
+    below = dict.fromkeys(f"Speaks of {it.speaks_of}: {it.method}." for it in effects)
+    below |= dict.fromkeys(f"Note: {it.note}." for it in effects if it.note)
+    return join(
+        [
+            table(("effect", "outcome", ""), rows, caption=effects.label),
+            *(
+                Markup('<div style="font-size:0.9em;line-height:1.5">{}</div>').format(visible(it))
+                for it in below
+            ),
+        ]
+    )
 
 
 def _counted(runs: Iterable[StudyRun]) -> str:
@@ -521,35 +544,3 @@ def _seeds_html(seeds: Sequence[int]) -> Markup:
             for seed in seeds
         )
     )
-
-
-def _by_run(study: Study, label: str) -> Figure:
-    """Draw an outcome of each run by arm: a point a run, a bar at the mean, a line a seed."""
-    values = study.outcomes()
-    values = values[(values["outcome"] == label)].dropna(subset=["value"])
-    arms = [arm for arm in study.arms if arm in set(values["arm"])]
-    wide = values.pivot_table(index="seed", columns="arm", values="value").reindex(columns=arms)
-    figure = chart_class()(figsize=(8, 4.5), layout="constrained", facecolor="white")
-    axes: Axes = figure.subplots()
-    if len(wide) <= _MOST_PAIRED:
-        for line in wide.to_numpy():
-            axes.plot(range(len(arms)), line, color="#bbbbbb", linewidth=0.8, zorder=1)
-    said = []
-    for place, arm in enumerate(arms):
-        own = wide[arm].dropna()
-        colour = COLOURS[list(study.arms).index(arm) % len(COLOURS)]
-        axes.scatter([place] * len(own), own, color=colour, s=26, alpha=0.75, zorder=2)
-        axes.hlines(own.mean(), place - 0.22, place + 0.22, color=colour, linewidth=4, zorder=3)
-        said.append(f"{arm}: mean {number(float(own.mean()))} of {len(own)}")
-    axes.set_xticks(range(len(arms)), [drawable(clip(arm, 24)) for arm in arms])
-    if len(arms) > 4:
-        axes.tick_params(axis="x", rotation=30)
-    axes.set_xlim(-0.5, len(arms) - 0.5)
-    axes.set_ylabel(drawable(label.replace("_", " ")))
-    axes.set_title(
-        "a point is a run · a bar is the mean · a line is a seed", loc="left", fontsize="small"
-    )
-    for side in ("right", "top"):
-        axes.spines[side].set_visible(False)
-    figure.alt = visible(f"{label} by run. {'; '.join(said)}.")  # type: ignore[attr-defined]
-    return figure

@@ -169,7 +169,7 @@ class StudyPlayer:
         self.kept: dict[Key, AnyRun] = {}
         """The runs that are on no tape."""
         self.playing: dict[Key, AnyRun] = {}
-        """The runs that are under way."""
+        """The runs that are under way, until the study has what became of them."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when a run begins, and after each of its turns."""
 
@@ -181,8 +181,8 @@ class StudyPlayer:
             run = self._begun(arm, before)
             if self.tape is None:
                 self.kept[key] = run
-            self.playing[key] = run
             unlisten = run.listen(lambda _: self.on_change())
+            self.playing[key] = run
             self.on_change()
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
             run._purse = self.purse
@@ -197,9 +197,8 @@ class StudyPlayer:
             turns = entry.turns if run is None else run.turn_number
             return replace(entry, status="failed", turns=turns, error=str(error) or repr(error))
         finally:
-            if self.playing.pop(key, None) is not None:
-                unlisten()
             if run is not None:
+                unlisten()
                 run._purse = None
                 run.close()
 

@@ -107,7 +107,7 @@ class Effect:
         elif self.method != "exact":
             text += " (no interval)"
         if self.p is not None:
-            text += f", p = {_short(self.p)}"
+            text += f", p = {_short(self.p)}".replace("= <", "<")
             if self.p_family is not None and _short(self.p_family) != _short(self.p):
                 text += f" ({_short(self.p_family)} in its family)"
         text += f", n = {_count(self.n, self.unit)}"

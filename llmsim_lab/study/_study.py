@@ -363,6 +363,7 @@ class Study:
 
                 async def done(entry: StudyRun) -> None:
                     self._entries[entry.arm, entry.seed] = entry
+                    self._player.playing.pop((entry.arm, entry.seed), None)
                     advance()
                     self._tell()
                     if entry.status == "failed":
@@ -383,6 +384,7 @@ class Study:
                 await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
         finally:
             self._running, self._task = False, None
+            self._player.playing.clear()
             self._after()
             self._tell()
         return self

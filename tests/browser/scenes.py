@@ -156,10 +156,10 @@ class Givers(Switches):
         await self.heard()
         await asyncio.sleep(self.pause_s)
         luck = Random(f"{request.options['seed']} {request.prompt}")
-        if self.broken and luck.random() < 0.02:
+        if self.broken and luck.random() < 0.003:
             raise BackendError("the model's server is out of memory", reason="server_error")
-        coins = luck.gauss(9, 3) + 4 * ("shared" in request.prompt) - 2 * ("poor" in request.prompt)
-        amount = min(20, max(0, round(coins)))
+        coins = luck.gauss(9, 3) + 4 * ("always shared" in request.prompt)
+        amount = min(20, max(0, round(coins - 2 * ("poor" in request.prompt))))
         return ChatReply(text=f'{{"reasoning": "Fair.", "amount": {amount}, "confidence": 0.6}}')
 
 

@@ -192,6 +192,24 @@ def runs_covered(
     return total(counts)
 
 
+def p_values_below(
+    rng: Rng,
+    replications: int,
+    *,
+    n: int,
+    draw: Draw = normal,
+    paired: bool = True,
+    watched: bool = False,
+) -> Count:
+    """Count the p-values of .05 or less where there is no difference."""
+    found = []
+    for size in in_parts(replications):
+        frame = framed(draw(rng, (2, n, size)), ["arm", "seed", "outcome"])
+        effects = run_effects(frame, paired=paired, watched=watched)
+        found += [effect.p for effect in effects if effect.p is not None]
+    return Count(hits=sum(p <= 1 - LEVEL for p in found), offered=len(found))
+
+
 # --- situations -----------------------------------------------------------------------------------
 
 
@@ -276,6 +294,17 @@ def options_covered(
         frame = framed(first.astype(float), ["arm", "run", "situation", "replicate", "outcome"])
         effects = situation_effects(frame, speak_of=speak_of)
         counts.append(covered(effects, truth if speak_of == "these" else np.zeros(size)))
+    return total(counts)
+
+
+def rare_covered(rng: Rng, replications: int, *, turns: int, answers: int) -> Count:
+    """Count the intervals of the share of an option that one arm takes nearly always."""
+    counts = []
+    for size in in_parts(replications):
+        chance = np.array([0.75, 0.95])[:, None, None, None, None]
+        taken = rng.random((2, 1, turns, answers, size)) < chance
+        frame = framed(taken.astype(float), ["arm", "run", "situation", "replicate", "outcome"])
+        counts.append(covered(situation_effects(frame), np.full(size, 0.2)))
     return total(counts)
 
 
@@ -462,6 +491,7 @@ def band_covers(
 
 def _cells() -> Iterator[Cell]:
     yield from _cells_of_runs()
+    yield from _cells_of_p_values()
     yield from _cells_of_situations()
     yield from _cells_of_families()
     yield from _cells_of_the_rest()
@@ -479,6 +509,14 @@ def _cells_of_runs() -> Iterator[Cell]:
             )
             play = partial(runs_covered, n=n, draw=draw, paired=False)
             yield Cell(group="runs, own seeds", name=f"n={n} each, {name}", play=play)
+    for n in (2, 5, 10, 20):
+        for mean in (0.2, 2.0):
+            play = partial(
+                runs_covered,
+                n=n,
+                draw=lambda rng, shape, m=mean: rng.poisson(m, shape).astype(float),
+            )
+            yield Cell(group="runs, paired", name=f"n={n}, counts of {mean}", play=play)
     for n in (5, 20):
         play = partial(runs_covered, n=n, failed=0.1)
         yield Cell(group="runs, paired", name=f"n={n}, 10 % failed", play=play)
@@ -491,8 +529,8 @@ def _cells_of_runs() -> Iterator[Cell]:
     for n, n_other in ((3, 3), (5, 20), (20, 5)):
         play = partial(runs_covered, n=n, n_other=n_other, other=wide, paired=False)
         yield Cell(group="runs, own seeds", name=f"{n} of sd 1, {n_other} of sd 3", play=play)
-    for n in (5, 10, 20, 50):
-        for a, b in ((0.5, 0.5), (0.5, 0.9), (0.1, 0.1)):
+    for n in (2, 5, 10, 20, 50):
+        for a, b in ((0.5, 0.5), (0.5, 0.9), (0.1, 0.1), (0.0, 0.1)):
             play = partial(
                 runs_covered,
                 n=n,
@@ -500,12 +538,11 @@ def _cells_of_runs() -> Iterator[Cell]:
                 other=partial(yes_or_no, chance=b),
                 truth=b - a,
             )
-            yield Cell(group="runs, yes or no", name=f"n={n}, {a} and {b}", play=play)
-            yield Cell(
-                group="runs, yes or no",
-                name=f"n={n}, {a} and {b}, own seeds",
-                play=partial(play, paired=False),
-            )
+            cell = partial(Cell, group="runs, yes or no")
+            if n < _statistics.ENOUGH_FOR_SHARES:
+                cell = partial(cell, wanted=0, rule="never offered")
+            yield cell(name=f"n={n}, {a} and {b}", play=play)
+            yield cell(name=f"n={n}, {a} and {b}, own seeds", play=partial(play, paired=False))
     yield Cell(
         group="runs, paired",
         name="one run",
@@ -513,6 +550,21 @@ def _cells_of_runs() -> Iterator[Cell]:
         wanted=0,
         rule="never offered",
     )
+
+
+def _cells_of_p_values() -> Iterator[Cell]:
+    """P-values that do not come with the interval they are shown beside, or may be watched."""
+    size = partial(Cell, group="p-values", wanted=1 - LEVEL, rule="at most")
+    test = partial(p_values_below, n=20)
+    yield size(name="grid 0.25, sd 0.1", play=partial(test, draw=partial(on_grid, sd=0.1)))
+    rare = partial(lambda rng, shape: rng.poisson(0.2, shape).astype(float))
+    yield size(name="counts of 0.2", play=partial(test, draw=rare))
+    for chance in (0.1, 0.5):
+        play = partial(test, draw=partial(yes_or_no, chance=chance))
+        yield size(name=f"yes or no, {chance}", play=play)
+        yield size(name=f"yes or no, {chance}, own seeds", play=partial(play, paired=False))
+    yield size(name="normal, own seeds", play=partial(test, paired=False))
+    yield size(name="normal, watched", play=partial(test, watched=True))
 
 
 SIZES = ((2, 5), (3, 4), (4, 4), (8, 2), (8, 5))
@@ -534,6 +586,8 @@ def _cells_of_situations() -> Iterator[Cell]:
         yield Cell(
             group="these situations", name=f"{turns}x{answers}, 2, 3 and 5 options", play=play
         )
+        play = partial(rare_covered, turns=turns, answers=answers)
+        yield Cell(group="these situations", name=f"{turns}x{answers}, .95 against .75", play=play)
         play = partial(these, noise=partial(on_grid, sd=0.5), step=0.25)
         yield Cell(group="these situations", name=f"{turns}x{answers}, 25-bp grid", play=play)
     for runs in (2, 4, 8):
@@ -640,19 +694,13 @@ def _cells_of_the_rest() -> Iterator[Cell]:
         rule=None,
     )
     yield from _cells_of_energy()
-    for n in (3, 5, 10, 20, 50):
-        for rho in (0.0, 0.9):
-            yield Cell(
-                group="sup-t band, 16 horizons",
-                name=f"n={n}, AR(1) {rho}",
-                play=partial(band_covers, n=n, rho=rho),
-            )
+    band = partial(Cell, group="sup-t band, 16 horizons")
+    for n in (2, 3, 5, 10, 20, 50):
+        for rho in (0.0, 0.9) if n < 50 else (0.9,):
+            yield band(name=f"n={n}, AR(1) {rho}", play=partial(band_covers, n=n, rho=rho))
     for n in (5, 20):
-        yield Cell(
-            group="sup-t band, 16 horizons",
-            name=f"n={n}, AR(1) 0.9, t3",
-            play=partial(band_covers, n=n, rho=0.9, shape=heavy),
-        )
+        play = partial(band_covers, n=n, rho=0.9, shape=heavy)
+        yield band(name=f"n={n}, AR(1) 0.9, t3", play=play)
 
 
 def _cells_of_energy() -> Iterator[Cell]:
@@ -673,7 +721,7 @@ def _cells_of_energy() -> Iterator[Cell]:
     play = partial(test, x=partial(labels, n=20, chance=1.0), y=partial(labels, n=20, chance=0.6))
     yield seen(name="always A against .6/.4, n=20", play=play)
     play = partial(blocked, y=partial(block, shift=1.0))
-    yield seen(name="one sd in 8 situations", play=play)
+    yield seen(name="one sd, 8 situations 10 sd apart", play=play, rule=None)
 
 
 def _cells_of_old_failures() -> Iterator[Cell]:

@@ -39,7 +39,7 @@ from coverage import CoverageData
 REPO = Path(__file__).resolve().parents[1]
 KEPT = REPO / "out" / "mutants"
 RECORD, KILLED = KEPT / "record.json", KEPT / "killed.txt"
-PACKAGES = ("economy", "tape", "experiments", "assistant", "llm", "lab", "run", "others")
+PACKAGES = ("economy", "tape", "study", "assistant", "llm", "lab", "run", "others")
 LEFT_OUT = {"structure", "browser", "benchmarks"}  # they read the code, or run it elsewhere
 PYTEST = (
     *("-q", "-p", "no:cacheprovider", "-m", "not embedded and not process"),
@@ -64,7 +64,6 @@ EQUIVALENT = {
     "bebe4576": "lab/_inspector.py, chain_html: the one caller passes it",
     "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
-    "4eb8c3ae": "experiments/_bench.py, _prompt: the prompts are equal, so the last is the first",
     "1a38dbeb": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",
     "522d659a": "types.py, CallSite: slots save memory",

@@ -262,23 +262,25 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
     exported = [
         getattr(package, name) for package in packages for name in getattr(package, "__all__", ())
     ]
-    # Users are given values of internal classes too, such as an experiment's differences.
+    # Users are given values of internal classes too, such as a comparison's effects.
     internal = [
         each
         for package in (
             "assistant",
             "context",
             "economy",
-            "experiments",
             "run",
             "simulation",
+            "study",
             "tape",
         )
         for module in pkgutil.iter_modules([f"{llmsim_lab.__path__[0]}/{package}"])
         for name, each in vars(
             importlib.import_module(f"llmsim_lab.{package}.{module.name}")
         ).items()
-        if not name.startswith("_") and getattr(each, "__module__", "").startswith("llmsim_lab.")
+        if not name.startswith("_")
+        # An ``Asker`` gathers what it was answered.
+        if name != "Asker" and getattr(each, "__module__", "").startswith("llmsim_lab.")
     ]
     internal += vars(importlib.import_module("llmsim_lab._spans")).values()
     values = {each for each in exported + internal if isinstance(each, type) and is_dataclass(each)}

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from llmsim_lab.experiments import Ablation
-from llmsim_lab.experiments._ablation import AblationConfig, PromptText
 from record_tapes import HERE, pack
 
 from llmsim_lab import LLMClient, connect
 from llmsim_lab.context import BehaviorModule, CrisisConfig, CrisisSimulation
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.run import load, resume
+from llmsim_lab.study import Ablation
+from llmsim_lab.study._ablation import AblationConfig, PromptText
 
 SETTINGS = LLMConfig(
     seed=7,

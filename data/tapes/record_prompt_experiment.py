@@ -12,19 +12,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from llmsim_lab.experiments import PromptExperiment
 from record_tapes import ADVISOR, FEARFUL, HERE, SETTINGS, pack
 
 from llmsim_lab import LLMClient, connect
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load
+from llmsim_lab.study import Comparison
 
 TURNS = (1, 3, 5, 7)
 SAMPLES = 4
 
 
-def begin(path: Path, client: LLMClient) -> PromptExperiment:
+def begin(path: Path, client: LLMClient) -> Comparison:
     """Copy the run and set up the experiment: what it was, another role, another order."""
     with tempfile.TemporaryDirectory() as folder:
         [copied] = Tape(HERE / "first_run.tape", read_only=True).export(
@@ -34,9 +34,9 @@ def begin(path: Path, client: LLMClient) -> PromptExperiment:
         [run] = tape.import_jsonl(copied)
     simulation = load(tape, run)
     # Shared seeds, so that the notebook can show what that does to an interval.
-    return PromptExperiment(
+    return Comparison(
         simulation,
-        variants=variants_of(simulation.agents[0].prompt),  # type: ignore[attr-defined]
+        prompt=variants_of(simulation.agents[0].prompt),  # type: ignore[attr-defined]
         turns=TURNS,
         samples=SAMPLES,
         llm_client=client,
@@ -70,7 +70,7 @@ def main() -> None:
     client = connect(arguments.model, config=SETTINGS, download=True)
     path: Path = arguments.tape
     if path.exists() and has_experiment(path):
-        experiment = PromptExperiment.load(Tape(path), llm_client=client)
+        experiment = Comparison.load(Tape(path), llm_client=client)
     else:
         path.unlink(missing_ok=True)
         experiment = begin(path, client)

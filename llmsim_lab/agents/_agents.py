@@ -240,7 +240,9 @@ class EconLLMAgent(LLMAgent):
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators, percent, to two decimals."""
         economy = state.global_state
-        moves = {"moves": moves_in_words(self.moves_bp)} if self.moves_bp else {}
+        moves = {}
+        if self.moves_bp and "moves" in self.prompt.slots:  # a person's prompt need not have it
+            moves["moves"] = moves_in_words(self.moves_bp)
         return self.prompt.render(
             profile=self._profile(),
             gdp_growth=number(economy.gdp_growth),
@@ -289,6 +291,27 @@ class EconLLMAgent(LLMAgent):
             "the action names nothing of economic policy "
             "(interest rates, taxes, spending, trade, credit, wages, prices ...)"
         )
+
+
+def nearest_move(
+    rate: float, moves_bp: Sequence[int], *, limits: RateLimits, current: float
+) -> int:
+    """Return the move that leads closest to a rate.
+
+    Of two equally close the smaller one counts, so that a mirrored economy gets the mirrored move.
+
+    Args:
+        rate: percent per year.
+        moves_bp: those on offer, basis points.
+        limits: at whose bounds the rate ends.
+        current: the rate in force.
+    """
+
+    def distance(move: int) -> tuple[float, int]:
+        there = limits.inside(current + move / 100)
+        return round(abs(there - rate), 9), abs(move)
+
+    return min(moves_bp, key=distance)
 
 
 def moves_in_words(moves_bp: Sequence[int]) -> str:
@@ -507,15 +530,6 @@ class TaylorRuleAgent(Agent):
         )
 
     def _nearest_move(self, asked: float, here: float) -> tuple[int, float]:
-        """Return the move on offer that leads closest to a rate, and the rate it leads to.
-
-        Of two equally close the smaller one counts, so that a mirrored economy gets the mirrored
-        move.
-        """
-
-        def distance(move: int) -> tuple[float, int]:
-            there = self.limits.inside(here + move / 100)
-            return round(abs(there - asked), 9), abs(move)
-
-        move = min(self.moves_bp or (0,), key=distance)
+        """Return the move on offer that leads closest to a rate, and the rate it leads to."""
+        move = nearest_move(asked, self.moves_bp or (0,), limits=self.limits, current=here)
         return move, self.limits.inside(here + move / 100)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from llmsim_lab.agents._agents import NationAgent, NationProfile
+from llmsim_lab.agents._agents import NationAgent, NationProfile, RateDecision, nearest_move
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm._human import DAY_S, AskPerson, OpenQuestion, Person, human_client
+from llmsim_lab.llm._human import (
+    DAY_S,
+    AskPerson,
+    OpenQuestion,
+    Person,
+    human_client,
+    same_choice,
+)
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, Rate
@@ -34,8 +41,10 @@ class HumanAgent(NationAgent):
         prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
         limits: how far one action may move the rate, such as a configuration's ``engine.limits``;
             the engine's defaults if not given.
+        moves_bp: the changes of the rate on offer, basis points, such as a configuration's: the
+            person chooses among the rates they lead to, and of the limits only the bounds matter.
         names_rate: whether the person also chooses the new rate, so that the engine needs no model;
-            if not, the answer has only the fields of a model's.
+            if not, the answer has only the fields of a model's, and there are no moves.
         ask: asks the person a question and returns the answer as a mapping, for example with
             ``input``; without it, something else calls ``answer``, as ``HumanSeat`` does.
         timeout_s: how long each answer is waited for, seconds.
@@ -62,6 +71,7 @@ class HumanAgent(NationAgent):
         profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
         limits: RateLimits | None = None,
+        moves_bp: Sequence[int] | None = None,
         names_rate: bool = True,
         ask: AskPerson | None = None,
         timeout_s: float = DAY_S,
@@ -70,6 +80,20 @@ class HumanAgent(NationAgent):
         super().__init__(name, client, profile=profile, prompt=prompt)
         self.limits = limits or RateLimits()
         self.names_rate = names_rate
+        # Set here, since a person reads the contract's prompt, which has no slot for moves.
+        self.moves_bp = tuple(moves_bp) if moves_bp and names_rate else None
+
+    def rates_on_offer(self, current: float) -> list[float]:
+        """Return the rates that the person may name, percent per year, lowest first.
+
+        Args:
+            current: the rate in force. Where moves are on offer they lead from it, and the rates
+                have two decimals, as people read them.
+        """
+        if self.moves_bp is None:
+            return self.limits.choices(current)
+        there = (self.limits.inside(current + move / 100) for move in self.moves_bp)
+        return sorted({round(rate, 2) for rate in there})
 
     @property
     def person(self) -> Person:
@@ -134,9 +158,10 @@ class HumanAgent(NationAgent):
     async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
         if not self.names_rate:
             return await super()._ask(prompt, state, site)
-        offered = tuple(self.limits.choices(state.global_state.interest_rate))
+        here = state.global_state.interest_rate
+        offered = tuple(self.rates_on_offer(here))
         try:
-            return await self.llm_client.call_with_retry(
+            answer = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=NamedRate,
                 choices={"proposed_rate": offered},
@@ -149,9 +174,23 @@ class HumanAgent(NationAgent):
                 # No engine could apply such a rate, so the turn fails here.
                 failure.rejected = None
             raise
+        if self.moves_bp is None:
+            return answer
+        # The move that leads there, which code applies exactly: a rate named has two decimals.
+        named, said = answer.proposed_rate, PolicyDecision.model_validate(answer.model_dump())
+        move = nearest_move(named, self.moves_bp, limits=self.limits, current=here)
+        decision = RateDecision(**dict(said), rate_change_bp=move)
+        return decision if answer.call is None else decision.with_call(answer.call)
 
     def _rate_fault(self, decision: NamedRate, state: SimulationState) -> str | None:
-        return self.limits.problem(decision.proposed_rate, current=state.global_state.interest_rate)
+        rate, here = decision.proposed_rate, state.global_state.interest_rate
+        if self.moves_bp is None:
+            return self.limits.problem(rate, current=here)
+        offered = self.rates_on_offer(here)
+        if any(same_choice(rate, choice) for choice in offered):
+            return None
+        rates = ", ".join(f"{choice:g}" for choice in offered)
+        return f"the new interest rate {rate:g}% is not on offer; those that are: {rates}"
 
     def __copy__(self) -> Self:
         """Return an agent for another run: the same person, with a separate list of questions."""

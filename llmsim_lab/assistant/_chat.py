@@ -381,7 +381,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
         number, state = before.number + 1, before.state
         if not planned:
             raise ConfigError(f"turn {number} has no message; send(message) sends one")
-        is_live = not isinstance(self._session, Replaying)
+        is_live = self._session is None or not self._session.is_replay
         if is_live and self.engine is None and isinstance(self.tools.executor, _MissingTools):
             self.tools.executor.fail()
         message, asked = planned[-1].message, state.pending

@@ -46,7 +46,6 @@ from llmsim_lab.llm._scope import Recorder, scope, scoped
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 _COMPONENT = "tool"
@@ -95,7 +94,7 @@ class RecordedTools:
     async def ready(self) -> None:
         """Start the executor if its tools are not known yet; never in a replay."""
         recorder = scope().recorder
-        known = isinstance(recorder, ReplayRecorder) or (
+        known = hasattr(recorder, "knows") or (  # which a replay's has
             recorder is not None and scope().asker in self._listed.get(recorder, ())
         )
         if not known:
@@ -160,9 +159,9 @@ class RecordedTools:
         latest = listings.get(asker)
         # A run that was resumed lists its tools again, and so does its replay, in that turn.
         if latest is None or (
-            isinstance(recorder, ReplayRecorder)
-            and latest.turn != _turn_of(request)
-            and recorder.knows(request)
+            latest.turn != _turn_of(request)
+            and (knows := getattr(recorder, "knows", None)) is not None
+            and knows(request)
         ):
             known = recorder.find(request)
             if known is None:

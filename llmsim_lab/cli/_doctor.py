@@ -29,9 +29,10 @@ from llmsim_lab.llm._ollama.wire import parse_host
 from llmsim_lab.llm._openai import HOSTED, OpenAIBackend, clip_names
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation._verdicts import Told
 from llmsim_lab.study import economics_card, fitness_card
 from llmsim_lab.study._fitness import FitnessCard, kept_cards
-from llmsim_lab.study._gate import EconomicsCard, Told, kept_economics_cards, shown, what_it_takes
+from llmsim_lab.study._gate import EconomicsCard, kept_economics_cards, shown, what_it_takes
 
 if TYPE_CHECKING:
     from llmsim_lab.assistant._evaluation import Evaluation

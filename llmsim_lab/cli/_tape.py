@@ -18,8 +18,8 @@ from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.prompts._prompt import PromptDiff
-from llmsim_lab.run._registry import RunClass, class_of_manifest, kind_name
-from llmsim_lab.run._run import series_on, turns_of
+from llmsim_lab.run._registry import RunClass, kind_name
+from llmsim_lab.run._run import class_on, series_on, turns_of
 from llmsim_lab.run._turn import every_chain
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import flat
@@ -342,7 +342,7 @@ def _show_turn(tape: Tape, info: RunInfo, number: int) -> None:
         TapeError: the run has no such turn, nor calls of it.
     """
     try:
-        run_class = class_of_manifest(info.id, info.manifest)
+        run_class = class_on(tape, info)
     except TapeError as error:
         _show_as_recorded(tape, info, number, why=error)
         return

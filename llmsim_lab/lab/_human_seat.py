@@ -372,12 +372,16 @@ def _policy_answers(turn: Turn, names: Collection[str]) -> Iterator[dict[str, An
     """Yield the answers of an economic turn, by column."""
     for action in turn.actions:
         if action.agent_name in names:
-            asked, decision = action.proposed_rate, action.policy_decision
+            decision, asked = action.policy_decision, ""
+            if action.rate_change_bp is not None:
+                asked = f"{action.rate_change_bp:+d} bp"
+            elif action.proposed_rate is not None:
+                asked = f"{number(action.proposed_rate)} %"
             yield {
                 "turn": turn.number,
                 "who": action.agent_name,
                 "action": action.action_string,
-                "asks for": "" if asked is None else f"{number(asked)} %",
+                "asks for": asked,
                 "reasoning": decision.reasoning if decision else "",
                 "confidence": f"{decision.confidence:g}" if decision else "",
                 "status": action.status,
@@ -675,7 +679,7 @@ class HumanSeat(LabWidget):
                 who = self.agents[name]
                 if isinstance(each, RateForm) and isinstance(who, HumanAgent):
                     rate = state.global_state.interest_rate
-                    each.offer(who.limits.choices(rate), now=rate)
+                    each.offer(who.rates_on_offer(rate), now=rate)
                 each.ask(self.agents[name].question, turn=self.simulation.turn_number)
             if self.form_box.children != (form,):
                 self.form_box.children = (form,)

@@ -645,7 +645,7 @@ class PromptComparer(LabWidget):
         seed = seed if seed is None else seed_of(seed, config)
         if variants is None:
             variants = {"as it was": None, "variant 2": None}
-        check_variants(variants)
+        check_variants(variants, called="variants")
         super().__init__()
         self.bench = bench
         self.experiment: Comparison | None = None

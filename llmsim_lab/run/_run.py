@@ -66,6 +66,7 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import (
+    RunClass,
     class_of_manifest,
     code_digests,
     file_of,
@@ -254,6 +255,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
+        self._told_to_reach = 0
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._session: Session | None = None
@@ -538,6 +540,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         return {}
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What readers of the run's numbers have to know: a sentence each, usually none.
+
+        Charts have them in their caption, ``to_frame().attrs`` and the run's page beside the rest.
+        """
+        return ()
+
+    @classmethod
+    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
+        """Return the same of a recorded run, from its manifest alone."""
+        del manifest
+        return ()
+
     async def _play(self, before: TurnT, planned: Sequence[InterventionT]) -> TurnT:
         """Play one turn and return it: its number (``before.number + 1``), state and chains.
 
@@ -748,19 +764,42 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Columns: ``turn``; those of the class, see ``own_columns``; ``calls``, the model calls;
         ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
         ``interventions``, in words.
+
+        ``attrs`` has what charts of the frame show besides: ``planned``, the last turn planned;
+        ``bounds``, the least and the most that a column can be, by its name; ``notes``.
         """
         import pandas as pd
 
-        return pd.DataFrame([turn_row(turn, self.own_columns(turn)) for turn in self.turns])
+        rows = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
+        frame = pd.DataFrame(rows)
+        bounds = {item.column: (item.low, item.high) for item in self._series(rows)}
+        frame.attrs = {
+            "planned": self.last_planned,
+            "bounds": {name: ends for name, ends in bounds.items() if ends != (None, None)},
+            "notes": list(self.notes),
+        }
+        return frame
 
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
+        return self._series(self.own_columns(turn) for turn in self.turns)
+
+    def _series(self, rows: Iterable[Mapping[str, Any]]) -> Sequence[Series]:
         if declared := self.series_of(self.config):
             return declared
-        return plain_series(
-            name for turn in self.turns for name in own_numbers(self.own_columns(turn))
-        )
+        return plain_series((name for row in rows for name in own_numbers(row)), self.state_type)
+
+    @property
+    def last_planned(self) -> int:
+        """The turn that the run is to reach, by its configuration or as ``run`` was told.
+
+        It is the latest turn where more were played, or where the run is over before.
+        """
+        if self.done(self.state):
+            return self.turn_number
+        configured = self.turns[0].number + self.config.turns
+        return max(self.turn_number, self._told_to_reach, configured)
 
     @property
     def planned(self) -> Mapping[int, Sequence[InterventionT]]:
@@ -1020,6 +1059,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         been stepped on by hand.
         """
         count, before = self._how_many(turns), self.turn_number
+        self._told_to_reach = before + count
         try:
             async with progress_line(
                 "turn", number=before + 1, last=before + count, enabled=progress
@@ -1312,6 +1352,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ("turn", self.turn_number),
             ("tape", f"not recorded: {self.unrecorded}" if self.unrecorded else where),
             ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
+            *(("note", note) for note in self.notes),
         ]
         end = self.run_reaches
         for at in sorted(at for at in self.planned if at > self.turn_number):
@@ -1563,8 +1604,18 @@ def load(
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     info = tape.run(run)
-    cls = class_of_manifest(info.id, info.manifest)
-    return load_turns(cls, tape, info.id, tape.turn_records(info.id, up_to=up_to))
+    return load_turns(class_on(tape, info), tape, info.id, tape.turn_records(info.id, up_to=up_to))
+
+
+def class_on(tape: Tape, info: RunInfo) -> RunClass:
+    """Return the class of a run's turns; those of a comparison are of the run that it asks again.
+
+    Raises:
+        TapeError: it is not known here.
+    """
+    if info.verb == "experiment" and info.parent is not None:
+        info = tape.run(info.parent)
+    return class_of_manifest(info.id, info.manifest)
 
 
 def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
@@ -1572,12 +1623,18 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
 
     Those that its class names; where it names none, or is not known here, the numbers recorded.
     """
+    state_type = None
     with suppress(TapeError):  # the numbers on a tape can be charted without the class
         cls = class_of_manifest(run.id, run.manifest)
+        state_type = cls.state_type
         if declared := tuple(cls.series_of(config_of(run))):
-            return declared
+            if not run.manifest["given"]:
+                return declared
+            # Parts of the user's own may have other bounds than the configuration says.
+            return [replace(item, low=None, high=None) for item in declared]
     rows = tape.frame_rows(run.id).values()
-    return plain_series(name for row in rows if isinstance(row, dict) for name in own_numbers(row))
+    names = (name for row in rows if isinstance(row, dict) for name in own_numbers(row))
+    return plain_series(names, state_type)
 
 
 def _class_of(info: RunInfo, given: type[Run] | None) -> type[Run]:

@@ -48,7 +48,12 @@ class Session:
         tape: the tape.
         run: the run's number on it.
         recorder: what answers and keeps the run's calls.
+
+    Attributes:
+        is_replay: whether all calls are answered from the tape.
     """
+
+    is_replay = False
 
     def __init__(self, cls: RunClass, tape: Tape, run: int, recorder: Recorder) -> None:
         self.tape = tape
@@ -190,6 +195,7 @@ class Replaying(Session):
     """
 
     recorder: ReplayRecorder
+    is_replay = True
 
     def __init__(
         self, cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]

@@ -231,20 +231,36 @@ class Series:
         label: for the axis, without the unit.
         unit: such as ``% per year``; empty for plain counts.
         short: its heading in tables of text, which have little room; empty leaves it out of them.
+        low: the least that it can be; None where nothing bounds it.
+        high: the most.
     """
 
     column: str
     label: str
     unit: str = ""
     short: str = ""
+    low: float | None = None
+    high: float | None = None
 
     def __str__(self) -> str:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def plain_series(names: Iterable[str]) -> Sequence[Series]:
-    """Return columns under their own names, each once, the first dozen of them."""
-    return [Series(column=name, label=name) for name in list(dict.fromkeys(names))[:_MOST_SERIES]]
+def plain_series(names: Iterable[str], state_type: Any = None) -> Sequence[Series]:
+    """Return columns under their own names, each once, the first dozen of them.
+
+    Args:
+        names: the columns'.
+        state_type: where the columns' bounds are looked up: the fields' ``ge`` and ``le``.
+    """
+    fields = getattr(state_type, "model_fields", {})
+    found = []
+    for name in list(dict.fromkeys(names))[:_MOST_SERIES]:
+        low = high = None
+        for item in fields[name].metadata if name in fields else ():
+            low, high = getattr(item, "ge", low), getattr(item, "le", high)
+        found.append(Series(column=name, label=name, low=low, high=high))
+    return found
 
 
 def own_numbers(row: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -22,7 +23,7 @@ from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.text import faults
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state
-from llmsim_lab.economy._macro import StaticEconomy, set_levels
+from llmsim_lab.economy._macro import RateLimits, StaticEconomy, set_levels
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._committee import Committee
@@ -56,6 +57,12 @@ SERIES = (
     Series(column="taylor_rate", label="Rate by the Taylor rule", unit="% per year"),
 )
 """The columns of a run's frame that can be charted."""
+
+
+def bounded(limits: RateLimits) -> Sequence[Series]:
+    """Return the columns of a run's frame that can be charted, with the policy rate's bounds."""
+    rate, *others = SERIES
+    return (replace(rate, low=limits.lower, high=limits.upper), *others)
 
 
 class Intervention(RunIntervention):
@@ -421,7 +428,7 @@ class SimulationConfig(RunConfig):
     @property
     def series(self) -> Sequence[Series]:
         """The economy's variables and the rate that the Taylor rule asks for."""
-        return SERIES
+        return bounded(self.engine.limits)
 
     def by_rules(self) -> SimulationConfig:
         """Return the configuration with a Taylor rule in place of each model.

@@ -11,7 +11,9 @@ from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.simulation._simulation import Simulation
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation._config import NationConfig, SimulationConfig
+from llmsim_lab.simulation._simulation import Simulation, agent_for
 from llmsim_lab.validators import AlwaysValid
 
 
@@ -36,7 +38,8 @@ def with_seats(
     Args:
         simulation: a run with people in it.
         kind: the Taylor rule with the nation's inflation target, or a language model with the
-            nation's profile and prompt.
+            nation's profile and prompt; where that is the shipped one, briefed as the
+            configuration says. Either has the moves on offer that the people had.
         llm_client: the model; needed where any of the agents or the validator is one.
 
     Raises:
@@ -48,7 +51,7 @@ def with_seats(
             f"{simulation!r} has no people in it; make a nation kind: human, and give it a seat: "
             "HumanSeat(simulation)"
         )
-    agents = [_seated(agent, kind, llm_client) for agent in simulation.agents]
+    agents = [_seated(agent, kind, llm_client, simulation.config) for agent in simulation.agents]
     rules = all(isinstance(agent, TaylorRuleAgent) for agent in agents)
     if llm_client is None and not rules:
         raise ConfigError(
@@ -77,18 +80,31 @@ def with_seats(
     return Simulation(config, llm_client=llm_client, agents=agents, state=state, **parts)
 
 
-def _seated(agent: Agent, kind: Literal["taylor", "llm"], client: LLMClient | None) -> Agent:
+def _seated(
+    agent: Agent,
+    kind: Literal["taylor", "llm"],
+    client: LLMClient | None,
+    config: SimulationConfig,
+) -> Agent:
     if not isinstance(agent, HumanAgent):
         other: Agent = _asking(agent, client)
         return other
     if kind == "taylor":
         rule = TaylorRule(inflation_target=agent.profile.inflation_target)
-        return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits)
+        return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits, moves_bp=agent.moves_bp)
     if client is None:
         raise ConfigError(
             f"the seat of {agent.name!r} needs a model; give llm_client=connect('auto')"
         )
-    return NationAgent(agent.name, client, profile=agent.profile, prompt=agent.prompt)
+    prompt, moves, profile = agent.prompt, agent.moves_bp, agent.profile
+    if prompt.text == Prompt.load("agent_policy").text:
+        # Nobody chose a prompt: the model is briefed as one that the configuration names.
+        how = {} if moves else {"briefing": "thin", "decide": None}
+        config = config.model_copy(update={"moves_bp": moves, **how})
+        return agent_for(NationConfig(name=agent.name, **dict(profile)), config, client, {})
+    # A prompt of one's own that has no slot for moves asks for words, which the engine judges.
+    moves = moves if "moves" in prompt.slots else None
+    return NationAgent(agent.name, client, profile=profile, prompt=prompt, moves_bp=moves)
 
 
 def _asking(part: Any, client: LLMClient | None) -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents import Agent, EconLLMAgent, NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
@@ -22,21 +22,25 @@ from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import changed_by
 from llmsim_lab.engines._fidelity import TOLERANCE, stated_rate
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, RunTurn
-from llmsim_lab.run._session import Replaying
+from llmsim_lab.run._session import Recording, Replaying
+from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
+    SERIES,
     Intervention,
     NationConfig,
     SimulationConfig,
     Variable,
+    bounded,
     named_twice,
 )
 from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
+from llmsim_lab.simulation._verdicts import AskedHow, gate_notes, kept_verdicts
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
@@ -146,7 +150,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         prompts = prompts or {}
         _check_prompts(prompts, config, given)
         if agents is None:
-            agents = [_agent_for(nation, config, llm_client, prompts) for nation in config.nations]
+            agents = [agent_for(nation, config, llm_client, prompts) for nation in config.nations]
         self.agents = tuple(agents)
         if twice := named_twice(agent.name for agent in self.agents):
             raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
@@ -169,6 +173,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         state = self._with_agents(state).model_copy(update={"reasoning_chains": ()})
         first = Turn(number=state.turn, state=state)
         self._warned = False
+        self._model: Mapping[str, Any] | None = None
+        self._gate_notes: Sequence[str] | None = None
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
 
     @classmethod
@@ -187,6 +193,61 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         """How several agents' votes become one rate; None for one agent, or one after the other."""
         return getattr(self.engine, "committee", None) if len(self.agents) > 1 else None
 
+    def _series(self, rows: Iterable[Mapping[str, Any]]) -> Sequence[Series]:
+        """Return the columns that can be charted, with the bounds that the engine keeps."""
+        if "engine" not in self.given:
+            return super()._series(rows)
+        limits = getattr(self.engine, "limits", None)
+        return bounded(limits) if isinstance(limits, RateLimits) else SERIES
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the economic gate said of the run's model, if it did not pass; see ``doctor``."""
+        if self._gate_notes is None:
+            asked = self._asked_how()
+            model = self._model or (self._recorded_model() if asked else None)
+            if model is None:
+                return ()
+            self._gate_notes = gate_notes(model, asked)
+        return self._gate_notes
+
+    @classmethod
+    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
+        """Return the same of a recorded run, from its manifest alone."""
+        config, model = SimulationConfig.recorded(manifest["config"]), manifest["model"]
+        asks = any(nation.kind == "llm" for nation in config.nations)
+        if model is None or not asks or "agents" in manifest["given"]:
+            return ()
+        return gate_notes(model, [(config.briefing, config.decide or "sample")])
+
+    def _asked_how(self) -> set[AskedHow]:
+        """Return how agents ask the run's model; empty where none does."""
+        return {
+            (
+                "economist" if getattr(agent, "briefing", None) else "thin",
+                getattr(agent, "decide", None) or "sample",
+            )
+            for agent in self.agents
+            if isinstance(agent, EconLLMAgent) and agent.llm_client is self.llm_client
+        }
+
+    def _recorded_model(self) -> Mapping[str, Any] | None:
+        """Return which model answers a run on a tape, once it was asked."""
+        tape, run = self.tape, self.run_id
+        with suppress(TapeError):  # the tape may be closed, or its file gone
+            return tape.run(run).manifest["model"] if tape is not None else None
+        return None
+
+    async def _ask_who_answers(self) -> None:
+        """Learn which model answers an unrecorded run, where a card may say something of it."""
+        asked = self._asked_how()
+        if self._model is None and self.tape is None and self.llm_client is not None:
+            if kept_verdicts(told for told, _ in asked):
+                with suppress(LabError):  # a model that cannot be reached is the turn's to tell
+                    self._model = asdict(await self.llm_client.model_info())
+            else:
+                self._gate_notes = []
+
     # --- a turn ------------------------------------------------------------------------------
 
     async def _play(self, before: Turn, planned: Sequence[Intervention]) -> Turn:
@@ -194,8 +255,11 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
-        if before is self.turns[0] and not isinstance(self._session, Replaying):
+        # Not of a replay, nor of a turn that a comparison plays again.
+        if before is self.turns[0] and isinstance(self._session, Recording | None):
             self._warn_of_findings()
+        if self._gate_notes is None:
+            await self._ask_who_answers()
         brief(self.agents, self.turns[:-1], us_past=self.config.start is not None)
         # All agents see the same state: nobody knows what the others propose this turn.
         proposed = await gather_all([agent.decide_action(before.state) for agent in self.agents])
@@ -480,7 +544,7 @@ def brief(agents: Sequence[Agent], turns: Sequence[Turn], *, us_past: bool) -> N
             agent.past, agent.us_past = past, us_past
 
 
-def _agent_for(
+def agent_for(
     nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
 ) -> Agent:
     if nation.kind == "taylor":
@@ -500,6 +564,7 @@ def _agent_for(
             profile=nation.profile,
             prompt=prompt,
             limits=config.engine.limits,
+            moves_bp=config.moves_bp,
             names_rate=nation.names_rate,
             timeout_s=nation.timeout_s,
         )

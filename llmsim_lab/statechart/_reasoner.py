@@ -238,6 +238,8 @@ class Chooser(ABC):
                 "there is no answer that a model chose; nothing can be said of its bias"
             )
         shares = (given["place"] == place).groupby(given["question"]).mean()
+        # Of each question once, as the shares: one with more options has more rotations.
+        options = given.groupby("question")["options"].first()
         share, count = float(shares.mean()), len(shares)
         low = high = None
         if count > 1:
@@ -248,7 +250,7 @@ class Chooser(ABC):
             share=share,
             low=low,
             high=high,
-            expected=float((1 / given["options"]).mean()),
+            expected=float((1 / options).where(options >= place, 0.0).mean()),
             questions=count,
             answers=len(given),
         )

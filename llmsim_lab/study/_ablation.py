@@ -316,7 +316,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             p=p,
             p_family=p,
             method=f"energy distance of {'answers' if few else 'their words'}, permuted",
-            note=f"{lost} samples failed" if lost else "",
+            note=f"samples that failed: {lost}" if lost else "",
         )
 
     @property

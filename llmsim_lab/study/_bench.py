@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from llmsim_lab.llm._scope import CallLog, Recorder, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
-from llmsim_lab.run._session import Replaying, Session
+from llmsim_lab.run._session import Session
 from llmsim_lab.run._turn import RunTurn, decided
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._codec import RunInfo
@@ -39,6 +39,9 @@ NO_SAMPLE: frozenset[FailureReason] = frozenset(
     ("connection_error", "rate_limited", "server_error", "client_error", "model_not_found")
 )
 """Failures that say nothing about a prompt: the server's, not the model's."""
+
+TOOL = "tool"
+"""The component of a tool's calls, which are a part of whoever asks it."""
 
 _MOST_RUNS = 20
 """How many runs a message lists."""
@@ -87,6 +90,8 @@ class Bench:
     ) -> None:
         self.simulation = simulation
         self.only_component = only_component
+        self._earlier: dict[int, dict[tuple[object, ...], list[Attempt]]] = {}
+        self._recorded: dict[int, Set[int]] = {}
         self._asked: dict[int, list[tuple[str, str]]] = {
             turn.number: _sites(turn) for turn in simulation.turns[1:]
         }
@@ -127,6 +132,11 @@ class Bench:
         self.prompt = different.pop() if len(different) == 1 else None
 
     @property
+    def _at_once(self) -> bool:
+        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
+        return at_once(self.simulation, self.stage)
+
+    @property
     def turns(self) -> list[int]:
         """The turns in which the run asked the component, oldest first."""
         return [number for number in self._asked if self.subjects(number)]
@@ -139,6 +149,12 @@ class Bench:
     def turn(self, number: int) -> Any:
         """Return the run's own record of a turn."""
         return self.simulation.turns[number - self.simulation.turns[0].number]
+
+    def recorded(self, number: int) -> Set[int]:
+        """Return what tells the calls of the run's own record of a turn from a sample's."""
+        if number not in self._recorded:
+            self._recorded[number] = {identity_of(call) for call in self.turn(number).calls}
+        return self._recorded[number]
 
     def subjects(self, number: int) -> list[str]:
         """Return for whom the component was asked in a turn, by name."""
@@ -159,28 +175,49 @@ class Bench:
     def calls_of(self, number: int, *, whole: bool) -> Counter[str]:
         """Return how many calls a sample of a turn makes, by component, if it goes as recorded."""
         after = self.stages[self.stages.index(self.stage) + 1 :]
-        return Counter(
-            stage
-            for stage, agent in self._asked[number]
-            if whole or self._is(stage, agent) or (stage in after and not self.only_component)
-        )
+        counts: Counter[str] = Counter()
+        for stage, agent in self._asked[number]:
+            mine = self._is(stage, agent)
+            follows = stage in after or (counts[self.stage] > 0 and not self._at_once)
+            if whole or mine or (follows and not self.only_component):
+                counts[stage] += 1
+        return counts
 
     def earlier(self, number: int) -> dict[tuple[object, ...], list[Attempt]]:
         """Return what a turn recorded that does not depend on the component, by what was asked."""
+        if number in self._earlier:
+            return self._earlier[number]
         attempts = [a for call in self.turn(number).calls for a in call.history]
+        attempts += self._tools_used(number)
         attempts.sort(key=lambda attempt: attempt.number or 0)
         stages = dict.fromkeys(a.request.site.component for a in attempts if a.request.site)
         before = list(stages)[: list(stages).index(self.stage)] if self.stage in stages else []
-        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
-        beside = at_once(self.simulation, self.stage)
         found: dict[tuple[object, ...], list[Attempt]] = {}
+        reached = False
         for attempt in attempts:
             site = attempt.request.site
-            if self.tests(site) and not beside:
-                break
-            if site and not self.tests(site) and site.component in (*before, self.stage):
+            if site is None:
+                continue
+            if self.tests(site):
+                reached = True
+                continue
+            beside = site.component == self.stage and self._at_once
+            is_before = not reached and site.component in (*before, self.stage)
+            # A tool that is called as it was does not run again, whoever calls it.
+            if beside or is_before or site.component == TOOL:
                 found.setdefault(_question(attempt.request), []).append(attempt)
+        self._earlier[number] = found
         return found
+
+    def _tools_used(self, number: int) -> list[Attempt]:
+        """Return what tools were asked in a turn, which is on its tape alone."""
+        tape, run = self.simulation.tape, self.simulation.run_id
+        if tape is None or run is None:
+            return []
+        # A fork's first turns are its parent's.
+        part = next((part for part, last in tape.line(run) if number <= last), run)
+        found = (call.attempt for call in tape.calls(part, turn=number))
+        return [a for a in found if a.request.site and a.request.site.component == TOOL]
 
     def check(self, prompt: Prompt, *, name: str) -> None:
         """Raise ConfigError if a variant's slots are not the component's; it names the slots."""
@@ -344,10 +381,10 @@ class _Noting(LLMClient):
         return choice
 
 
-class _SampleSession(Replaying):
+class _SampleSession(Session):
     """What a branch tells while it plays a sample; it answers from the recording what it may.
 
-    It is the branch's session and recorder in one. ``Replaying``, since the surroundings are.
+    It is the branch's session and recorder in one.
     """
 
     def __init__(
@@ -359,14 +396,19 @@ class _SampleSession(Replaying):
         *,
         serve: bool,
     ) -> None:
-        self.recorder = self  # type: ignore[assignment]
+        self.recorder = self
+        self.is_replay = inner is not None and inner.is_replay
+        # A run without a tape is a run in memory, also for what its class does otherwise then.
+        self.tape = inner.tape if inner is not None else None  # type: ignore[assignment]
+        self.run = inner.run if inner is not None else 0
         self.log: CallLog | None = None
         self._bench = bench
         self._sample = sample
         self._inner = inner
         self._writer: Recorder | None = inner.recorder if inner is not None else None
         self._change = change
-        self._earlier = bench.earlier(sample.turn) if serve else {}
+        known = bench.earlier(sample.turn) if serve else {}
+        self._earlier = {question: list(answers) for question, answers in known.items()}
         self._changed: dict[CallSite, int] = {}
         if knows := getattr(self._writer, "knows", None):
             self.knows = knows
@@ -414,7 +456,8 @@ class _SampleSession(Replaying):
         if not self._bench.tests(request.site):
             if known := self._earlier.get(_question(request)):
                 return known.pop(0)
-            if self._bench.only_component:
+            # A tool is looked up by the component itself.
+            if self._bench.only_component and request.site and request.site.component != TOOL:
                 raise _EnoughError
         return self._writer.find(request, previous) if self._writer is not None else None
 
@@ -432,6 +475,12 @@ def _question(request: ChatRequest) -> tuple[object, ...]:
     site = request.site
     who = (site.component, site.agent, site.replicate) if site else ()
     return (*who, request.attempt, request.messages, request.top_logprobs)
+
+
+def identity_of(call: CallRecord) -> int:
+    """Return what tells a call from others: its number on the tape, or else its place in memory."""
+    first = call.history[0]
+    return -id(first) if first.number is None else first.number
 
 
 def _sites(turn: Turn) -> list[tuple[str, str]]:
@@ -554,11 +603,11 @@ def variants_of(prompts: object, bench: Bench) -> dict[str, Variant]:
     return found
 
 
-def check_variants(variants: object) -> None:
+def check_variants(variants: object, *, called: str = "prompt") -> None:
     """Raise ConfigError if this is not a mapping of names to prompts; it shows one."""
     if not isinstance(variants, Mapping) or not variants:
         raise ConfigError(
-            f"prompt={variants!r:.80} must be prompts by name, such as "
+            f"{called}={variants!r:.80} must be prompts by name, such as "
             "{'mine': prompt.replace('old words', 'new words')}"
         )
 
@@ -617,7 +666,8 @@ def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
     possible = bench.turns
     if not possible:
         raise ConfigError(
-            f"the run has no turn in which the {bench.stage} was asked; play some turns first"
+            f"the run has no turn in which the {bench.stage} was asked; "
+            + ("a rule reads no prompt" if bench.simulation.turns[1:] else "play some turns first")
         )
     if turns is None:
         return tuple(possible)

@@ -70,7 +70,7 @@ class Plan:
         done: how many were played before.
         calls: model calls, retries not counted; as many as the recorded turns made.
         tokens: prompt and reply tokens; None where the run recorded none.
-        seconds: time in the model; likewise.
+        seconds: time in the model.
         recorded_calls: how many recorded calls the estimate is based on.
         model: the model that answered those.
         storage: where the results will be kept, in words.
@@ -80,7 +80,7 @@ class Plan:
     done: int
     calls: int
     tokens: float | None
-    seconds: float | None
+    seconds: float
     recorded_calls: int
     model: str
     storage: str = ""
@@ -90,15 +90,12 @@ class Plan:
         work = f"{self.samples} samples to play{already}: {self.calls} model calls"
         if not self.samples:
             return f"Nothing left to play{already}."
-        if self.seconds is None:
-            cost = "; the run has no recorded calls of these kinds to estimate the time from"
-        else:
-            tokens = f"{_rounded(self.tokens):,} tokens and " if self.tokens is not None else ""
-            cost = (
-                f", about {tokens}{duration(self.seconds)}. An "
-                f"estimate: the mean of this run's {self.recorded_calls} recorded calls "
-                f"({self.model}), retries extra"
-            )
+        tokens = f"{_rounded(self.tokens):,} tokens and " if self.tokens is not None else ""
+        cost = (
+            f", about {tokens}{duration(self.seconds)}. An "
+            f"estimate: the mean of this run's {self.recorded_calls} recorded calls "
+            f"({self.model}), retries extra"
+        )
         where = f" {self.storage}" if self.storage else ""
         return f"{work}{cost}.{where}"
 
@@ -215,6 +212,7 @@ class Comparison:
         self._chances: dict[Sample, Mapping[str, Choice[Any]]] = {}
         self._loaded = 0
         self._running = False
+        self._shown: tuple[list[tuple[Sample, Turn]], int, pd.DataFrame] | None = None
         self._known: tuple[pd.DataFrame, list[Effect], list[Noise]] | None = None
 
     @property
@@ -514,7 +512,11 @@ class Comparison:
         that agent's part of the turn, retries included; ``completed``, whether the sample was
         played to its end; ``detail``, what went wrong.
         """
-        return samples_frame(self.bench, self.played, self._outcomes)
+        shown = self._shown
+        if shown is None or shown[0] is not self.played or shown[1] != len(self.played):
+            made = samples_frame(self.bench, self.played, self._outcomes)
+            self._shown = shown = self.played, len(self.played), made
+        return shown[2].copy()
 
     def __repr__(self) -> str:
         names = " / ".join(self.variants)

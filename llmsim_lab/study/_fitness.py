@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError, computed_field
 
+from llmsim_lab._util.cards import cards_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
@@ -375,16 +376,6 @@ def _empty_card(info: ModelInfo, *, context_used: int, full: bool) -> FitnessCar
 
 
 # --- keeping --------------------------------------------------------------------------------------
-
-
-def cards_folder() -> Path:
-    """Return the folder that keeps cards: ``$LLMSIM_CARDS``, else the user's cache."""
-    chosen = os.environ.get("LLMSIM_CARDS", "").strip()
-    if chosen:
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_cache_path("llmsim_lab") / "cards"
 
 
 def kept_cards(folder: Path | None = None) -> list[FitnessCard]:

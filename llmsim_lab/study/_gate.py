@@ -26,10 +26,11 @@ from functools import cache
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab._util.cards import economics_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
@@ -45,19 +46,16 @@ from llmsim_lab.errors import EconomyError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
+from llmsim_lab.simulation._verdicts import GATE_VERSION, GateVerdict, Told, Verdict
 from llmsim_lab.study._checks import LASTING
-from llmsim_lab.study._fitness import cards_folder, place_of, write_card
+from llmsim_lab.study._fitness import place_of, write_card
 from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Rule = Callable[..., float]
-Verdict = Literal["pass", "fail", "undecided"]
-Told = Literal["economist", "thin"]
-
-VERSION = 1
-"""Cards of another version are measured anew. Raise it with any change of what is asked."""
+VERSION = GATE_VERSION
 
 GATE_MOVES_BP = (-200, -75, -25, 0, 25, 75, 200)
 """The moves on offer, basis points: seven, since each costs calls. A Taylor rule with an inertia of
@@ -809,6 +807,19 @@ class EconomicsCard(BaseModel):
         ]
         return f"{head}; {'; '.join(whys or [_telling(criteria, 'direction').words])}."
 
+    def in_short(self, decide: Decide) -> GateVerdict:
+        """Return the outcome for a way of deciding, with what tells it in a few words."""
+        outcome = self.outcome(decide)
+        mine = [one for one in self.criteria if one.decide == decide]
+        telling = next((one for one in mine if one.verdict == outcome), mine[0])
+        # Of directions only what was done: how many were right follows from it.
+        return GateVerdict(outcome=outcome, words=telling.words.partition("; right in")[0])
+
+    def kept_json(self) -> str:
+        """Return a finished card as it is kept: its answers, and the verdicts for runs to read."""
+        verdicts = {way: self.in_short(way).model_dump() for way in _WAYS}
+        return json.dumps(self.model_dump(mode="json") | {"verdicts": verdicts})
+
     @property
     def heading(self) -> str:
         """Which player this is, and how it was asked."""
@@ -975,7 +986,7 @@ async def _measured(
     which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
     which += [told, _agent(told, named=False).prompt.digest]
     settings = {"num_ctx": client.config.num_ctx, "options": client.config.options}
-    path = place_of(_folder(folder), info.name, [VERSION, *which, settings])
+    path = place_of(economics_folder(folder), info.name, [VERSION, *which, settings])
     card = None if again else _read(path)
     if card is None:
         card = EconomicsCard(
@@ -996,11 +1007,9 @@ async def _measured(
         answer = await _answered(client, question(situation, told=told, named=named))
         card = card.model_copy(update={"answers": card.answers | {key: answer}})
         write_card(path, card.model_dump_json())
+    if todo or '"verdicts":' not in path.read_text(encoding="utf-8"):
+        write_card(path, card.kept_json())
     return card
-
-
-def _folder(folder: Path | None) -> Path:
-    return (folder or cards_folder()) / "economics"
 
 
 def _read(path: Path) -> EconomicsCard | None:
@@ -1013,6 +1022,6 @@ def _read(path: Path) -> EconomicsCard | None:
 
 def kept_economics_cards(folder: Path | None = None) -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    found = map(_read, _folder(folder).glob("*.json"))
+    found = map(_read, economics_folder(folder).glob("*.json"))
     done = [card for card in found if card is not None and card.finished]
     return sorted(done, key=lambda card: card.measured_at, reverse=True)

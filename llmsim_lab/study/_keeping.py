@@ -151,7 +151,7 @@ def experiment_on(tape: Tape, run: int | None) -> RunInfo:
         if info.verb != "experiment":
             there = [str(other.id) for other in tape.runs() if other.verb == "experiment"]
             raise TapeError(
-                f"run {run} on {tape.path} is not a comparison of prompts; experiments there: "
+                f"run {run} on {tape.path} is not a comparison of prompts; comparisons there: "
                 f"{', '.join(there) or 'none'}"
             )
         return info

@@ -16,7 +16,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study._bench import Bench, Sample, Turn
+from llmsim_lab.study._bench import Bench, Sample, Turn, identity_of
 from llmsim_lab.study._statistics import (
     Effect,
     energy_test,
@@ -24,7 +24,7 @@ from llmsim_lab.study._statistics import (
     holm,
     situation_effects,
 )
-from llmsim_lab.types import CallRecord, LLMReasoningChain, Reply, Status
+from llmsim_lab.types import LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,8 @@ def outcomes_of(
         judged = bench.stage == "validator" or (bench.stage == "agent" and bench.measures_turn)
         names = ["interest_rate", "confidence", *(["accepted"] if judged else [])]
     else:
-        names = numbers[:_MOST_OUTCOMES]
+        # Those of the world as a whole before those of each player, such as ``coins.Ann``.
+        names = sorted(numbers, key=lambda name: "." in name)[:_MOST_OUTCOMES]
     return {name: None for name in names if name in OF_DECISIONS or bench.measures_turn}
 
 
@@ -184,40 +185,40 @@ def _sample_rows(
     actions = {action.agent_name: action for action in getattr(played, "actions", ())}
     found = bench.decided(played)
     # What was answered from the recording, beside the component, cost nothing.
-    known = {_identity(call) for call in bench.turn(sample.turn).calls}
-    asked = [call for call in played.calls if _identity(call) not in known]
+    known = bench.recorded(sample.turn)
+    asked = [call for call in played.calls if identity_of(call) not in known]
     fields = iter(getattr(played, "answers", ()))
     words = {id(chain): next(fields, None) for chain in played.chains if chain.call is None}
-    for agent in dict.fromkeys([*bench.subjects(sample.turn), *(it.agent for it in found)]):
+    others = (chain.agent for chain in found if chain.agent)
+    for agent in dict.fromkeys([*bench.subjects(sample.turn), *others]):
         chains = [chain for chain in found if chain.agent == agent]
         # A call that failed has no decision; one that the agent's own check rejected is one.
         decided = [chain for chain in chains if done or chain.status != "failed"]
-        said = [chain.confidence for chain in decided if chain.confidence is not None]
+        sure = [chain.confidence for chain in decided if chain.confidence is not None]
         worst = min((chain.status for chain in chains), key=_WORST_FIRST.index, default="ok")
-        calls = [call for call in asked if (call.request.site and call.request.site.agent) == agent]
+        calls = [
+            call
+            for call in asked
+            if (site := call.request.site) is not None and (site.agent or "") == agent
+        ]
         action = actions.get(agent)
-        judged = done and action is not None and action.validation_result is not None
+        judged = getattr(action, "validation_result", None) if done else None
         yield common | {
             "agent": agent,
             "decision": ", ".join(
-                _in_words(bench, chain, action, words.get(id(chain)))
+                said
                 for chain in decided
                 if chain.status != "failed" or action is not None
+                if (said := _in_words(bench, chain, action, words.get(id(chain))))
             ),
             "reasoning": " ".join(chain.reasoning for chain in decided),
-            "confidence": fmean(said) if said else math.nan,
+            "confidence": fmean(sure) if sure else math.nan,
             "status": worst if done else "failed",
-            "accepted": action.validated if action is not None and judged else None,
+            "accepted": judged.is_valid if judged is not None else None,
             "calls": sum(call.attempts for call in calls),
             "tokens": sum(call.tokens for call in calls),
             "seconds": sum(call.seconds for call in calls),
         }
-
-
-def _identity(call: CallRecord) -> int:
-    """Return what tells a call from others: its number on the tape, or else its place in memory."""
-    first = call.history[0]
-    return -id(first) if first.number is None else first.number
 
 
 def _measured(bench: Bench, turn: Turn, name: str, outcomes: Outcomes) -> float:
@@ -237,7 +238,7 @@ def _in_words(bench: Bench, chain: LLMReasoningChain, action: Any, rule: Any) ->
     if reply is not None:
         with suppress(InvalidReply):
             fields = reply_fields(reply.text)
-    own = {name: value for name, value in fields.items() if name not in Reply.model_fields}
+    own = {n: value for n, value in fields.items() if n not in Reply.model_fields and value != ""}
     if len(own) == 1:
         return _plain_value(next(iter(own.values())))
     if own:
@@ -346,7 +347,7 @@ def _answers_effect(frame: pd.DataFrame, variant: str, reference: str) -> Effect
     situations = len({*blocks[0], *blocks[1]})
     return replace(
         effect,
-        estimate=statistic,
+        estimate=round(statistic, 12) + 0.0,  # never minus zero
         p=p,
         n=situations,
         speaks_of=f"these {situations} situations" if situations > 1 else "this situation",

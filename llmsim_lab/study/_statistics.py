@@ -54,6 +54,8 @@ ENOUGH_RUNS = 8
 ALL_FLIPS = 13
 """Up to so many pairs all sign flips are tried, 2^12 that differ; ``RANDOM_FLIPS`` from then on."""
 RANDOM_FLIPS = 4_999
+ENOUGH_FOR_SHARES = 5
+"""Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
 _PRIOR = 1.0
 """The mixture's variance in a confidence sequence, in units of the differences' variance."""
 _MINUS = "\N{MINUS SIGN}"
@@ -153,21 +155,25 @@ def run_effects(
         paired: False compares arms by Welch's t even if they share seeds.
         watched: the results are looked at while runs come in, and may decide when to stop:
             intervals are ``confidence_sequence``'s and p-values 1 / e-value.
-        grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate.
+        grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate; where
+            it is not given, the values' largest common step. An outcome whose standard deviation
+            is below its step has no interval; outcomes of 0 and 1 have intervals of their own.
     """
     table = _pivot(values, ["seed"])
     if not table.arms:
         return []
+    declared = _steps(grid, table.outcomes)
+    steps = np.where(declared > 0, declared, -_common_steps(table.array))
     found = []
     for one, other in _contrasts(table.arms, reference, contrasts):
         a, b = table.of(one), table.of(other)
         shared = (table.there(one) & table.there(other)).any()
         if paired and shared:
-            found.append(_paired(a, b, level, watched, _steps(grid, table.outcomes)))
+            found.append(_paired(a, b, level, watched, steps))
         elif watched:
             found.append(_unwatchable(a, b))
         else:
-            found.append(_welch(a, b, level, _steps(grid, table.outcomes)))
+            found.append(_welch(a, b, level, steps))
         found[-1].contrast = f"{one} {_MINUS} {other}"
     return _effects(found, table.outcomes, level, adjust=not watched)
 
@@ -258,6 +264,16 @@ def _steps(grid: Mapping[str, float] | None, outcomes: Sequence[str]) -> Numbers
     return np.array([(grid or {}).get(outcome, 0.0) for outcome in outcomes], dtype=float)
 
 
+def _common_steps(values: Numbers) -> Numbers:
+    """Return the largest step of which all differences of an outcome's values are multiples."""
+    flat = values.reshape(-1, values.shape[-1])
+    low, high = np.nanmin(flat, axis=0, initial=np.inf), np.nanmax(flat, axis=0, initial=-np.inf)
+    span = np.where(high > low, high - low, 1.0)
+    unit = 10.0 ** (np.floor(np.log10(span)) - 7)
+    steps = np.rint(np.nan_to_num((flat - low) / unit)).astype(np.int64)
+    return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
+
+
 def _paired(a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers) -> _Found:
     """Return Student's t over the differences of pairs (rows), for each outcome (column)."""
     differences = _without_rounding(a - b, a, b)
@@ -281,13 +297,18 @@ def _paired(a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers) 
             f"{both[place] - n[place]} of {both[place]} pairs left out: "
             "a run failed or has no partner"
         )
+    yes_or_no = _yes_or_no(a, b) & (n > 1)
     _check_spread(
         found,
         variance,
-        step,
+        np.where(yes_or_no, 0.0, step),
         few="{n} pair of runs: an interval takes two",
         equal="all pairs differ by the same, which says nothing of pairs that would not",
     )
+    if watched:
+        found.low[yes_or_no & ~(variance > 0)] = found.high[yes_or_no & ~(variance > 0)] = np.nan
+    else:
+        _agresti(found, yes_or_no, differences, level)
     return found
 
 
@@ -304,14 +325,73 @@ def _welch(a: Numbers, b: Numbers, level: float, step: Numbers) -> _Found:
     methods = [f"Welch over {x} and {y} run means" for x, y in zip(*sizes, strict=True)]
     found = _Found(mean, low, high, p, sizes[0] + sizes[1], methods, [[] for _ in methods])
     spread = np.where(np.minimum(*sizes) > 1, np.maximum(moments[0][1], moments[1][1]), np.nan)
+    yes_or_no = _yes_or_no(a, b) & (np.minimum(*sizes) > 1)
     _check_spread(
         found,
         spread,
-        step,
+        np.where(yes_or_no, 0.0, step),
         few="an interval takes two runs of each arm",
         equal="all runs of an arm are alike, which says nothing of runs that would not be",
     )
+    _caffo(found, yes_or_no, a, b, level)
     return found
+
+
+def _yes_or_no(a: Numbers, b: Numbers) -> NDArray[np.bool_]:
+    """Return which outcomes are 0 or 1 in all runs, as of whether something happened."""
+    both = np.concatenate([a, b])
+    return np.asarray(np.isin(both, (0.0, 1.0)).sum(axis=0) == (~np.isnan(both)).sum(axis=0))
+
+
+def _agresti(found: _Found, where: NDArray[np.bool_], differences: Numbers, level: float) -> None:
+    """Put intervals for paired outcomes of 0 and 1, with a pair of each sign added.
+
+    Source: Bonett and Price (2012), "Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data", Journal of Educational and Behavioral Statistics 37. The
+    p-value is from sign flips, which for 0 and 1 is McNemar's exact test.
+    """
+    from scipy.special import ndtri
+
+    for place in np.flatnonzero(where):
+        known = differences[~np.isnan(differences[:, place]), place]
+        n = len(known) + 2
+        mean, changed = known.sum() / n, (np.count_nonzero(known) + 2) / n
+        reach = ndtri((1 + level) / 2) * math.sqrt((changed - mean**2) / n)
+        _put_shares(found, int(place), mean, reach, len(known))
+        found.p[place] = _flipped(known[:, None])[0] if known.any() else 1.0
+        found.method[place] = "paired shares (Bonett and Price), sign flips"
+
+
+def _caffo(found: _Found, where: NDArray[np.bool_], a: Numbers, b: Numbers, level: float) -> None:
+    """Put intervals for outcomes of 0 and 1, with a 0 and a 1 added to each arm.
+
+    Source: Agresti and Caffo (2000), "Simple and effective confidence intervals for proportions and
+    differences of proportions result from adding two successes and two failures", The American
+    Statistician 54. The p-value is Fisher's exact one.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import fisher_exact
+
+    for place in np.flatnonzero(where):
+        counts = [[int((group[:, place] == value).sum()) for value in (1, 0)] for group in (a, b)]
+        shares = [(ones + 1) / (ones + zeros + 2) for ones, zeros in counts]
+        error = math.sqrt(
+            sum(p * (1 - p) / (sum(count) + 2) for p, count in zip(shares, counts, strict=True))
+        )
+        middle, reach = shares[0] - shares[1], ndtri((1 + level) / 2) * error
+        _put_shares(found, int(place), middle, reach, min(map(sum, counts)))
+        found.p[place] = fisher_exact(counts).pvalue
+        found.method[place] = "shares (Agresti and Caffo), Fisher's exact test"
+
+
+def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: int) -> None:
+    found.low[place], found.high[place] = middle - reach, middle + reach
+    found.notes[place] = [note for note in found.notes[place] if "left out" in note]
+    if runs < ENOUGH_FOR_SHARES:
+        found.low[place] = found.high[place] = np.nan
+        found.notes[place].append(
+            f"{runs} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
+        )
 
 
 def _unwatchable(a: Numbers, b: Numbers) -> _Found:
@@ -379,15 +459,17 @@ def _check_spread(
     Args:
         found: what is changed.
         variance: of the units; NaN where there are too few.
-        step: of each outcome's grid, 0 without one.
+        step: of each outcome's grid, 0 without one, negative where it was found in the values.
         few: what to say where there are too few; ``{n}`` becomes how many.
         equal: what to say where all units are equal, but not 0.
         zero: where all differences are exactly 0; where the estimate is, if not given.
     """
     with np.errstate(invalid="ignore"):
         flat = variance <= (_NOTHING * np.abs(found.estimate)) ** 2
-        coarse = (step > 0) & (np.sqrt(variance) < step)
+        coarse = np.sqrt(variance) < np.abs(step) * (1 - _NOTHING)
     zero = flat & (found.estimate == 0 if zero is None else zero)
+    # A deterministic player on a grid that nobody declared is exact, not coarse.
+    coarse &= ~(flat & (step < 0))
     for place in range(len(step)):
         note, p = "", None
         if np.isnan(variance[place]):
@@ -395,7 +477,7 @@ def _check_spread(
         elif coarse[place]:
             spread = math.sqrt(variance[place])
             note = (
-                f"too coarse for an interval: steps of {step[place]:g}, "
+                f"too coarse for an interval: steps of {abs(step[place]):g}, "
                 f"standard deviation {spread:.2g}"
             )
         elif flat[place] and not zero[place]:
@@ -406,8 +488,9 @@ def _check_spread(
         if zero[place]:
             p = 1.0
             if not coarse[place]:
-                found.low[place] = found.high[place] = 0.0
                 note = "all differences are exactly 0"
+            if not coarse[place] and found.unit == "runs":
+                found.low[place] = found.high[place] = 0.0
         elif found.differences is not None and not np.isnan(variance[place]):
             # Flipping signs needs no normal distribution, so it works on a grid as well.
             p = float(_flipped(found.differences[:, [place]])[0])
@@ -505,7 +588,8 @@ def _flipped_t(differences: Numbers) -> Numbers:
     filled = np.where(known, differences, 0.0)
     n, squares = known.sum(axis=0)[:, None], (filled**2).sum(axis=0)[:, None]
     # The sum of squares is the same for all flips, so t follows from the sum alone.
-    sums = np.abs(filled.T @ _signs(len(filled)).T)
+    # Contiguous, since otherwise the product takes ten times as long.
+    sums = np.abs(np.ascontiguousarray(_signs(len(filled)) @ np.ascontiguousarray(filled)).T)
     share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
     return np.asarray(share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2)))
 
@@ -1005,7 +1089,7 @@ def sup_t_band(
 
 
 def _shrinkage(n: int) -> float:
-    return 2 / n
+    return 1 / n
 
 
 # --- how much can be seen -------------------------------------------------------------------------

@@ -23,6 +23,9 @@ SAID: dict[str, Any] = {
 }
 
 
+MOVES = (-450, -25, 0, 25)
+
+
 def agent_saying(*answers: Any, **more: Any) -> HumanAgent:
     """A person who gives these answers in turn."""
     left = list(answers)
@@ -88,6 +91,30 @@ async def test_the_rates_offered_are_those_within_one_step() -> None:
     assert (offered[0], offered[-1], len(offered)) == (2.0, 6.0, 17)
     agent.answer("Hold the rate", reasoning="Calm.", confidence=0.5, rate=4)
     assert (await task).proposed_rate == 4
+
+
+async def test_with_moves_a_person_names_the_rate_that_one_of_them_leads_to() -> None:
+    agent = agent_saying(
+        SAID | {"proposed_rate": 4.2}, SAID | {"proposed_rate": 4.37}, moves_bp=MOVES
+    )
+    state = make_state(interest_rate=4.123333)
+    assert agent.rates_on_offer(4.123333) == [0, 3.87, 4.12, 4.37]
+    action = await agent.decide_action(state)
+    assert (action.status, action.rate_change_bp, action.proposed_rate) == ("repaired", 25, None)
+    assert action.policy_decision is not None
+    assert action.policy_decision.call is not None
+
+
+async def test_of_moves_that_end_at_a_bound_the_smallest_is_taken() -> None:
+    agent = agent_saying(SAID | {"proposed_rate": 0}, moves_bp=(-900, *MOVES))
+    action = await agent.decide_action(make_state())
+    assert action.rate_change_bp == -450
+
+
+async def test_a_rate_that_is_not_on_offer_fails_the_call() -> None:
+    odd = SAID | {"proposed_rate": 4.6}
+    with pytest.raises(LLMFailureException, match=r"4\.6% is not on offer; .*: 0, 3\.75, 4, 4\.25"):
+        await agent_saying(odd, odd, moves_bp=MOVES).decide_action(make_state())
 
 
 async def test_a_wrong_answer_is_not_sent_and_the_question_stays() -> None:

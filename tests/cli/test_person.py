@@ -38,29 +38,29 @@ def types(keyboard: io.StringIO, *lines: str) -> None:
 def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
     llmsim_lab: Run, typed: io.StringIO
 ) -> None:
-    types(typed, "Raise the rate", "Prices rise.", "0,8", "11 %")
+    types(typed, "Raise the rate", "Prices rise.", "0,8", "10,67 %")
     status, out, err = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert (status, err) == (0, "")
     assert "You advise Aland. Mandate: stable prices" in out
-    assert "proposed rate (7.75, 8, " in out
+    assert "proposed rate (5.17, 6.67, " in out
     frame = pd.read_csv("out/decisions.csv").query("component == 'agent'")
     assert frame["model"].tolist() == ["human"]
     assert frame["confidence"].tolist() == [0.8]
-    assert pd.read_csv("out/turns.csv")["interest_rate"].tolist()[1] == 11
+    assert pd.read_csv("out/turns.csv")["interest_rate"].tolist()[1] == pytest.approx(10.673333)
 
 
 def test_a_wrong_field_is_asked_for_again(llmsim_lab: Run, typed: io.StringIO) -> None:
-    types(typed, "", "Raise the rate", "Prices rise.", "sure", "0.8", "40", "11")
+    types(typed, "", "Raise the rate", "Prices rise.", "sure", "0.8", "40", "10.67")
     status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert status == 0
     assert "That is missing." in out
     assert "That is 'sure'; choose one of 0, 0.05" in out
-    assert "That is 40; choose one of 7.75" in out
+    assert "That is 40; choose one of 5.17" in out
 
 
 def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:
-    first = ("Plant tulips", "They are pretty.", "0.5", "11")
-    types(typed, *first, "Raise the rate", "Prices rise.", "0.8", "11")
+    first = ("Plant tulips", "They are pretty.", "0.5", "10.67")
+    types(typed, *first, "Raise the rate", "Prices rise.", "0.8", "10.67")
     status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert status == 0
     assert "Not accepted: the action names nothing of economic policy" in out

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import make_config, make_simulation
-from llmsim_lab.experiments import PromptExperiment
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
@@ -19,6 +18,7 @@ from llmsim_lab.lab.charts._drawing import Drawing, Screen, drawable, spread_out
 from llmsim_lab.lab.charts._scene import Scene
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Comparison
 
 
 def scene_of(*runs: object, **choice: Any) -> Scene:
@@ -45,9 +45,11 @@ def test_everything_in_a_scene_is_drawn_and_named() -> None:
     simulation.run(4)
     fan = [moods(1, 2, 3).assign(interest_rate=n, inflation=[n, 2 * n, 0]) for n in range(5)]
     scene = scene_of({"mine": simulation}, fan, names=["mine", "fan"], panels=["inflation"])
+    scene = replace(scene, bounds=())
     drawing = Drawing(scene)
     curves = ["mine", "fan: median of 5 runs", "what the Taylor rule asks, on the data of: mine"]
-    assert legend(drawing) == [*curves, "fan: 90 % of runs", "fan: 50 % of runs"]
+    bands = ["fan: 90 % of runs", "fan: 50 % of runs"]
+    assert legend(drawing) == [*curves, *bands, "planned, not played yet"]
     # The first mark's text, then the names where the lines end.
     assert written(drawing) == ["1 inflation=5", "mine", "fan", "Taylor rule"]
     main, small = drawing.figure.axes
@@ -60,13 +62,56 @@ def test_everything_in_a_scene_is_drawn_and_named() -> None:
             assert line.get_xdata().tolist() == x.tolist()
             assert line.get_ydata() == pytest.approx(y)
         assert [line.get_xdata() for line in lines[len(drawn) :]] == [[2, 2]]
-        bands = [band.points[column] for band in scene.bands if column in band.points]
-        assert len(axes.collections) == len(bands)
-        for shape, (x, low, high) in zip(axes.collections, bands, strict=True):
+        areas = [band.points[column] for band in scene.bands if column in band.points]
+        assert len(axes.collections) == len(areas)
+        for shape, (x, low, high) in zip(axes.collections, areas, strict=True):
             corners = shape.get_paths()[0].vertices
             assert {*corners[:, 0]} == {*x}
             assert (corners[:, 1].min(), corners[:, 1].max()) == (low.min(), high.max())
     assert small.get_ylim() == scene.limits["inflation"]
+
+
+def test_bounds_are_lines_with_their_labels_on_the_side_where_no_value_is() -> None:
+    frame = moods(0.1, 0.5, 1.0)
+    frame.attrs = {"bounds": {"mood": (0.0, 1.0)}}
+    drawing = Drawing(scene_of(frame))
+    [axes] = drawing.figure.axes
+    assert [line.get_ydata() for line in axes.get_lines()[1:]] == [[0, 0], [1, 1]]
+    drawing.figure.draw_without_rendering()
+    for text, bound in zip(axes.texts, (0, 1), strict=False):
+        box = text.get_window_extent()
+        line = axes.transData.transform((0, bound))[1]
+        assert text.get_text() == ("at least 0", "at most 1")[bound]
+        assert box.y1 <= line if bound == 0 else box.y0 >= line
+        assert axes.bbox.y0 <= box.y0 < box.y1 <= axes.bbox.y1
+
+
+def test_turns_still_to_be_played_are_shaded_until_they_are() -> None:
+    simulation = make_simulation(start="1979Q3", turns=3)
+    drawing = Drawing(scene_of(simulation))
+    for played in (0, 1, 2):
+        drawing.show(scene_of(simulation))
+        for axes in drawing.figure.axes:
+            [area] = axes.patches
+            corners = area.get_corners()[:, 0]
+            assert (corners.min(), corners.max()) == (played, 3)
+        assert legend(drawing)[-1] == "planned, not played yet"
+        simulation.run(1)
+    drawing.show(scene_of(simulation))
+    assert not any(axes.patches for axes in drawing.figure.axes)
+    assert "planned, not played yet" not in legend(drawing)
+
+
+def test_what_runs_say_of_themselves_is_in_the_picture_however_long_it_is() -> None:
+    frame = moods(1, 2)
+    frame.attrs = {"notes": ["The model failed: " + "it raises the rate, and " * 10]}
+    drawing = Drawing(scene_of(frame))
+    drawing.figure.draw_without_rendering()
+    title = drawing.figure.legends[0].get_title()
+    assert title.get_text().startswith("The model failed: it raises the rate,")
+    assert title.get_text().count("\n") == 2
+    box, whole = title.get_window_extent(), drawing.figure.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
 
 
 def test_a_run_that_has_yet_to_begin_has_axes_to_read() -> None:
@@ -181,7 +226,7 @@ def test_longer_numbers_on_an_axis_are_given_room() -> None:
 
 
 def test_a_comparisons_chart_shows_pairs_turns_interval_and_noise() -> None:
-    results = PromptExperiment.load(data_path("tapes/prompt_experiment.tape"))
+    results = Comparison.load(data_path("tapes/prompt_experiment.tape"))
     [axes] = difference_figure(results, "interest_rate").axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["hawkish", "reordered"]
     assert axes.get_xlabel() == "resulting interest rate: difference from as it was, points"

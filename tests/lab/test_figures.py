@@ -29,20 +29,32 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
         "model",
         "what the Taylor rule asks, on the data of: model",
         "history (T-bill)",
+        "planned, not played yet",
     ]
     rate = figure.axes[0]
     assert rate.get_title(loc="left") == "Policy rate from 1979Q3"
     drawn = {line.get_label(): list(line.get_ydata()) for line in rate.get_lines()}
     assert drawn["ruled"] == frames["ruled"]["interest_rate"].tolist()
     assert drawn["history (T-bill)"] == history("1979Q3", 5)["interest_rate"].tolist()
-    assert [label.get_text() for label in rate.get_xticklabels()] == frames["model"][
-        "period"
-    ].tolist()
+    quarters = [label.get_text() for label in rate.get_xticklabels()]
+    assert quarters[:5] == frames["model"]["period"].tolist()
+    assert quarters[-1] == "1981Q3"  # the eighth, as planned
     assert {axes.get_title(loc="left").split(",")[0] for axes in figure.axes[1:]} == {
         "Inflation",
         "Output gap",
         "Unemployment",
     }
+
+
+def test_a_frame_brings_along_its_runs_bounds_and_horizon() -> None:
+    engine = {"rate_bounds": [1, 12]}
+    figure = rate_figure({"ruled": ruled(start="1979Q3", turns=6, engine=engine).run(3)})
+    rate = figure.axes[0]
+    assert [text.get_text() for text in rate.texts] == ["at most 12"]
+    assert rate.get_ylim()[1] > 12
+    assert max(rate.get_xticks()) == 6
+    told = figure.alt  # type: ignore[attr-defined]
+    assert "Planned up to turn 6. Policy rate can be at most 12 % per year." in told
 
 
 def test_long_and_undated_runs_have_a_readable_axis() -> None:

@@ -86,12 +86,12 @@ async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn()
         assert seat.step_button.disabled
 
 
-async def test_the_rates_are_those_the_engine_would_offer_and_none_is_chosen() -> None:
+async def test_the_rates_are_those_that_the_runs_moves_lead_to_and_none_is_chosen() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
         labels = [label for label, _ in form.rate.options]
-        assert labels[:2] == ["choose", "7.75 %"]
-        assert labels[-1] == "11.5 %"
+        assert labels[:2] == ["choose", "5.17 %"]
+        assert labels[-1] == "14.17 %"
         assert "9.67 % (as it is)" in labels
         assert form.values["rate"] is None
         assert form.values["confidence"] is None
@@ -113,14 +113,15 @@ async def test_a_person_who_names_no_rate_has_a_models_fields() -> None:
 async def test_three_clicks_of_step_and_answer_play_three_turns() -> None:
     with seated(table_of()) as seat:
         form = seat.forms["Aland"]
-        for turn, rate in ((1, 11.5), (2, 13.5), (3, 15.0)):
+        for turn, rate in ((1, 11.67), (2, 13.67), (3, 15.17)):
             seat.step_button.click()
             await seat.asked()
             form.fill(**RAISE, rate=rate)
             form.answer_button.click()
             await seat.idle()
             assert seat.simulation.turn_number == turn
-            assert seat.simulation.state.global_state.interest_rate == rate
+            there = seat.simulation.state.global_state.interest_rate
+            assert there == pytest.approx(rate, abs=0.005)
         assert "All 3 turns are played. Score shows how you did." in seat.status.value
 
 
@@ -143,10 +144,10 @@ async def test_a_click_that_overtakes_what_was_written_sends_it_all_the_same() -
         form = seat.forms["Aland"]
         form.answer_button.click()
         form.answer_button.click()
-        form.fill(**RAISE, rate=11.5)
+        form.fill(**RAISE, rate=11.67)
         await seat.idle()
         assert form.complaint.value == ""
-        assert seat.simulation.state.global_state.interest_rate == 11.5
+        assert seat.simulation.state.global_state.interest_rate == pytest.approx(11.673333)
 
 
 async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
@@ -165,7 +166,7 @@ async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay
         form = seat.forms["Aland"]
         seat.step_button.click()
         await seat.asked()
-        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.5)
+        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.67)
         form.answer_button.click()
         await settled(seat)
         assert "names nothing of economic policy" in form.complaint.value
@@ -182,7 +183,7 @@ async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay
 async def test_the_form_is_empty_once_the_turn_was_played() -> None:
     with seated(table_of()) as seat:
         form = seat.forms["Aland"]
-        await seat.take_turn(**RAISE, rate=11.5)
+        await seat.take_turn(**RAISE, rate=11.67)
         assert form.values == {"action": "", "reasoning": "", "confidence": None, "rate": None}
         assert (form.rate.label, form.confidence.label) == ("choose", "choose")
 
@@ -190,7 +191,7 @@ async def test_the_form_is_empty_once_the_turn_was_played() -> None:
 async def test_a_draft_of_the_next_answer_survives_the_next_question() -> None:
     with seated(table_of()) as seat:
         form = seat.forms["Aland"]
-        await seat.take_turn(**RAISE, rate=11.5)
+        await seat.take_turn(**RAISE, rate=11.67)
         form.action.value = "Raise it again, the rate"
         seat.step_button.click()
         await seat.asked()
@@ -204,7 +205,7 @@ async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_t
         form = seat.forms["Aland"]
         seat.step_button.click()
         await seat.asked()
-        form.fill(**RAISE, rate=11.5)
+        form.fill(**RAISE, rate=11.67)
         seat.stop_button.click()
         await seat.idle()
         assert seat.simulation.turn_number == 0
@@ -231,7 +232,7 @@ async def test_clicking_step_while_the_turn_waits_does_no_harm() -> None:
 
 async def test_an_answer_by_code_that_is_wrong_raises_and_the_question_waits_on() -> None:
     async with asked_at(table_of()) as seat:
-        with pytest.raises(ConfigError, match=r"rate is 30; choose one of 7\.75"):
+        with pytest.raises(ConfigError, match=r"rate is 30; choose one of 5\.17"):
             seat.answer(**RAISE, rate=30)
         assert seat.waiting_for == ("Aland",)
         assert seat.forms["Aland"].values["rate"] is None
@@ -246,7 +247,7 @@ async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place() 
 
         simulation.engine.run_turn = broken  # type: ignore[method-assign]
         with pytest.raises(EconomyError, match="off its range"):
-            await seat.take_turn(**RAISE, rate=11.5)
+            await seat.take_turn(**RAISE, rate=11.67)
         assert "off its range" in seat.error.value
         assert seat.retry.layout.display == ""
 
@@ -255,7 +256,7 @@ async def test_waiting_for_a_question_ends_with_the_turn_that_was_stopped() -> N
     with seated(table_of("Aland", "Borduria")) as seat:
         seat.step_button.click()
         await seat.asked("Aland")
-        seat.answer(**RAISE, rate=11.5, agent="Aland")
+        seat.answer(**RAISE, rate=11.67, agent="Aland")
         waiting = asyncio.ensure_future(seat.asked("Aland"))
         await settled(seat)
         seat.stop_button.click()
@@ -290,23 +291,25 @@ async def test_one_seat_serves_several_people_by_choice() -> None:
         seat.forms["Aland"].action.value = "Raise the rate, I think"
         seat.seat_box.value = "Borduria"
         assert seat.form_box.children == (seat.forms["Borduria"],)
-        seat.forms["Borduria"].fill(**RAISE, rate=11.5)
+        seat.forms["Borduria"].fill(**RAISE, rate=11.67)
         seat.forms["Borduria"].answer_button.click()
         await settled(seat)
         assert ">Turn 1 waits for: Aland.<" in seat.status.value
         seat.seat_box.value = "Aland"
         assert "It is your turn to answer." in seat.status.value
         assert seat.forms["Aland"].action.value == "Raise the rate, I think"
-        seat.answer(**RAISE, rate=11)
+        seat.answer(**RAISE, rate=10.67)
         await seat.idle()
-        assert [a.proposed_rate for a in seat.simulation.turns[1].actions] == [11, 11.5]
+        assert [a.rate_change_bp for a in seat.simulation.turns[1].actions] == [100, 200]
 
 
 async def test_seats_of_one_run_show_each_others_turns() -> None:
     simulation = table_of("Aland", "Borduria")
     with seated(simulation, agent="Aland") as mine, seated(simulation, agent="Borduria") as other:
         assert mine.seat_box.layout.display == "none"
-        await asyncio.gather(mine.take_turn(**RAISE, rate=11), other.take_turn(**RAISE, rate=11.25))
+        await asyncio.gather(
+            mine.take_turn(**RAISE, rate=10.67), other.take_turn(**RAISE, rate=11.17)
+        )
         assert simulation.turn_number == 1
         for seat in (mine, other):
             assert "1 of 3 turns are played" in seat.status.value
@@ -319,7 +322,7 @@ async def test_a_turn_started_elsewhere_asks_and_shows_at_the_seat() -> None:
         task = asyncio.create_task(simulation.step())
         await seat.asked()
         assert "Turn 1 waits for: Aland." in seat.status.value
-        seat.forms["Aland"].fill(**RAISE, rate=11.5)
+        seat.forms["Aland"].fill(**RAISE, rate=11.67)
         seat.forms["Aland"].answer_button.click()
         await task
         shown = asyncio.Event()
@@ -335,7 +338,7 @@ async def test_the_stepper_of_the_same_run_can_start_the_turn() -> None:
     with seated(simulation) as seat:
         stepper.step_button.click()
         await seat.asked()
-        seat.answer(**RAISE, rate=11.5)
+        seat.answer(**RAISE, rate=11.67)
         await stepper.idle()
         assert simulation.turn_number == 1
 
@@ -347,7 +350,7 @@ async def test_a_cell_that_waits_for_the_turn_itself_is_pointed_out() -> None:
         await seat.asked()
         assert "A cell waits for this turn" in seat.status.value
         assert "start the turn with Step" in seat.status.value
-        seat.answer(**RAISE, rate=11.5)
+        seat.answer(**RAISE, rate=11.67)
         await cell
         assert simulation.turn_number == 1
 
@@ -358,7 +361,7 @@ async def test_a_click_on_another_thread_is_shown_by_the_seats_own_loop() -> Non
         seat.step_button.click()
         await seat.asked("Borduria")
         form = seat.forms["Aland"]
-        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.5)
+        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.67)
         await asyncio.to_thread(form.answer_button.click)
         await settled(seat)
         assert "the second try" in form.complaint.value
@@ -371,7 +374,7 @@ async def test_a_click_on_another_thread_is_shown_by_the_seats_own_loop() -> Non
 def test_a_seat_can_be_used_where_no_loop_runs() -> None:
     simulation = table_of()
     with seated(simulation) as seat:
-        people_in(simulation)[0].person.ask = lambda _: RAISE | {"proposed_rate": 11.5}
+        people_in(simulation)[0].person.ask = lambda _: RAISE | {"proposed_rate": 11.67}
         simulation.run(1)
         while "1 of 3 turns are played" not in seat.status.value:
             time.sleep(0.01)
@@ -383,7 +386,7 @@ async def test_a_seat_that_was_taken_away_hears_nothing_any_more() -> None:
     seat.close()
     shown = seat.status.value
     with seated(simulation) as other:
-        await other.take_turn(**RAISE, rate=11.5)
+        await other.take_turn(**RAISE, rate=11.67)
     assert seat.status.value == shown
 
 
@@ -405,7 +408,7 @@ def test_a_seat_for_nobody_is_refused() -> None:
 async def test_an_answer_for_somebody_without_a_seat_here_is_refused() -> None:
     no_seat = pytest.raises(ConfigError, match="agent='Borduria' has no seat here")
     with seated(table_of("Aland", "Borduria"), agent="Aland") as seat, no_seat:
-        seat.answer(**RAISE, rate=11, agent="Borduria")
+        seat.answer(**RAISE, rate=10.67, agent="Borduria")
 
 
 # Untrusted text, the saved notebook, the score
@@ -427,13 +430,13 @@ async def test_the_static_view_is_the_same_for_the_same_run() -> None:
     views = []
     for _ in range(2):
         with seated(table_of()) as seat:
-            await seat.take_turn(**RAISE, rate=11.5)
+            await seat.take_turn(**RAISE, rate=11.67)
             bundle = seat._repr_mimebundle_()
             views.append((bundle["text/plain"], bundle["text/html"]))
     assert views[0] == views[1]
     assert views[0][0] == (
-        "Seat of Aland: turn 1 (1979Q4), rate 11.50%\n"
-        "turn 1: Aland (ok): Raise the policy rate; rate 11.50%"
+        "Seat of Aland: turn 1 (1979Q4), rate 11.67%\n"
+        "turn 1: Aland (ok): Raise the policy rate; rate 11.67%"
     )
 
 
@@ -457,7 +460,7 @@ async def test_the_score_is_shown_in_place() -> None:
     with seated(
         table_of(seed=7, economy={"shock_scale": 0}), model=data_path("tapes/first_run.tape")
     ) as seat:
-        await seat.take_turn(**RAISE, rate=11.5)
+        await seat.take_turn(**RAISE, rate=11.67)
         seat.score_button.click()
         await seat.idle()
         assert seat.error.value == ""

@@ -162,7 +162,9 @@ def test_an_experiment_is_not_offered_for_comparison() -> None:
 @pytest.mark.parametrize(("run", "other"), [(1, 2), (2, 1)])
 def test_an_experiment_is_not_compared_from_code(run: int, other: int) -> None:
     tree = RunTree(EXPERIMENT)
-    with pytest.raises(TapeError, match="run 2 is a prompt experiment, whose turns are samples"):
+    with pytest.raises(
+        TapeError, match="run 2 is a comparison of prompts, whose turns are samples"
+    ):
         tree.select(run, compare_with=other)
     assert tree.comparison is None
 
@@ -172,7 +174,7 @@ async def test_an_experiment_chosen_in_the_lists_is_not_compared() -> None:
     tree.select(2)
     tree.other_box.value = 1
     await tree.idle()
-    assert "run 2 is a prompt experiment" in tree.error.value
+    assert "run 2 is a comparison of prompts" in tree.error.value
     assert tree.comparison is None
     assert tree.static_text().count("part") == 0
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from builders import answer, in_words, make_simulation, policy, rate_update
-from llmsim_lab.experiments import PromptExperiment
 from markupsafe import Markup
 
 from llmsim_lab._util.files import data_path
@@ -20,6 +19,7 @@ from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
 from llmsim_lab.lab.figures import _difference_alt
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Comparison
 from llmsim_lab.types import ChatRequest
 
 HOSTILE = (
@@ -32,7 +32,7 @@ HOSTILE = (
 def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts without their pictures; ``test_drawing`` draws them."""
 
-    def words_only(results: PromptExperiment, outcome: Any) -> Markup:
+    def words_only(results: Comparison, outcome: Any) -> Markup:
         return Markup('<img alt="{}">').format(_difference_alt(results, outcome))
 
     monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.chart_html", words_only)
@@ -200,7 +200,7 @@ async def test_run_plays_all_and_shows_numbers_chart_and_answers() -> None:
     assert "12 of 12 samples played, 0 of them failed" in widget.results.value
     assert "in memory only: the run is on no tape" in widget.results.value
     assert "+0.50 points" in widget.results.value
-    assert 'alt="resulting interest rate, variant 2 minus as it was: +0.50' in widget.chart.value
+    assert 'alt="resulting interest rate, variant 2 \u2212 as it was: +0.50' in widget.chart.value
     assert "Most common answers" in widget.answers.value
     assert len(widget.frame) == 12
     assert widget.summary["estimate"].tolist()[0] == pytest.approx(0.5)
@@ -480,7 +480,7 @@ async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_i
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     await simulation.arun(1)
     variants = {"as it was": None, "again": None}
-    await PromptExperiment(simulation, variants=variants, samples=6).arun()
+    await Comparison(simulation, prompt=variants, samples=6).arun()
     shown = PromptComparer.from_results(tmp_path / "x.tape")
     assert shown.samples_box.value == 6
     assert "12 of 12 samples" in shown.static_text()
@@ -578,5 +578,5 @@ async def test_only_the_component_can_be_asked_and_then_no_rate_is_shown() -> No
     await widget.idle()
     assert "resulting interest rate" not in widget.results.value
     assert "Which way the rate went" not in widget.answers.value
-    assert isinstance(widget.experiment, PromptExperiment)
+    assert isinstance(widget.experiment, Comparison)
     assert widget.experiment.only_component

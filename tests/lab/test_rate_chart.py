@@ -14,11 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import make_config, make_simulation
+from pydantic import Field
 from viewer_kit import turn_over
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab._util.files import data_path
-from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy import TaylorRule, initial_state
+from llmsim_lab.economy._macro import StaticEconomy
+from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab._widget import Pace
@@ -136,6 +140,89 @@ def test_the_axes_leave_room_for_what_is_planned_and_can_be_read_from_the_start(
     assert played.limits["inflation"] == (values.min() - room, values.max() + room)
     simulation.run(2)
     assert chart.scene.span == (0, 16)
+
+
+def test_bounds_are_shown_where_the_rate_comes_near_them() -> None:
+    assert ruled(4, engine={"rate_bounds": [0, 40]}).to_frame().interest_rate.max() > 15
+    assert bounds(ruled(4, engine={"rate_bounds": [0, 60]})) == []
+    near = ruled(4, engine={"rate_bounds": [0, 16]})
+    assert bounds(near) == ["interest_rate at most 16"]
+    assert bounds(near.to_frame()) == ["interest_rate at most 16"]
+    assert "Policy rate can be at most 16 % per year." in RateChart(near).static_text()
+
+
+def bounds(*runs: object) -> list[str]:
+    return [f"{bound.column} {bound}" for bound in RateChart(*runs).scene.bounds]
+
+
+class Jar(State):
+    """Its coins cannot be fewer than none."""
+
+    size: float = 3.0
+    coins: float = Field(default=10.0, ge=0)
+
+
+class Spending(Run[Jar]):
+    """Spends two coins a turn, and is over when few are left."""
+
+    async def turn(self, state: Jar, ask: Ask) -> Jar:
+        return state.replace(coins=state.coins - 2)
+
+    def done(self, state: Jar) -> bool:
+        return state.coins < 2
+
+
+def test_the_bounds_of_a_worlds_own_state_are_drawn_and_its_columns_keep_their_order(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jar.tape"
+    run = Spending(tape=path)
+    frame = run.run(3)
+    for source in (run, frame, path):
+        assert bounds(source) == []
+        assert RateChart(source).scene.main.column == "size"
+    frame = run.run(2)
+    for source in (run, frame, path):
+        chart = RateChart(source, main="coins")
+        assert [str(bound) for bound in chart.scene.bounds] == ["at least 0"]
+
+
+def test_nothing_more_is_planned_of_a_run_that_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "jar.tape"
+    run = Spending(turns=9, tape=path)
+    run.run(2)
+    assert RateChart(run).scene.rest == (2, 9)
+    assert RateChart(path).scene.rest is None  # those that ``run`` was told to play were played
+    run.run()
+    assert run.turn_number == 5
+    assert RateChart(run).scene.rest is None
+    assert run.to_frame().attrs["planned"] == 5
+
+
+async def test_a_run_that_stopped_early_shows_on_its_tape_what_was_planned(tmp_path: Path) -> None:
+    path = tmp_path / "jar.tape"
+    run = Spending(turns=9, tape=path)
+    await run.step()
+    run.close()
+    assert RateChart(path).scene.rest == (1, 9)
+
+
+def test_the_axis_reaches_what_run_was_told_to_play_from_its_first_turn_on() -> None:
+    simulation, seen = make_simulation(start="1979Q3", turns=3), []
+    simulation.listen(lambda _: seen.append(RateChart(simulation).scene.span))
+    simulation.run(5)
+    assert seen == [(0, 5)] * 5
+
+
+def test_bounds_of_a_given_engine_are_its_own(tmp_path: Path) -> None:
+    config = make_config(start="1979Q3")
+    engine = EconomicEngine(EngineConfig(rate_bounds=(0, 16)), None, macro=StaticEconomy())
+    path = tmp_path / "given.tape"
+    given = Simulation(config, engine=engine, state=initial_state("1979Q3"), tape=path)
+    given.run(4)
+    assert given.series[0].high == 16
+    assert bounds(given) == ["interest_rate at most 16"]
+    assert bounds(path) == []  # the tape cannot tell
 
 
 def test_one_row_of_a_frame_has_axes_too() -> None:
@@ -268,7 +355,8 @@ def test_what_a_run_predicts_is_a_dashed_line_before_there_are_values_and_after(
     run = Coins()
     chart = RateChart(run)
     assert lines(chart) == {"prediction": ([0, 8], [5, 5])}
-    assert len(chart.figure.legends[0].get_texts()) == 1
+    [first, _] = chart.figure.legends[0].get_texts()
+    assert first.get_text() == "prediction"
     run.run(2)
     [line] = [curve for curve in chart.scene.curves if curve.name == "prediction"]
     assert (line.look.style, line.look.marker) == ("--", "")

@@ -150,7 +150,7 @@ async def test_what_was_answered_before_a_stop_is_not_asked_again(tmp_path: Path
     first, second = people_in(simulation)
     task = asyncio.create_task(simulation.step())
     await first.person.asked()
-    first.answer("Raise the rate", reasoning="Prices.", confidence=0.5, rate=11)
+    first.answer("Raise the rate", reasoning="Prices.", confidence=0.5, rate=10.67)
     await second.person.asked()
     await asyncio.sleep(0.01)
     task.cancel()
@@ -163,9 +163,9 @@ async def test_what_was_answered_before_a_stop_is_not_asked_again(tmp_path: Path
     task = asyncio.create_task(again.step())
     await second.person.asked()
     assert first.question is None
-    second.answer("Hold the rate", reasoning="Jobs.", confidence=0.5, rate=10.5)
+    second.answer("Hold the rate", reasoning="Jobs.", confidence=0.5, rate=10.42)
     turn = await task
-    assert [action.proposed_rate for action in turn.actions] == [11, 10.5]
+    assert [action.rate_change_bp for action in turn.actions] == [100, 75]
     again.close()
 
 
@@ -193,7 +193,6 @@ def test_a_rule_takes_every_persons_seat_in_the_same_world() -> None:
         "seed": 5,
         "economy": {"shock_scale": 1.0},
         "interventions": [{"turn": 2, "shock": {"supply": 3}}],
-        "moves_bp": None,  # a person's seat has the limits of a named rate
     }
     simulation = played(3, **fields)
     ruled = with_seats(simulation, "taylor")
@@ -204,6 +203,33 @@ def test_a_rule_takes_every_persons_seat_in_the_same_world() -> None:
     direct = Simulation(config_with({"name": "Rule", "kind": "taylor"}, **fields)).run(3)
     assert ruled.to_frame()["interest_rate"].equals(direct["interest_rate"])
     assert ruled.to_frame()["inflation"].equals(direct["inflation"])
+
+
+async def test_people_have_the_moves_of_their_configuration() -> None:
+    """History moved by 446 basis points once; a named rate reached two points."""
+    simulation = Simulation(config_with(moves_bp=(-300, 0, 25, 450), turns=1))
+    [agent] = people_in(simulation)
+    task = asyncio.create_task(simulation.step())
+    question = await agent.person.asked()
+    assert question.fields["proposed_rate"]["enum"] == [6.67, 9.67, 9.92, 14.17]
+    agent.answer("Raise the rate", reasoning="Prices.", confidence=0.5, rate=14.17)
+    turn = await task
+    [action] = turn.actions
+    assert (action.rate_change_bp, action.proposed_rate) == (450, None)
+    assert turn.state.global_state.interest_rate == pytest.approx(9.673333 + 4.5)
+    row = simulation.decisions().iloc[0]
+    assert (row["wanted_bp"], row["applied_bp"]) == (450, 450)
+
+
+def test_a_model_in_a_persons_seat_is_asked_for_the_same_moves_as_others() -> None:
+    simulation = played(1, moves_bp=(-50, 0, 50))
+    seated = with_seats(simulation, "llm", llm_client=make_client())
+    [agent] = seated.agents
+    assert isinstance(agent, NationAgent)
+    assert (agent.moves_bp, agent.prompt.name) == ((-50, 0, 50), "agent_briefing")
+    in_words = with_seats(played(1, moves_bp=None), "llm", llm_client=make_client())
+    assert in_words.agents[0].prompt.name == "agent_policy"  # type: ignore[attr-defined]
+    assert in_words.agents[0].moves_bp is None  # type: ignore[attr-defined]
 
 
 def test_what_was_done_during_the_run_is_done_again() -> None:

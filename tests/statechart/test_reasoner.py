@@ -237,6 +237,18 @@ async def test_a_model_that_only_weighs_the_options_has_no_bias() -> None:
     assert set(answers["chosen"]) == {"engaging_like"}
 
 
+async def test_questions_of_two_and_of_four_options_count_once_each() -> None:
+    # Who only weighs the options takes the first place in 1/2 of one question's answers and in 1/4
+    # of the other's: the mean is 3/8. The mean over answers would be (2 · 1/2 + 4 · 1/4) / 6 = 1/3.
+    answers = await Reasoner(social_client(picks("engaging_like"))).ask_rotated(
+        [make_question("A", options=OPTIONS[:2]), make_question("B")]
+    )
+    assert len(answers) == 6
+    first, third = (Reasoner.position_bias(answers, place=place) for place in (1, 3))
+    assert (first.share, first.expected) == (0.375, 0.375)
+    assert (third.share, third.expected) == (0.125, 0.125)
+
+
 async def test_one_question_has_no_interval_and_fallbacks_are_no_answers() -> None:
     answers = await Reasoner(social_client(picks("scrolling"))).ask_rotated([make_question()])
     assert Reasoner.position_bias(answers).low is None

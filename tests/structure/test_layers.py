@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("agents", "validators", "engines"),
     ("simulation", "context", "statechart"),
     ("assistant",),
-    ("experiments", "study"),
+    ("study",),
     ("lab",),
     ("cli", "testing"),
 )

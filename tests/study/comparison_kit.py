@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from builders import in_words, policy, rate_update, verdict
-from llmsim_lab.experiments import PromptExperiment
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Comparison
 from llmsim_lab.types import ChatRequest
 
-__all__ = ["SEED", "hawk_of", "make_experiment", "make_run", "opinions", "seeded_client"]
+__all__ = ["SEED", "hawk_of", "make_comparison", "make_run", "opinions", "seeded_client"]
 
 SEED = 100
 HAWK = "You are a hawk."
@@ -59,11 +59,11 @@ def hawk_of(simulation: Simulation) -> Prompt:
     return prompt.replace("You are an economic policy advisor for a nation.", HAWK)
 
 
-def make_experiment(simulation: Simulation | None = None, **arguments: Any) -> PromptExperiment:
+def make_comparison(simulation: Simulation | None = None, **arguments: Any) -> Comparison:
     """Return an experiment: the run's own prompt and a hawk's, two samples at every turn."""
     simulation = simulation or make_run()
     values: dict[str, Any] = {
-        "variants": {"as it was": None, "hawk": hawk_of(simulation)},
+        "prompt": {"as it was": None, "hawk": hawk_of(simulation)},
         "samples": 2,
     }
-    return PromptExperiment(simulation, **values | arguments)
+    return Comparison(simulation, **values | arguments)

@@ -7,16 +7,6 @@ from typing import Any
 
 import pytest
 from crisis_kit import crisis_client, make_crisis, said, talking
-from llmsim_lab.experiments._ablation import (
-    Ablation,
-    AblationConfig,
-    Piece,
-    PromptText,
-    budget_note,
-    module_ablation,
-    pieces_of,
-    word_distance,
-)
 
 from llmsim_lab._spans import Cut, Provenance, Span
 from llmsim_lab.context import CrisisSimulation
@@ -25,6 +15,14 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import load, replay, resume
 from llmsim_lab.run._registry import find_class
+from llmsim_lab.study._ablation import (
+    Ablation,
+    AblationConfig,
+    Piece,
+    PromptText,
+    budget_note,
+    pieces_of,
+)
 from llmsim_lab.types import ChatRequest
 
 
@@ -41,17 +39,7 @@ def by_prompt(request: ChatRequest) -> Any:
     return said("Wait and see" if "Rain" in request.prompt else "Dig a well now")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "distance"),
-    [("", "", 0), ("A b", "b a", 0), ("a b", "c d", 1), ("a b c", "b c d", 0.5), ("", "a", 1)],
-)
-def test_distance_is_the_share_of_words_not_in_common(
-    one: str, other: str, distance: float
-) -> None:
-    assert word_distance(one, other) == distance
-
-
-def test_a_change_beyond_noise_is_found_with_its_interval() -> None:
+def test_a_change_beyond_noise_is_found() -> None:
     replies = iter(range(100))
 
     def reply(request: ChatRequest) -> Any:
@@ -60,8 +48,9 @@ def test_a_change_beyond_noise_is_found_with_its_interval() -> None:
     ablation = make_ablation(reply, turns=5)
     ablation.run()
     effect = ablation.effect
-    assert effect.low is not None
-    assert effect.low > 0
+    assert (effect.unit, effect.n) == ("situations", 1)
+    assert effect.p is not None
+    assert effect.p < 0.05
     assert ": evidence of a change beyond noise" in ablation.verdict()
     assert list(ablation.to_frame()["change"][1:] > ablation.to_frame()["noise"][1:]) == [True] * 5
 
@@ -71,6 +60,23 @@ def test_noise_alone_is_called_noise() -> None:
     ablation = make_ablation(lambda request: said(next(replies)), turns=6)
     ablation.run()
     assert "no evidence of a change beyond noise" in ablation.verdict()
+
+
+def test_a_change_of_how_often_an_answer_is_given_is_found() -> None:
+    # Any two answers to either prompt are as far apart as two to the same prompt, on average, so
+    # that ``excess`` is near 0 for "always A" against 60 % A: it cannot see what this test sees.
+    mixed = iter(("Wait now", "Wait now", "Wait now", "Dig a well", "Dig a well") * 8)
+
+    def reply(request: ChatRequest) -> Any:
+        return said(next(mixed) if "Rain" in request.prompt else "Wait now")
+
+    ablation = make_ablation(reply, turns=20)
+    ablation.run()
+    assert abs(ablation.to_frame()["excess"].mean()) < 0.15
+    effect = ablation.effect
+    assert effect.p is not None
+    assert effect.p < 0.05
+    assert "evidence of a change beyond noise" in ablation.verdict()
 
 
 def test_samples_have_seeds_of_their_own_and_the_two_prompts_share_them() -> None:
@@ -98,7 +104,8 @@ def test_a_sample_that_failed_is_counted_and_left_out() -> None:
 
     ablation = make_ablation(reply, turns=3)
     ablation.run()
-    assert ablation.effect.pairs == 2
+    assert ablation.effect.note == "samples that failed: 1"
+    assert list(ablation.to_frame()["excess"].notna()) == [False, False, True, True]
     assert ablation.verdict().endswith("Samples that failed: 1.")
     assert list(ablation.answers["status"]).count("failed") == 1
 
@@ -107,13 +114,14 @@ def test_where_every_sample_failed_it_says_so_instead_of_asking_for_more() -> No
     ablation = make_ablation(lambda _: BackendError("slow", reason="timeout"), turns=2)
     ablation.run()
     assert ablation.verdict() == "No sample succeeded. Samples that failed: 2."
-    assert ablation.effect.note.startswith("all 2 pairs had a failed sample")
+    assert ablation.effect.note == "too few samples for a test: 0; 2 of 2 samples failed"
 
 
 @pytest.mark.parametrize(
-    ("turns", "verdict"), [(0, "No sample so far."), (1, "too few pairs for an interval: 1")]
+    ("turns", "verdict"),
+    [(0, "No sample so far."), (1, "No test: too few samples for a test: 1; play two or more")],
 )
-def test_too_few_samples_give_no_interval(turns: int, verdict: str) -> None:
+def test_too_few_samples_give_no_test(turns: int, verdict: str) -> None:
     ablation = make_ablation(by_prompt, turns=turns)
     ablation.run()
     assert verdict in ablation.verdict()
@@ -137,7 +145,7 @@ def test_a_module_can_be_left_out_of_a_played_turn() -> None:
     crisis = make_crisis(modules=[talking("mud", "Mud everywhere.")])
     crisis.run(2)
     client = crisis_client(lambda request: said(f"mud: {'Mud' in request.prompt}"))
-    ablation = module_ablation(crisis, "Bo", 1, silenced=["mud"], samples=2, llm_client=client)
+    ablation = Ablation.without(crisis, "Bo", 1, silenced=["mud"], samples=2, llm_client=client)
     ablation.run()
     assert ablation.config.about == "Bo, turn 1"
     words = ablation.turns[1].state.words
@@ -170,7 +178,7 @@ def roomy(*modules: tuple[str, str, int]) -> int:
 
 def test_the_verdict_names_a_module_that_came_in_under_the_budget() -> None:
     crisis = budgeted(roomy(MUD, STARS), MUD, STARS, WIND)
-    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2)
+    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2)
     ablation.run()
     said = ablation.verdict()
     assert "Mind the token budget: in without mud, came in: WIND (module wind)." in said
@@ -186,7 +194,7 @@ def test_the_verdict_names_a_module_that_came_in_under_the_budget() -> None:
 def test_without_a_budget_the_verdict_says_nothing_of_one() -> None:
     crisis = make_crisis(modules=[talking("mud", "Mud."), talking("wind", "Wind.")])
     crisis.run(1)
-    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2)
+    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2)
     ablation.run()
     assert ablation.budget_note == ""
     assert set(ablation.arms["prompt"]) == {"as it was", "without mud"}
@@ -197,19 +205,19 @@ def test_a_module_that_the_budget_had_cut_cannot_be_left_out() -> None:
     shown = crisis.context_of("Bo").provenance
     assert [cut.source for cut in shown.cuts] == ["module mud"]
     with pytest.raises(ConfigError, match=r"is the same: MUD was left out: budget_tokens=\d+"):
-        module_ablation(crisis, "Bo", silenced=["mud"])
+        Ablation.without(crisis, "Bo", silenced=["mud"])
 
 
 def test_a_module_that_says_nothing_there_cannot_be_left_out() -> None:
     crisis = make_crisis(modules=[talking("mud", "")])
     crisis.run(1)
     with pytest.raises(ConfigError, match="of Bo, turn 1, is the same: they said nothing there"):
-        module_ablation(crisis, "Bo", silenced=["mud"])
+        Ablation.without(crisis, "Bo", silenced=["mud"])
 
 
 def test_what_came_in_is_on_the_tape(tmp_path: Path) -> None:
     crisis = budgeted(roomy(MUD, STARS), MUD, STARS, WIND)
-    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2, tape=tmp_path / "a.tape")
+    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2, tape=tmp_path / "a.tape")
     ablation.run()
     ablation.close()
     loaded = load(tmp_path / "a.tape")
@@ -222,7 +230,7 @@ def test_a_section_that_is_shortened_in_both_prompts_is_listed_and_no_difference
     short = talking("wind", WIND[1]).model_copy(update={"max_tokens": 10})
     crisis = make_crisis(modules=[talking("mud", "Mud."), short])
     crisis.run(1)
-    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2)
+    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2)
     frame = ablation.arms.set_index(["prompt", "section"])
     for prompt in ("as it was", "without mud"):
         assert frame.loc[(prompt, "WIND"), "there"]
@@ -265,7 +273,7 @@ def test_a_section_that_was_shortened_and_then_left_out_is_listed_once() -> None
 
 def test_before_the_first_turn_it_is_the_prompt_to_come_that_is_compared() -> None:
     crisis = make_crisis(modules=[talking("mud", "Mud.")])
-    assert module_ablation(crisis, "Bo", silenced=["mud"]).config.about == "Bo, turn 1"
+    assert Ablation.without(crisis, "Bo", silenced=["mud"]).config.about == "Bo, turn 1"
 
 
 def test_arms_are_of_the_prompts() -> None:
@@ -309,7 +317,7 @@ def test_prompts_without_known_sections_have_no_note() -> None:
 def test_one_module_may_be_named_alone_and_twice_is_once() -> None:
     crisis = make_crisis(modules=[talking("mud", "Mud.")])
     for silenced in ("mud", ["mud", "mud"]):
-        made = module_ablation(crisis, "Bo", silenced=silenced)
+        made = Ablation.without(crisis, "Bo", silenced=silenced)
         assert made.config.name == "without mud"
     assert "Mud." not in crisis.context_of("Bo", silenced="mud")
 
@@ -318,12 +326,12 @@ def test_one_module_may_be_named_alone_and_twice_is_once() -> None:
 def test_an_ablation_needs_a_sample_or_more(samples: Any) -> None:
     crisis = make_crisis(modules=[talking("mud", "Mud.")])
     with pytest.raises(ConfigError, match=f"samples={samples} must be a whole number from 1"):
-        module_ablation(crisis, "Bo", silenced="mud", samples=samples)
+        Ablation.without(crisis, "Bo", silenced="mud", samples=samples)
 
 
 def test_an_ablation_of_nothing_is_an_error() -> None:
     with pytest.raises(ConfigError, match="silenced is empty"):
-        module_ablation(make_crisis(), "Bo", silenced=[])
+        Ablation.without(make_crisis(), "Bo", silenced=[])
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -10,30 +10,30 @@ from typing import Any
 
 import pytest
 from builders import requests_of
-from experiment_kit import SEED, hawk_of, make_experiment, make_run, opinions, seeded_client
-from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.experiments._experiment import Progress
-from llmsim_lab.experiments._keeping import storage_of
+from comparison_kit import SEED, hawk_of, make_comparison, make_run, opinions, seeded_client
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.study import Comparison
+from llmsim_lab.study._comparison import Progress
+from llmsim_lab.study._keeping import storage_of
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest
 
 
-async def recorded(path: Path, **arguments: Any) -> PromptExperiment:
+async def recorded(path: Path, **arguments: Any) -> Comparison:
     """A finished experiment on a tape."""
     simulation = await asyncio.to_thread(make_run, tape=path)
-    experiment = make_experiment(simulation, **arguments)
+    experiment = make_comparison(simulation, **arguments)
     await experiment.arun()
     return experiment
 
 
-def rebuilt(path: Path) -> PromptExperiment:
+def rebuilt(path: Path) -> Comparison:
     """The experiment on a tape with a model that answers, to continue it."""
-    return PromptExperiment.load(Tape(path), llm_client=seeded_client())
+    return Comparison.load(Tape(path), llm_client=seeded_client())
 
 
 async def test_an_experiment_is_one_run_below_the_one_it_plays_again(tmp_path: Path) -> None:
@@ -46,12 +46,12 @@ async def test_an_experiment_is_one_run_below_the_one_it_plays_again(tmp_path: P
         ["└─ 2 prompts of agent", "experiment", "12 samples", "done"],
     ]
     assert verify(tape) == []
-    assert "Results are recorded on x.tape." in make_experiment(experiment.simulation).storage
+    assert "Results are recorded on x.tape." in make_comparison(experiment.simulation).storage
 
 
 async def test_a_loaded_experiment_equals_the_one_that_was_run(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape")
-    loaded = PromptExperiment.load(tmp_path / "x.tape")
+    loaded = Comparison.load(tmp_path / "x.tape")
     assert loaded.frame.equals(experiment.frame)
     assert loaded.summary.equals(experiment.summary)
     assert loaded.variants == experiment.variants
@@ -61,7 +61,7 @@ async def test_a_loaded_experiment_equals_the_one_that_was_run(tmp_path: Path) -
 
 async def test_a_replay_asks_nobody_and_comes_out_the_same(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape")
-    loaded = PromptExperiment.load(tmp_path / "x.tape")
+    loaded = Comparison.load(tmp_path / "x.tape")
     assert loaded.replay().equals(experiment.frame)
 
 
@@ -74,17 +74,17 @@ async def test_failed_samples_are_replayed_as_failed(tmp_path: Path) -> None:
     simulation = await asyncio.to_thread(
         make_run, tape=tmp_path / "x.tape", nations=["Aland", "Borduria"]
     )
-    experiment = make_experiment(simulation, llm_client=seeded_client(reply), turns=(1,))
+    experiment = make_comparison(simulation, llm_client=seeded_client(reply), turns=(1,))
     frame = await experiment.arun()
     assert frame["completed"].tolist() == [False] * 4 + [True] * 4
-    loaded = PromptExperiment.load(tmp_path / "x.tape")
+    loaded = Comparison.load(tmp_path / "x.tape")
     assert loaded.frame.equals(frame)
     assert loaded.replay().equals(frame)
 
 
 async def test_other_prompts_than_the_recorded_ones_are_a_miss(tmp_path: Path) -> None:
     await recorded(tmp_path / "x.tape")
-    loaded = PromptExperiment.load(tmp_path / "x.tape")
+    loaded = Comparison.load(tmp_path / "x.tape")
     loaded.variants["hawk"] = loaded.variants["hawk"].replace("hawk", "dove")
     with pytest.raises(TapeMiss, match="dove"):
         loaded.replay()
@@ -92,7 +92,7 @@ async def test_other_prompts_than_the_recorded_ones_are_a_miss(tmp_path: Path) -
 
 async def test_an_interrupted_experiment_continues_in_another_process(tmp_path: Path) -> None:
     simulation = await asyncio.to_thread(make_run, tape=tmp_path / "x.tape")
-    experiment = make_experiment(simulation)
+    experiment = make_comparison(simulation)
 
     def stop(progress: Progress) -> None:
         if progress.done == 5:
@@ -109,7 +109,7 @@ async def test_an_interrupted_experiment_continues_in_another_process(tmp_path: 
     assert again.tape.run(2).outcome == "done"
     assert len(again.tape) == 2
     assert verify(again.tape) == []
-    whole = await make_experiment().arun()
+    whole = await make_comparison().arun()
     same = ["variant", "turn", "sample", "decision", "confidence", "interest_rate", "accepted"]
     assert again.frame[same].equals(whole[same])
 
@@ -125,12 +125,12 @@ async def test_what_a_broken_sample_was_answered_is_not_asked_again(tmp_path: Pa
 
     simulation = await asyncio.to_thread(make_run, tape=tmp_path / "x.tape")
     client = seeded_client(reply)
-    experiment = make_experiment(simulation, llm_client=client, turns=(1,), samples=1)
+    experiment = make_comparison(simulation, llm_client=client, turns=(1,), samples=1)
     with pytest.raises(LLMFailureException, match="connection_error"):
         await experiment.arun()
     assert experiment.tape is not None
     assert str(experiment.tape.run(2).outcome).startswith("failed: ")
-    again = PromptExperiment.load(Tape(tmp_path / "x.tape"), llm_client=client)
+    again = Comparison.load(Tape(tmp_path / "x.tape"), llm_client=client)
     before = len(requests_of(client))
     await again.arun()
     components = [r.site.component for r in requests_of(client)[before:] if r.site]
@@ -141,12 +141,12 @@ async def test_on_a_read_only_tape_results_are_kept_in_memory_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(make_run, tape=tmp_path / "x.tape")
-    experiment = PromptExperiment(
-        tmp_path / "x.tape", variants={"a": None, "b": None}, llm_client=seeded_client(), samples=1
+    experiment = Comparison(
+        tmp_path / "x.tape", prompt={"a": None, "b": None}, llm_client=seeded_client(), samples=1
     )
     assert "in memory only: x.tape is open for reading only" in str(experiment.plan())
     assert len(await experiment.arun()) == 6
-    assert "experiment_not_recorded" in caplog.text
+    assert "comparison_not_recorded" in caplog.text
     assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
     with pytest.raises(TapeError, match="nothing to replay"):
         experiment.replay()
@@ -154,7 +154,7 @@ async def test_on_a_read_only_tape_results_are_kept_in_memory_and_that_is_said(
 
 async def test_a_loaded_run_without_a_model_cannot_be_experimented_on(tmp_path: Path) -> None:
     await asyncio.to_thread(make_run, tape=tmp_path / "x.tape")
-    experiment = make_experiment(load(tmp_path / "x.tape"))
+    experiment = make_comparison(load(tmp_path / "x.tape"))
     assert experiment.plan().calls == 36
     with pytest.raises(ValueError, match=r"llm_client=connect\('auto'\)"):
         await experiment.arun()
@@ -166,13 +166,13 @@ async def test_samples_are_asked_with_the_recorded_settings_on_the_given_model(
     client = seeded_client(temperature=0.2, num_ctx=1024, max_tokens=99)
     await asyncio.to_thread(make_run, tape=tmp_path / "x.tape", client=client)
     other = seeded_client(model="other", temperature=1.5)
-    experiment = make_experiment(load(tmp_path / "x.tape"), llm_client=other, samples=1)
+    experiment = make_comparison(load(tmp_path / "x.tape"), llm_client=other, samples=1)
     await experiment.arun()
     request = requests_of(other)[0]
     assert request.model == "other"
     assert request.options["temperature"] == 0.2
     assert request.options["num_ctx"] == 1024
-    hotter = make_experiment(load(tmp_path / "x.tape"), llm_client=other, temperature=1.0)
+    hotter = make_comparison(load(tmp_path / "x.tape"), llm_client=other, temperature=1.0)
     assert hotter.config.temperature == 1.0
 
 
@@ -183,7 +183,7 @@ async def test_an_experiment_survives_export_and_import(tmp_path: Path) -> None:
     other = Tape(tmp_path / "y.tape")
     other.import_jsonl(file)
     assert verify(other) == []
-    assert PromptExperiment.load(other).replay().equals(experiment.frame)
+    assert Comparison.load(other).replay().equals(experiment.frame)
 
 
 async def test_the_latest_run_is_the_latest_that_is_not_an_experiment(tmp_path: Path) -> None:
@@ -196,16 +196,18 @@ async def test_the_latest_run_is_the_latest_that_is_not_an_experiment(tmp_path: 
 @pytest.mark.parametrize("verb", [load, replay, resume, rerun, fork])
 async def test_operations_on_runs_are_errors_for_experiments(tmp_path: Path, verb: Any) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
-    with pytest.raises(TapeError, match=r"PromptExperiment.load\(tape, run\) shows it"):
+    with pytest.raises(TapeError, match=r"Comparison.load\(tape, run\) shows it"):
         await asyncio.to_thread(verb, experiment.tape, 2)
 
 
 def test_a_tape_without_experiments_says_so(tmp_path: Path) -> None:
     make_run(tape=tmp_path / "x.tape", turns=1)
     with pytest.raises(TapeError, match="holds no prompt experiment"):
-        PromptExperiment.load(tmp_path / "x.tape")
-    with pytest.raises(TapeError, match=r"run 1 on .* is not a prompt experiment; .* there: none"):
-        PromptExperiment.load(tmp_path / "x.tape", 1)
+        Comparison.load(tmp_path / "x.tape")
+    with pytest.raises(
+        TapeError, match=r"run 1 on .* is not a comparison of prompts; .* there: none"
+    ):
+        Comparison.load(tmp_path / "x.tape", 1)
 
 
 def changed(path: Path, **changes: Any) -> None:
@@ -245,11 +247,11 @@ async def test_a_damaged_experiment_is_an_error_with_what_is_wrong(
     experiment.tape.close()
     changed(tmp_path / "x.tape", **changes)
     with pytest.raises(TapeError, match=message):
-        PromptExperiment.load(tmp_path / "x.tape")
+        Comparison.load(tmp_path / "x.tape")
 
 
 async def test_the_committed_recording_replays_without_a_model() -> None:
-    experiment = PromptExperiment.load(data_path("tapes/prompt_experiment.tape"))
+    experiment = Comparison.load(data_path("tapes/prompt_experiment.tape"))
     recorded_frame = experiment.frame
     assert len(experiment.played) == len(experiment.schedule)
     assert experiment.replay().equals(recorded_frame)

@@ -186,6 +186,33 @@ def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> 
     assert len(made) == asked + 120 * len(GATE_MOVES_BP)
 
 
+def test_a_finished_card_ends_in_its_verdicts_which_an_older_one_gets_without_being_asked(
+    tmp_path: Path,
+) -> None:
+    backend = scripted(lambda seen: seen["previous_rate"] + 0.75)
+    economics_card(client_of(backend))
+    [path] = (tmp_path / "cards" / "economics").iterdir()
+    kept = json.loads(path.read_text())
+    words = "raises in 96 of 96 situations, of which 48 call for a rise"
+    assert kept["verdicts"]["mode"] == {"outcome": "fail", "words": words}
+    assert kept["verdicts"].keys() == {"sample", "mode", "expected"}
+    del kept["verdicts"]
+    path.write_text(json.dumps(kept))
+    asked = len(backend.requests)
+    economics_card(client_of(backend))
+    assert len(backend.requests) == asked
+    assert json.loads(path.read_text())["verdicts"]["mode"]["words"] == words
+
+
+def test_a_verdict_in_short_tells_what_failed_and_else_what_was_done() -> None:
+    weak = economics_card(TaylorRule(inflation_weight=0.5)).in_short("mode")
+    assert weak.outcome != "pass"
+    assert weak.words.startswith("for a point of inflation the rate rises by ")
+    good = economics_card(TaylorRule()).in_short("mode")
+    assert good.outcome == "pass"
+    assert good.words.startswith("raises in 48, lowers in 48 of 96 situations")
+
+
 def test_a_card_that_is_not_finished_is_undecided() -> None:
     card = economics_card(TaylorRule())
     assert card.outcome() == "pass"

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from llmsim_lab.experiments import PromptExperiment
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant._types import AgentEngineConfig
@@ -16,6 +15,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load
 from llmsim_lab.run._records import config_of
+from llmsim_lab.study import Comparison
 
 TAPES = data_path("tapes")
 THE_CLIENTS_OWN = {"model", "max_concurrency", "keep_alive"}
@@ -112,7 +112,7 @@ def test_the_two_nations_are_what_their_script_records(script: Any) -> None:
 def test_the_prompt_experiment_is_what_its_script_records(script: Any) -> None:
     made, tapes = script("record_prompt_experiment"), script("record_tapes")
     holds("prompt_experiment.tape", 1, tapes.ONE_NATION, tapes.ONE_NATION.turns)
-    recorded = PromptExperiment.load(TAPES / "prompt_experiment.tape")
+    recorded = Comparison.load(TAPES / "prompt_experiment.tape")
     variants = made.variants_of(recorded.simulation.agents[0].prompt)
     assert {name: prompt.digest for name, prompt in recorded.variants.items()} == {
         name: prompt.digest for name, prompt in variants.items()

@@ -7,8 +7,9 @@ of the time that drawing takes. ``Screen`` makes the pictures.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.text import clip, printable
@@ -135,6 +136,10 @@ _FEW = 60
 """Up to so many points, each is marked."""
 _MANY_MARKS = 10
 _GREY = "#444444"
+_BEHIND_TEXT = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5}
+_REST: Mapping[str, Any] = {"color": "#777777", "alpha": 0.1, "linewidth": 0}
+_MOST_CAPTION, _CAPTION_WIDE = 400, 110
+"""Letters of a note in the caption, and of a line of it."""
 
 
 class Drawing:
@@ -181,6 +186,8 @@ class Drawing:
         self._marks(scene)
         for series in scene.panel_series:
             set_limits(self._axes[series.column], scene, series.column)
+        self._bounds(scene)
+        self._rest(scene)
         axes = self._axes[scene.main.column]
         if self._labelled:
             # Space for what is written at the lines' ends and at the marks.
@@ -265,7 +272,18 @@ class Drawing:
             Patch(color=band.colour, alpha=band.alpha, label=self._name(band.legend))
             for band in scene.bands
         ]
-        self.figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize="small")
+        if scene.rest:
+            handles.append(Patch(label="planned, not played yet", **_REST))
+        # As the legend's title: the layout keeps room for it, however long it is.
+        caption = [fill(drawable(note, _MOST_CAPTION), _CAPTION_WIDE) for note in scene.caption]
+        self.figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=2,
+            fontsize="small",
+            title="\n".join(caption) or None,
+            title_fontsize="small",
+        )
 
     def _move(self, scene: Scene) -> None:
         for place, curve in enumerate(scene.curves):
@@ -296,10 +314,33 @@ class Drawing:
                     va="top",
                     fontsize=7.5,
                     color=_GREY,
-                    bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
+                    bbox=_BEHIND_TEXT,
                     in_layout=False,
                 )
             )
+
+    def _bounds(self, scene: Scene) -> None:
+        """Draw bounds as thin lines, labelled on the side where no value can be."""
+        for bound in scene.bounds:
+            axes = self._axes[bound.column]
+            line = axes.axhline(bound.value, color=_GREY, linewidth=0.7, linestyle=(0, (6, 3)))
+            label = axes.annotate(
+                str(bound),
+                (scene.span[0], bound.value),
+                xytext=(0, 1.5 if bound.upper else -1.5),
+                textcoords="offset points",
+                va="bottom" if bound.upper else "top",
+                fontsize=7.5 if bound.column == scene.main.column else 6.5,
+                color=_GREY,
+                in_layout=False,
+            )
+            self._passing += [line, label]
+
+    def _rest(self, scene: Scene) -> None:
+        """Shade the turns that are planned and not played yet."""
+        if scene.rest:
+            for axes in self._axes.values():
+                self._passing.append(axes.axvspan(*scene.rest, **_REST))
 
     def _end_labels(self, scene: Scene) -> None:
         """Write names at the lines' ends, where they do not overlap; the legend has them all."""
@@ -330,6 +371,7 @@ class Drawing:
                         fontsize=8,
                         color="#222222",
                         va="center",
+                        bbox=_BEHIND_TEXT,
                         annotation_clip=False,
                         in_layout=False,
                     )
@@ -352,6 +394,8 @@ def _frame(scene: Scene) -> tuple[object, ...]:
     """Return what needs the figure laid out again once it has changed."""
     return (
         scene.title,
+        scene.caption,
+        scene.rest is None,
         scene.panel_series,
         scene.ticks.label,
         tuple((item.name, item.legend, item.look, _parts(item)) for item in scene.curves),

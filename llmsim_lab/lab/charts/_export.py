@@ -220,9 +220,19 @@ def _more(items: Sequence[Item]) -> list[str]:
 
 
 def _remarks(scene: Scene) -> Iterator[str]:
+    yield from scene.caption
     for mark in scene.marks:
         yield f"{mark.number}: turn {mark.turn}, {mark.text} ({', '.join(mark.runs)})"
     yield from scene.notes
+    yield from _bounds(scene)
+
+
+def _bounds(scene: Scene) -> Iterator[str]:
+    for series in scene.panel_series:
+        ends = " and ".join(str(one) for one in scene.bounds if one.column == series.column)
+        if ends:
+            unit = f" {series.unit}" if series.unit else ""
+            yield f"{series.label} can be {ends}{unit}."
 
 
 def summary_text(items: Sequence[Item], scene: Scene) -> str:
@@ -270,7 +280,8 @@ def alt_text(items: Sequence[Item], scene: Scene) -> str:
             for series in scene.panel_series
         )
         parts.append(f"{_name(item)}: {values}.")
-    return visible(" ".join([*parts, *_more(items)]))
+    rest = [f"Planned up to turn {scene.rest[1]:g}."] if scene.rest else []
+    return visible(" ".join([*parts, *_more(items), *rest, *_bounds(scene), *scene.caption]))
 
 
 def data_table(

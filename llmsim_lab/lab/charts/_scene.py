@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -237,6 +237,24 @@ class Ticks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The least or the most that a column can be.
+
+    Attributes:
+        column: which.
+        value: the bound.
+        upper: True for the most.
+    """
+
+    column: str
+    value: float
+    upper: bool
+
+    def __str__(self) -> str:
+        return f"{'at most' if self.upper else 'at least'} {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """All that a chart shows.
 
@@ -246,9 +264,12 @@ class Scene:
         panels: what the small ones show.
         marks: what happened when, numbered from 1.
         notes: what else the reader must know, a sentence each.
+        caption: what the runs themselves say of it; it is in the picture as well.
         ticks: of the turns' axis.
         span: the first and the last turn on that axis; there may be none played so far yet.
         limits: the lowest and the highest value on a panel's other axis, by column.
+        bounds: what a column cannot go below or beyond, where its values come near.
+        rest: the latest turn played and the last one planned, if there are any between.
     """
 
     title: str
@@ -261,6 +282,9 @@ class Scene:
     ticks: Ticks
     span: tuple[float, float]
     limits: Mapping[str, tuple[float, float]]
+    caption: tuple[str, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    rest: tuple[float, float] | None = None
 
     @property
     def panel_series(self) -> tuple[Series, ...]:
@@ -296,11 +320,16 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
     made.compose()
     tracks = made.tracks
     planned = max(track.planned for track in tracks)
+    played = max(track.turns[1] for track in tracks)
     ticks = _ticks(tracks, planned)
     first = tracks[0].first_period
     title = choice.title or choice.main.label
     if not choice.title and first and ticks.names:
         title = f"{title} from {first}"
+    limits = {name: _limits(made.curves, made.bands, name) for name in made.columns}
+    bounds = tuple(
+        found for name in made.columns for found in _bounds_near(tracks, name, limits[name])
+    )
     return Scene(
         title=title,
         main=choice.main,
@@ -311,7 +340,10 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
         notes=tuple(made.notes),
         ticks=ticks,
         span=_span(made.curves, planned),
-        limits={name: _limits(made.curves, made.bands, name) for name in made.columns},
+        limits={name: _room_for(bounds, name, ends) for name, ends in limits.items()},
+        caption=tuple(dict.fromkeys(note for track in tracks for note in track.notes)),
+        bounds=bounds,
+        rest=(played, planned) if played < planned else None,
     )
 
 
@@ -531,3 +563,39 @@ def _limits(curves: Sequence[Curve], bands: Sequence[Band], column: str) -> tupl
     flat = high - low <= max(_LEAST_SHARE * size, _LEAST)
     room = (size / 4 if size > _LEAST else 1.0) if flat else 0.06 * (high - low)
     return low - room, high + room
+
+
+_NEAR = 0.15
+"""Share of a panel's height within which a bound is drawn, though no value reaches it."""
+_BEYOND = 0.1
+"""Share of a panel's height that is kept beyond a bound, for its label."""
+
+
+def _bounds_near(
+    tracks: Sequence[Track], column: str, limits: tuple[float, float]
+) -> Iterator[Bound]:
+    """Yield the bounds of a column that its values come near, each once."""
+    low, high = limits
+    near = _NEAR * (high - low)
+    found = {
+        Bound(column=column, value=value, upper=bool(upper))
+        for track in tracks
+        for upper, value in enumerate(track.bounds.get(column, ()))
+        if value is not None
+    }
+    for bound in sorted(found, key=lambda item: (item.value, item.upper)):
+        if low - near <= bound.value <= high + near:
+            yield bound
+
+
+def _room_for(
+    bounds: Sequence[Bound], column: str, limits: tuple[float, float]
+) -> tuple[float, float]:
+    low, high = limits
+    room = _BEYOND * (high - low)
+    for bound in bounds:
+        if bound.column == column and bound.upper:
+            high = max(high, bound.value + room)
+        elif bound.column == column:
+            low = min(low, bound.value - room)
+    return low, high

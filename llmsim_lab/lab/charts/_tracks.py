@@ -24,6 +24,7 @@ from llmsim_lab.tape._codec import RunInfo
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     from numpy.typing import NDArray
 
 
@@ -71,6 +72,7 @@ def chartable(
 logger = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
+Bounds = tuple[float | None, float | None]
 
 
 @dataclass(eq=False)
@@ -84,6 +86,9 @@ class Track:
         simulation: where turns are still to come from, if anywhere.
         series: what the run itself says can be charted.
         prediction: what theory says of the run, by column.
+        bounds: the least and the most that a column can be, by its name.
+        notes: what readers of its numbers have to know.
+        last_planned: the last turn planned, where its rows and a simulation do not say more.
         recorded: True if it is read from a tape.
     """
 
@@ -93,6 +98,9 @@ class Track:
     simulation: Any = None
     series: Sequence[Series] = ()
     prediction: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    last_planned: int = 0
     recorded: bool = False
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
@@ -101,6 +109,7 @@ class Track:
         """Take over what has changed: with a ``Run`` only the turns that are new."""
         if isinstance(self.simulation, Run):
             self._follow(self.simulation)
+            self.notes = self.simulation.notes
         elif self.read is not None:
             self.rows = self.read()
             self._columns.clear()
@@ -135,11 +144,9 @@ class Track:
 
     @property
     def planned(self) -> int:
-        """The turn that the run is to reach, as its configuration says; the latest if not later."""
-        last = self.turns[1]
-        if not isinstance(self.simulation, Run):
-            return last
-        return max(last, int(self.simulation.turns[0].number + self.simulation.config.turns))
+        """The turn that the run is to reach; the latest if not later."""
+        run = self.simulation
+        return max(self.turns[1], run.last_planned if isinstance(run, Run) else self.last_planned)
 
     @property
     def first_period(self) -> str | None:
@@ -299,8 +306,7 @@ def _read(run: object, numbers: Sequence[int] | None) -> list[Track | Ensemble]:
             raise TapeError(f"the tape {run.path} holds no run")
         return [_checked(_on_tape(run, info)) for info in infos]
     if isinstance(run, pd.DataFrame):
-        rows: list[Row] = _records(run)
-        return [_checked(Track(name="run", rows=rows))]
+        return [_checked(_in_frame(run))]
     if isinstance(run, Sequence):
         members = [member for item in run for member in _read(item, numbers)]
         tracks = [member for member in members if isinstance(member, Track)]
@@ -333,42 +339,67 @@ def _of_simulation(simulation: Any) -> Track:
     name = str(getattr(config, "name", type(simulation).__name__))
     number = getattr(simulation, "run_id", None)
     prediction = _predicted(simulation) if isinstance(simulation, Run) else {}
+    series = getattr(simulation, "series", ())
     track = Track(
         name=name if number is None else f"{number} {name}",
         read=lambda: _records(simulation.to_frame()),
         simulation=simulation,
-        series=_predicted_first(getattr(simulation, "series", ()), prediction),
+        series=_predicted_first(series, prediction),
         prediction=prediction,
+        bounds=_bounds_of(series),
     )
     track.update()
     return track
+
+
+def _in_frame(frame: pd.DataFrame) -> Track:
+    """Return a frame's rows, with what ``to_frame`` says beside them."""
+    said = frame.attrs
+    return Track(
+        name="run",
+        rows=_records(frame),
+        bounds=dict(said.get("bounds", {})),
+        notes=tuple(said.get("notes", ())),
+        last_planned=int(said.get("planned", 0)),
+    )
+
+
+def _bounds_of(series: Iterable[Series]) -> dict[str, Bounds]:
+    return {item.column: (item.low, item.high) for item in series}
 
 
 def _on_tape(tape: Tape, info: RunInfo) -> Track:
     def read() -> list[Row]:
         return _records(tape.turns_frame(info.id))
 
-    prediction = _prediction_on(info)
+    run_class, config = _class_on(info)
+    prediction: Mapping[str, float] = {}
+    if run_class is not None and run_class.prediction is not Run.prediction:
+        prediction = _predicted(run_class(config))
+    rows = read()
+    # A run that was ended as it should is not to go any further.
+    series = series_on(tape, info)
+    planned = 0 if info.outcome == "done" else rows[0]["turn"] + getattr(config, "turns", 0)
     return Track(
         name=f"{info.id} {info.name}",
-        rows=read(),
+        rows=rows,
         read=read,
-        series=_predicted_first(series_on(tape, info), prediction),
+        series=_predicted_first(series, prediction),
         prediction=prediction,
+        bounds=_bounds_of(series),
+        notes=() if run_class is None else run_class.notes_on(info.manifest),
+        last_planned=planned,
         recorded=True,
     )
 
 
-def _prediction_on(info: RunInfo) -> Mapping[str, float]:
-    """Return what theory says of a recorded run; nothing if its class is not known here."""
+def _class_on(info: RunInfo) -> tuple[Any, Any]:
+    """Return a recorded run's class and configuration; None for both if it is not known here."""
     try:
         run_class: Any = class_of_manifest(info.id, info.manifest)
-        if run_class.prediction is Run.prediction:
-            return {}
-        config = run_class.config_type.recorded(info.manifest["config"])
+        return run_class, run_class.config_type.recorded(info.manifest["config"])
     except (TapeError, ValueError, KeyError):
-        return {}
-    return _predicted(run_class(config))
+        return None, None
 
 
 def _predicted_first(

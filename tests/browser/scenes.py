@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from collections.abc import Sequence
 from random import Random
@@ -141,16 +142,12 @@ class Givers(Switches):
         self.pause_s = 0.0
 
     def study(self, tape: str | None = None, **settings: Any) -> Study:
-        """Return a study of three personas, one of them with a hostile name on request."""
+        """Return a study of three personas, on a new tape where one is named."""
         sys.path.append(str(data_path("templates")))
-        from public_goods import PublicGoods
-
-        personas = settings.pop("personas", PERSONAS)
+        world = importlib.import_module("public_goods").PublicGoods
         client = LLMClient(LLMConfig(model="givers", retry_wait_s=0), self)
         given: dict[str, Any] = {"seeds": 20, "turns": 8, "outcome": ["given", "given@last"]}
-        return Study(
-            PublicGoods, {"prompt": personas}, llm_client=client, tape=tape, **given | settings
-        )
+        return Study(world, {"prompt": PERSONAS}, llm_client=client, tape=tape, **given | settings)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         await self.heard()

@@ -66,7 +66,7 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
 
 def test_it_follows_a_study_that_a_task_plays(lab: LabPage) -> None:
     cells = [
-        SETUP.replace('"board.tape"', "") + "model.set(broken=False)\n",
+        SETUP.replace('"board.tape"', "") + "model.set(broken=False, pause_s=0.3)\n",
         "StudyBoard(study)",
         "import asyncio\ntask = asyncio.create_task(study.arun(progress=False))",
     ]

@@ -49,7 +49,7 @@ async def _seat() -> lab.HumanSeat:
         nations=[nation], start="1979Q3", turns=3, seed=7, validator={"kind": "always_valid"}
     )
     seat = lab.HumanSeat(Simulation(config))
-    await seat.take_turn("Raise the rate", rate=11.5, reasoning="Prices rise.", confidence=0.9)
+    await seat.take_turn("Raise the rate", rate=11.67, reasoning="Prices rise.", confidence=0.9)
     return seat
 
 

@@ -34,7 +34,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -236,7 +236,7 @@ def _pivot(values: pd.DataFrame, keys: Sequence[str]) -> _Table:
         twice = values[values.duplicated(axes)].iloc[0]
         raise ConfigError(
             "two values for "
-            + ", ".join(f"{name}={twice[name]!r}" for name in axes)
+            + ", ".join(f"{name}={twice[name]}" for name in axes)
             + ": each needs one"
         )
     array[tuple(codes)] = values["value"].to_numpy(dtype=float)
@@ -370,7 +370,6 @@ def _caffo(found: _Found, where: NDArray[np.bool_], a: Numbers, b: Numbers, leve
     Statistician 54. The p-value is Fisher's exact one.
     """
     from scipy.special import ndtri
-    from scipy.stats import fisher_exact
 
     for place in np.flatnonzero(where):
         counts = [[int((group[:, place] == value).sum()) for value in (1, 0)] for group in (a, b)]
@@ -380,8 +379,15 @@ def _caffo(found: _Found, where: NDArray[np.bool_], a: Numbers, b: Numbers, leve
         )
         middle, reach = shares[0] - shares[1], ndtri((1 + level) / 2) * error
         _put_shares(found, int(place), middle, reach, min(map(sum, counts)))
-        found.p[place] = fisher_exact(counts).pvalue
+        found.p[place] = _fisher(*counts[0], *counts[1])
         found.method[place] = "shares (Agresti and Caffo), Fisher's exact test"
+
+
+@lru_cache(10_000)
+def _fisher(a: int, b: int, c: int, d: int) -> float:
+    from scipy.stats import fisher_exact
+
+    return float(fisher_exact([[a, b], [c, d]]).pvalue)
 
 
 def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: int) -> None:
@@ -724,7 +730,7 @@ def situation_effects(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Replies:
     """Answers by arm, situation, replicate or seed, and outcome.
 
     Attributes:
@@ -742,7 +748,7 @@ class _Asked:
     crossed_runs: bool
 
 
-def _asked(values: pd.DataFrame) -> _Asked:
+def _asked(values: pd.DataFrame) -> _Replies:
     import pandas as pd
 
     seeded = "seed" in values.columns
@@ -758,11 +764,11 @@ def _asked(values: pd.DataFrame) -> _Asked:
     table = _pivot(frame, ["cell", "answer"])
     runs = dict(zip(cell, pd.factorize(values["run"])[0], strict=True))
     run_of = np.array([runs[key] for key in table.keys[0]])
-    return _Asked(table, run_of, seeded, crossed, crossed_runs)
+    return _Replies(table, run_of, seeded, crossed, crossed_runs)
 
 
 def _at_situations(
-    asked: _Asked, one: str, other: str, new: bool, level: float, step: Numbers
+    asked: _Replies, one: str, other: str, new: bool, level: float, step: Numbers
 ) -> _Found:
     """Return one contrast at these situations, or at new ones, in each outcome."""
     a, b = asked.table.of(one), asked.table.of(other)
@@ -1084,7 +1090,7 @@ def sup_t_band(
     drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
     spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
     largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
-    reach = np.where(moves, np.quantile(largest, level) * error, 0.0)
+    reach = np.where(moves, np.quantile(largest, level, method="weibull") * error, 0.0)
     return mean, mean - reach, mean + reach
 
 

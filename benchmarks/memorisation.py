@@ -41,7 +41,7 @@ class Plan:
     replications: int
 
 
-FULL = Plan(replications=1_000)
+FULL = Plan(replications=400)
 QUICK = Plan(replications=5)
 
 Answer = Callable[[ChatRequest], dict[str, Any]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, Generic, TypeVar
@@ -53,12 +54,15 @@ class PrivateLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
 
     def get(self) -> asyncio.AbstractEventLoop:
         """Return the loop, started now if need be."""
         with self._lock:
-            # A forked process has the loop but not the thread that ran it.
-            if self._loop is None or self._thread is None or not self._thread.is_alive():
+            # A forked process has the loop but not the thread that ran it; where that thread
+            # itself forked, as a study's does that starts a pool, only the number tells.
+            gone = self._thread is None or not self._thread.is_alive() or self._pid != os.getpid()
+            if self._loop is None or gone:
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(
                     target=self._serve, args=(loop,), name="llmsim-lab", daemon=True
@@ -66,12 +70,12 @@ class PrivateLoop:
                 thread.start()
                 # A daemon thread that is still running while the interpreter ends may crash it.
                 atexit.register(self._stop, loop, thread)
-                self._loop, self._thread = loop, thread
+                self._loop, self._thread, self._pid = loop, thread, os.getpid()
             return self._loop
 
     def is_here(self) -> bool:
         """Return True if the caller runs on this very loop."""
-        return threading.current_thread() is self._thread
+        return threading.current_thread() is self._thread and self._pid == os.getpid()
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -258,6 +258,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._told_to_reach = 0
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
+        self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session: Session | None = None
         for intervention in config.interventions:
             self._plan(intervention)
@@ -1098,7 +1099,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _warn_of_players_never_asked(self) -> None:
         """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
         never = [name for name in self.players if name != "*" and name not in self._asked]
-        if never and self._asked and isinstance(self._session, Recording | None):
+        live = not self._quiet and isinstance(self._session, Recording | None)
+        if never and self._asked and live:
             log_event(
                 logger,
                 logging.WARNING,

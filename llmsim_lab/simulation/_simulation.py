@@ -256,7 +256,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
         # Not of a replay, nor of a turn that a comparison plays again.
-        if before is self.turns[0] and isinstance(self._session, Recording | None):
+        asks_itself = isinstance(self._session, Recording | None)
+        if before is self.turns[0] and asks_itself and not self._quiet:
             self._warn_of_findings()
         if self._gate_notes is None:
             await self._ask_who_answers()

@@ -472,7 +472,7 @@ class World:
         for name, value in self._values(arm).items():
             kind, which = self._targets[name]
             if kind == "players":
-                who = value if isinstance(value, Mapping) else {"*": value}
+                who = {"*": value} if not isinstance(value, Mapping | None) else value or {}
                 given["players"] = {**given.get("players", {}), **who}
             elif kind == "state" and value is not None:
                 made = not isinstance(value, BaseModel) and callable(value)

@@ -191,9 +191,9 @@ def _player(subject: Any, client: LLMClient | None) -> _Player:
     )
 
 
-async def _move(player: _Player, quarters: Sequence[Quarter], told: _Told, at: _Place) -> float:
+async def _move(player: _Player, asked: _Question, *, place: int, seed: int) -> float:
     """Return a player's move, basis points."""
-    now = quarters[-1]
+    quarters, now = asked.quarters, asked.quarters[-1]
     if not isinstance(player, NationAgent):
         gap = latest_gap([quarter.real_output for quarter in quarters])
         assert now.inflation is not None
@@ -207,25 +207,19 @@ async def _move(player: _Player, quarters: Sequence[Quarter], told: _Told, at: _
         profile=player.profile,
         prompt=player.prompt if "history" in player.prompt.slots else None,
         moves_bp=player.moves_bp or _MOVES,
-        briefing=told,
+        briefing=asked.told,
         decide=player.decide,
-        seed=at.seed,
+        seed=seed,
     )
     agent.quarters = quarters
     # The same sampling seed in all five ways: where the prompts are the same, so is the answer.
-    log = CallLog("memorisation", at.start, sampling=(at.seed, 0))
+    log = CallLog("memorisation", place, sampling=(seed, 0))
     with recording(None, log):
-        action = await agent.decide_action(SimulationState(turn=at.start))
+        action = await agent.decide_action(SimulationState(turn=place))
     log.close()
     if action.rate_change_bp is None:
         raise ConfigError(f"{player.name!r} did not state a change of the rate: {action!r:.120}")
     return float(action.rate_change_bp)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    start: int
-    seed: int
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -416,12 +410,11 @@ class Memorisation:
         async with progress_line("start", number=1, last=last, enabled=self._progress) as advance:
 
             async def one(place: int, start: str) -> list[dict[str, Any]]:
-                at = _Place(place, self.seed)
                 rows = []
                 async with room:
                     for asked in questions(start, place=place, seed=self.seed):
                         try:
-                            move = await _move(self._player, asked.quarters, asked.told, at)
+                            move = await _move(self._player, asked, place=place, seed=self.seed)
                         except LLMFailureException as failure:
                             faults.append(failure)
                             move = float("nan")

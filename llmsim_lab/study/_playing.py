@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import aclosing, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -78,6 +79,8 @@ class Notes:
         name: the study's.
         design: what its runs follow from, as ``said`` gives it; seeds are not in it, so that a
             study may be continued with more of them.
+
+    Attributes:
         registration: the digest of its registered plan, if there is one.
     """
 
@@ -172,6 +175,8 @@ class StudyPlayer:
         """The runs that are under way, until the study has what became of them."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when a run begins, and after each of its turns."""
+        self.heard: set[str] = set()
+        """Arms of which a run has said what it has to warn of."""
 
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
@@ -185,7 +190,8 @@ class StudyPlayer:
             self.playing[key] = run
             self.on_change()
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
-            run._purse = self.purse
+            run._purse, run._quiet = self.purse, arm.name in self.heard
+            self.heard.add(arm.name)
             left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
             await run.play_on(left, progress=False)
             over = run.turn_number - run.turns[0].number >= run.config.turns
@@ -298,17 +304,18 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
     return found
 
 
-_unpacked: dict[str, tuple[World, Models, Notes, dict[str, Arm]]] = {}
+_unpacked: dict[str, tuple[StudyPlayer, dict[str, Arm]]] = {}
 """In a worker, by the digest of what came: so that a model is loaded once for each process."""
 
 
-def _of(spec: bytes) -> tuple[World, Models, Notes, dict[str, Arm]]:
+def _unpack(spec: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
     import cloudpickle
 
     digest = hashlib.sha256(spec).hexdigest()
     if digest not in _unpacked:
         world, given, notes, arms = cloudpickle.loads(spec)
-        _unpacked[digest] = world, Models(given), notes, {arm.name: arm for arm in arms}
+        player = StudyPlayer(world, Models(given), notes, None)
+        _unpacked[digest] = player, {arm.name: arm for arm in arms}
     return _unpacked[digest]
 
 
@@ -320,7 +327,7 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
         before: the run, as far as it was played.
         begun: its tape as bytes, if it was begun.
     """
-    world, models, notes, arms = _of(spec)
+    known, arms = _unpack(spec)
     # On this machine's own disk, whatever the working folder is on.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         lines = Path(folder) / "run.jsonl"
@@ -330,7 +337,9 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
                 lines.write_bytes(gzip.decompress(begun))
                 [number] = tape.import_jsonl(lines)
                 entry = replace(before, run=number)
-            ended = run_sync(StudyPlayer(world, models, notes, tape).play(arms[before.arm], entry))
+            player = copy(known)  # with its clients; several threads of a worker may play
+            player.tape = tape
+            ended = run_sync(player.play(arms[before.arm], entry))
             if ended.run is None:
                 return ended, None
             tape.export(lines, run=ended.run)

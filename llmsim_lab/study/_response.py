@@ -15,6 +15,7 @@ import asyncio
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from llmsim_lab.run._config import RunConfig, made_intervention
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._registry import class_of_config
-from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, _load, belongs_to, copied, resume
+from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, NoModel, _load, belongs_to, copied, resume
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._config import CommitteeConfig
@@ -232,7 +233,8 @@ def _of_function(
 def _again(run: AnyRun, client: LLMClient | None, changes: Mapping[str, Any]) -> AnyRun:
     """Return a run like another, from its first state on, with another seed or model."""
     first = run.turns[0]
-    client = client or run.llm_client
+    if client is None and run.llm_client and not isinstance(run.llm_client.backend, NoModel):
+        client = run.llm_client
     config = run.config.model_copy(update=dict(changes))
     done = [item for turn in run.turns[1:] for item in turn.interventions]
     done += [one for at, its in run.planned.items() if at > run.turn_number for one in its]
@@ -779,8 +781,6 @@ class ImpulseResponse:
         Raises:
             ConfigError: there is no such column.
         """
-        from matplotlib.figure import Figure
-
         self._check_played()
         column = next(iter(self.curves)) if column is None else column
         if column not in self.curves:
@@ -790,7 +790,9 @@ class ImpulseResponse:
             )
         part = self.frame().query("column == @column")
         one = self._series.get(column, Series(column=column, label=column))
-        figure = Figure(figsize=(7, 3.2), layout="constrained")
+        # The lab draws, and stands above the studies: it is loaded when a chart is asked for.
+        chart_class = import_module("llmsim_lab.lab.charts._drawing").chart_class
+        figure: Figure = chart_class()(figsize=(7, 3.2), layout="constrained", facecolor="white")
         axes = figure.subplots()
         axes.axhline(0, color="#CCCCCC", linewidth=1)
         if len(self.seeds) > 1:
@@ -815,6 +817,11 @@ class ImpulseResponse:
         )
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
+        _, peak, mean, low, high = next(it for it in self._peaks() if it[0] == column)
+        band = f", band {low:.2f} to {high:.2f}" if len(self.seeds) > 1 else ""
+        figure.alt = (  # type: ignore[attr-defined]
+            f"{axes.get_title()} to {self.shock}: largest {peak} turns after, {mean:+.2f}{band}."
+        )
         return figure
 
     def _peaks(self) -> list[tuple[str, int, float, float, float]]:

@@ -730,7 +730,7 @@ def situation_effects(
 
 
 @dataclass(frozen=True, slots=True)
-class _Replies:
+class _Answers:
     """Answers by arm, situation, replicate or seed, and outcome.
 
     Attributes:
@@ -748,7 +748,7 @@ class _Replies:
     crossed_runs: bool
 
 
-def _asked(values: pd.DataFrame) -> _Replies:
+def _asked(values: pd.DataFrame) -> _Answers:
     import pandas as pd
 
     seeded = "seed" in values.columns
@@ -764,11 +764,11 @@ def _asked(values: pd.DataFrame) -> _Replies:
     table = _pivot(frame, ["cell", "answer"])
     runs = dict(zip(cell, pd.factorize(values["run"])[0], strict=True))
     run_of = np.array([runs[key] for key in table.keys[0]])
-    return _Replies(table, run_of, seeded, crossed, crossed_runs)
+    return _Answers(table, run_of, seeded, crossed, crossed_runs)
 
 
 def _at_situations(
-    asked: _Replies, one: str, other: str, new: bool, level: float, step: Numbers
+    asked: _Answers, one: str, other: str, new: bool, level: float, step: Numbers
 ) -> _Found:
     """Return one contrast at these situations, or at new ones, in each outcome."""
     a, b = asked.table.of(one), asked.table.of(other)

@@ -268,6 +268,8 @@ class Study:
             "fixed": fixed,
             "turns": self.turns,
         }
+        if self.reference is None:  # another version of the library may draw other points
+            identity["points"] = list(self.arms.values())
         if self._world.base is not None:
             identity["config"] = self._world.base.model_dump(
                 mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
@@ -760,6 +762,7 @@ class Study:
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
         watched: bool = False,
+        grid: Mapping[str, float] | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
@@ -771,10 +774,17 @@ class Study:
             level: of the intervals.
             watched: True for intervals that may be looked at while runs come in, and decide when
                 to stop: confidence sequences.
+            grid: the step of outcomes that are on a grid, such as ``{"interest_rate@last": 0.25}``;
+                those too coarse for an interval are said to be.
 
         Raises:
             ConfigError: there is no reference, or no arm of a name.
         """
+        if not self.outcome:
+            raise ConfigError(
+                f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
+                "the run"
+            )
         registered = self._registered
         if contrasts is None and registered is not None:
             contrasts = [(one, other) for one, other in registered["contrasts"]]
@@ -791,13 +801,12 @@ class Study:
                     f"{', '.join(self.arms)}"
                 )
         values = self.outcomes()
+        how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
-        found = run_effects(
-            main, reference=self.reference, contrasts=contrasts, level=level, watched=watched
-        )
+        found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
         if contrasts is None and AA in self.arms:
             again = values[values["arm"].isin([AA, self.reference])]
-            check = run_effects(again, reference=self.reference, level=level, watched=watched)
+            check = run_effects(again, reference=self.reference, **how)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         return Effects(found, label=self._look(watched, contrasts))
 

@@ -305,5 +305,5 @@ def test_a_wrong_client_is_an_error_with_the_way_to_one() -> None:
 
 def test_only_a_rule_can_be_exact() -> None:
     assert NationConfig(name="Rule", kind="taylor", exact=True).exact
-    with pytest.raises(ValidationError, match="exact would have no effect"):
+    with pytest.raises(ConfigError, match="exact would have no effect"):
         NationConfig(name="Aland", exact=True)

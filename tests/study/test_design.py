@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from study_kit import Basin, Water, Wish, instant_client
 from llmsim_lab import LLMConfig, Prompt, Simulation, SimulationConfig, TaylorRuleAgent
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
+from llmsim_lab.testing import FakeOllama
 
 
 def study_of(world: Any = Water, vary: Any = None, **more: Any) -> Study:
@@ -293,6 +295,23 @@ def test_models_are_varied_and_arms_of_one_model_share_its_client() -> None:
     clients = {"one": instant_client(), "two": instant_client()}
     played(study_of(vary={"model": clients, "factor": [1.0, 2.0]}, llm_client=None))
     assert [len(client.backend.requests) for client in clients.values()] == [16, 16]
+
+
+def test_models_are_named_as_connect_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = {"reasoning": "so", "amount": 2, "confidence": 0.5}
+    with FakeOllama(["small", "large"], reply=reply) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.host)
+        study = study_of(
+            vary={"model": ["ollama:small", "ollama:large"]}, llm_client=None, temperature=0.4
+        )
+        played(study)
+        asked = [json.loads(request.content) for request in server.requests if request.content]
+    chats = [content for content in asked if "messages" in content]
+    assert {(chat["model"], chat["options"]["temperature"]) for chat in chats} == {
+        ("small", 0.4),
+        ("large", 0.4),
+    }
+    assert study.counts == {"done": 4}
 
 
 def test_a_function_that_makes_a_client_is_called_once() -> None:

@@ -15,7 +15,7 @@ from crisis_kit import make_crisis
 from social_kit import make_social, social_client, social_config
 from worlds import Gift, Pot, PublicGoods
 
-from llmsim_lab import Question, replay
+from llmsim_lab import Question, data_path, load, replay
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
 from llmsim_lab.errors import ConfigError
@@ -292,6 +292,17 @@ def test_players_that_no_tape_can_hold_are_played_anew_unless_they_have_a_name(
     assert counts == [12, 24, 36, 36]
 
 
+def test_a_run_loaded_from_a_tape_needs_a_model_again() -> None:
+    recorded = load(data_path("tapes/first_run.tape"))
+    options: dict[str, Any] = {"shock": SUPPLY, "at": 1, "horizon": 1, "seeds": 1}
+    with pytest.raises(ConfigError, match="needs a model"):
+        impulse_response(recorded, **options)
+    client = make_client()
+    response = impulse_response(recorded, llm_client=client, **options)
+    assert len(response.curves["inflation"]) == 1
+    assert len(requests_of(client, "agent")) == 4
+
+
 def test_a_recorded_run_has_its_pairs_beside_it(tmp_path: Path) -> None:
     run = Simulation(economy(), tape=tmp_path / "a.tape")
     impulse_response(run, shock=SUPPLY, at=2, horizon=2, seeds=1)
@@ -410,6 +421,7 @@ def test_a_chart_shows_the_band_the_rule_and_the_linear_solution() -> None:
         "rule",
         "linear solution",
     ]
+    assert axes.figure.alt.startswith("Response of inflation to turn 4: supply shock +1: largest ")
     assert axes.get_ylabel() == "Inflation, difference\n(% over four quarters)"
     with pytest.raises(ConfigError, match="no column 'inflaton'"):
         response.chart("inflaton")

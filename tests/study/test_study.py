@@ -12,9 +12,22 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pydantic import Field
 from study_kit import Basin, Water, instant_client
 
-from llmsim_lab import Ask, Budget, LLMClient, LLMConfig, Simulation, Tape, load
+from llmsim_lab import (
+    Ask,
+    Budget,
+    LLMClient,
+    LLMConfig,
+    Question,
+    Run,
+    Simulation,
+    SimulationConfig,
+    State,
+    Tape,
+    load,
+)
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study, _study
@@ -94,6 +107,35 @@ def test_a_stopped_study_continues_where_each_run_was_and_repeats_no_call(path: 
     pd.testing.assert_frame_equal(
         without_time(second.to_frame()), without_time(played(study_of()).to_frame())
     )
+
+
+def greedy(question: Question) -> dict[str, Any]:
+    return {"amount": len(question.player), "reasoning": "", "confidence": 1}
+
+
+def hawk(text: str) -> str:
+    return f"{text} Be a hawk."
+
+
+@pytest.mark.parametrize(
+    ("world", "vary", "more"),
+    [
+        (Water, {"players": {"one": {"Ann": greedy}, "none": None}}, {}),
+        (Water, {"prompt": {"new": hawk, "old": None}}, {}),
+        (Water, {"temperature": [0.1, 0.9]}, {"aa": True}),
+        (Water, {"state": {"full": Basin(level=99.0), "empty": Basin(level=0.0)}}, {}),
+    ],
+    ids=["players", "prompt", "temperature", "state"],
+)
+def test_a_stopped_study_gives_what_an_undisturbed_one_gives(
+    world: Any, vary: Any, more: Any, path: Path
+) -> None:
+    played(study_of(world, vary, tape=path, **more), budget=Budget(calls=9), parallel=3).close()
+    stopped = study_of(world, vary, tape=path, **more)
+    assert stopped.counts["stopped"] > 0
+    played(stopped)
+    whole = played(study_of(world, vary, **more))
+    pd.testing.assert_frame_equal(without_time(stopped.to_frame()), without_time(whole.to_frame()))
 
 
 def test_a_stopped_study_in_memory_continues_too() -> None:
@@ -192,6 +234,25 @@ def test_runs_that_cannot_differ_by_their_seeds_are_warned_of_once(
     settings = {"players": "rule", "economy": {"shock_scale": 0}, "llm_client": None}
     played(study_of(Simulation, {}, tape=path, outcome="loss", **settings))
     assert caplog.text.count("SEEDS_CHANGE_NOTHING") == 1
+
+
+def test_what_one_run_of_an_arm_warned_of_the_others_do_not_repeat(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
+    played(
+        study_of(Simulation, {"inflation_target": [3.0, 4.0]}, seeds=5, outcome="loss", **settings)
+    )
+    alone = Simulation(
+        SimulationConfig(
+            nations=[{"name": "A", "kind": "taylor", "inflation_target": 3.0}],
+            validator={"kind": "always_valid"},
+        )
+    )
+    in_study = caplog.text.count("LINT")
+    caplog.clear()
+    alone.run(1, progress=False)
+    assert in_study == 2 * caplog.text.count("LINT") > 0
 
 
 # --- the tape ------------------------------------------------------------------------------------
@@ -413,6 +474,35 @@ def test_effects_have_a_frame_a_text_and_a_table() -> None:
     assert effects.to_frame()["estimate"].tolist() == [effects[0].estimate]
     assert str(effects).startswith("factor=2")
     assert "factor=2" in effects._repr_html_()
+
+
+def test_outcomes_on_a_grid_that_is_too_coarse_have_no_interval() -> None:
+    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
+    vary = {"inflation_target": [2.0, 3.0]}
+    study = played(study_of(Simulation, vary, turns=9, outcome="inflation@last", **settings))
+    [fine], [coarse] = study.effects(), study.effects(grid={"inflation@last": 5.0})
+    assert fine.low is not None
+    assert coarse.low is None
+    assert "too coarse for an interval" in coarse.note
+
+
+class Empty(State):
+    held: dict[str, float] = Field(default_factory=dict)
+
+
+class Filling(Run[Empty]):
+    async def turn(self, state: Empty, ask: Ask) -> Empty:
+        return state.replace(held={"Ann": float(ask.turn)})
+
+
+def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
+    study = played(study_of(Filling, {}, outcome=None, players="random"))
+    assert study.to_frame()["held.Ann"].max() == 4
+    with pytest.raises(ConfigError, match="say what is compared"):
+        study.effects()
+    assert played(study_of(Filling, {}, outcome="held.Ann@last")).outcomes()["value"].tolist() == [
+        *(4, 4, 4)
+    ]
 
 
 # --- looking and registering ---------------------------------------------------------------------

@@ -114,6 +114,13 @@ def test_a_pool_of_processes_gives_what_one_process_gives(
     check_tape(path)
 
 
+@pytest.mark.filterwarnings("ignore:This process")  # that a process with threads is copied
+def test_a_pool_of_copies_of_this_process_gives_the_same(path: Path, serial: pd.DataFrame) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
+        study = study_of(path).run(executor=pool, progress=False)
+    pd.testing.assert_frame_equal(results(study), serial)
+
+
 def test_a_run_that_was_begun_here_is_continued_there(
     path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
 ) -> None:

@@ -255,9 +255,9 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
-        # Not of a replay, nor of a turn that a comparison plays again.
-        asks_itself = isinstance(self._session, Recording | None)
-        if before is self.turns[0] and asks_itself and not self._quiet:
+        # Not of a replay, nor of a turn that a comparison plays again, nor of an arm's later runs.
+        told = self._quiet or not isinstance(self._session, Recording | None)
+        if before is self.turns[0] and not told:
             self._warn_of_findings()
         if self._gate_notes is None:
             await self._ask_who_answers()

@@ -1,4 +1,4 @@
-"""Studies: many runs arranged so that one number comes out; and which model is fit for what."""
+"""Studies: many runs, or situations asked again, to one number; and which model is fit for what."""
 
 from llmsim_lab.study._ablation import Ablation
 from llmsim_lab.study._comparison import Comparison

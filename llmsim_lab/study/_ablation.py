@@ -28,11 +28,12 @@ from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._turn import Series
-from llmsim_lab.study._statistics import Effect, energy_test, word_distance
 from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from llmsim_lab.study._statistics import Effect
 
 AGAIN = " (again)"
 """What is added to the reference's name for its second answer."""
@@ -151,6 +152,8 @@ class AblationTurn(RunTurn[Answers, RunIntervention]):
         """
         if not self.is_whole:
             return {"change": None, "noise": None, "excess": None}
+        from llmsim_lab.study._statistics import word_distance  # here, since it imports numpy
+
         first, other, again = self.state.words.values()
         change, noise = word_distance(again, other), word_distance(again, first)
         return {"change": change, "noise": noise, "excess": change - noise}
@@ -292,6 +295,8 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         p-value is that of a permutation test. So it finds any change of what is answered, also of
         how often. Samples that failed are left out.
         """
+        from llmsim_lab.study._statistics import Effect, energy_test  # likewise
+
         whole = [turn.state.words for turn in self.turns[1:] if turn.is_whole]
         lost = len(self.turns) - 1 - len(whole)
         effect = Effect(

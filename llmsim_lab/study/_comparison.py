@@ -52,11 +52,12 @@ from llmsim_lab.study._results import (
     samples_frame,
     verdict,
 )
-from llmsim_lab.study._statistics import Effect
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from llmsim_lab.study._statistics import Effect
 
 logger = logging.getLogger(__name__)
 

@@ -17,17 +17,12 @@ from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study._bench import Bench, Sample, Turn, identity_of
-from llmsim_lab.study._statistics import (
-    Effect,
-    energy_test,
-    exact_situation_effects,
-    holm,
-    situation_effects,
-)
 from llmsim_lab.types import LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from llmsim_lab.study._statistics import Effect
 
 Outcome = str
 """A column of the run's frame, ``confidence``, ``accepted``, or ``answers``: what was decided."""
@@ -310,6 +305,8 @@ def effects_of(
     """
     import pandas as pd
 
+    from llmsim_lab.study._statistics import situation_effects  # here, since it imports numpy
+
     reference, *others = variants
     parts = [
         sample_values(frame, name).assign(outcome=name, run=1)
@@ -329,6 +326,8 @@ def effects_of(
 
 def _answers_effect(frame: pd.DataFrame, variant: str, reference: str) -> Effect:
     """Return how far apart two variants' answers are, whatever they are about."""
+    from llmsim_lab.study._statistics import Effect, energy_test
+
     texts = _texts(frame)
     sides = [
         [(place[1], text) for place, text in texts.items() if place[0] == name and text is not None]
@@ -357,6 +356,8 @@ def _answers_effect(frame: pd.DataFrame, variant: str, reference: str) -> Effect
 
 def one_family(effects: Sequence[Effect]) -> list[Effect]:
     """Return effects with their p-values adjusted for all of them together, by Holm's method."""
+    from llmsim_lab.study._statistics import holm
+
     adjusted = holm([effect.p for effect in effects])
     tested = sum(p is not None for p in adjusted)
     return [
@@ -379,6 +380,8 @@ def exact_effects(chances: Chances, variants: Sequence[str]) -> list[Effect]:
     Of numbers the difference of the means; else the difference of each answer's chance.
     """
     import pandas as pd
+
+    from llmsim_lab.study._statistics import exact_situation_effects
 
     rows: list[dict[str, Any]] = []
     seen: set[tuple[str, int, str]] = set()

@@ -17,7 +17,7 @@ NOT_IMPORTED = {
     *("ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
     *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
     *("types-jsonschema", "types-psutil"),
-    *("coverage", "mesa", "uv"),  # benchmarks have a module named coverage
+    *("mesa", "uv"),
 }
 OWN = "llmsim-lab"
 

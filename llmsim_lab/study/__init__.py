@@ -2,6 +2,7 @@
 
 from llmsim_lab.study._ablation import Ablation
 from llmsim_lab.study._comparison import Comparison
+from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
 from llmsim_lab.study._memory import memorisation
@@ -11,6 +12,7 @@ from llmsim_lab.study._study import Study
 __all__ = [
     "Ablation",
     "Comparison",
+    "Demonstration",
     "Study",
     "economics_card",
     "fitness_card",

@@ -109,7 +109,7 @@ class Effect:
         elif self.method != "exact":
             text += " (no interval)"
         if self.p is not None:
-            text += f", p = {short_p(self.p)}"
+            text += f", p = {short_p(self.p)}".replace("= <", "<")
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
                 text += f" ({short_p(self.p_family)} in its family)"
         text += f", n = {_count(self.n, self.unit)}"

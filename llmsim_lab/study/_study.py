@@ -7,6 +7,7 @@ more memory than ten.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import logging
@@ -279,11 +280,14 @@ class Study:
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
         self._player = StudyPlayer(self._world, self._models, self._notes, None)
+        self._listeners: list[Callable[[], object]] = []
+        self._player.on_change = self._tell
         self._registered: dict[str, Any] | None = None
         self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
         self._looks: list[int] = []
         self._registrations: dict[Key, Any] = {}
         self._running = False
+        self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None] | None = None
         self._entries = {
             (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
             for seed in self.seeds
@@ -349,6 +353,7 @@ class Study:
                 "limit with turns="
             )
         self._running = True
+        self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
             self._begin(executor)
             jobs = [
@@ -362,7 +367,9 @@ class Study:
 
                 async def done(entry: StudyRun) -> None:
                     self._entries[entry.arm, entry.seed] = entry
+                    self._player.playing.pop((entry.arm, entry.seed), None)
                     advance()
+                    self._tell()
                     if entry.status == "failed":
                         log_event(
                             logger,
@@ -380,9 +387,56 @@ class Study:
 
                 await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
         finally:
-            self._running = False
+            self._running, self._task = False, None
+            self._player.playing.clear()
             self._after()
+            self._tell()
         return self
+
+    def stop(self) -> None:
+        """Stop what is being played, from any thread, as Ctrl-C does; without that do nothing.
+
+        Whoever awaits ``arun`` gets a ``CancelledError``.
+        """
+        task = self._task
+        if task is not None and task[1] is not None:
+            task[0].call_soon_threadsafe(task[1].cancel)
+
+    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Register a callback for what changes as the study is played.
+
+        Args:
+            callback: called on the loop that plays, when a run begins, has one more turn or ends,
+                and when playing ends; what it raises goes to whoever plays.
+
+        Returns:
+            A function that removes the callback.
+        """
+        self._listeners.append(callback)
+
+        def stop() -> None:
+            self._listeners[:] = [it for it in self._listeners if it is not callback]
+
+        return stop
+
+    def _tell(self) -> None:
+        for callback in list(self._listeners):
+            callback()
+
+    @property
+    def running(self) -> bool:
+        """Whether the study is being played."""
+        return self._running
+
+    def progress(self) -> list[StudyRun]:
+        """Return all runs as they are, arm by arm; those under way here are ``running``."""
+        playing = dict(self._player.playing)
+        return [
+            it
+            if (run := playing.get((it.arm, it.seed))) is None
+            else replace(it, status="running", turns=run.turn_number, error="")
+            for it in self._in_order()
+        ]
 
     def _begin(self, executor: Executor | None) -> None:
         """Open the tape, find what is on it, and check what only matters when runs are played."""

@@ -1,4 +1,4 @@
-"""Figures of studies: means with their bands, by turn."""
+"""Figures of studies: means with their bands, by turn; and outcomes, run by run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import COLOURS, STYLES, chart_class, drawable, spread_out
 from llmsim_lab._util.html import visible
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import closest, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._turn import Series
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MOST_ARMS = 8
 """More curves than that nobody tells apart."""
+_MOST_LINES = 60
+"""Of seeds, between their runs."""
 _MEAN = "#332288"
 _COMPARED = {
     "rule": ("rule", "#CC6677", "-"),
@@ -77,6 +79,39 @@ def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figu
         f"mean of {seeds} seeds · band: 95 %, each turn alone", loc="left", fontsize="small"
     )
     return _told(figure, f"{column} by turn, mean over seeds. {'; '.join(words)}.")
+
+
+def runs_chart(values: pd.DataFrame, label: str, *, arms: Sequence[str]) -> Figure:
+    """Draw an outcome of each run by arm: a point a run, a bar at the mean, a line a seed.
+
+    Args:
+        values: as ``Study.outcomes`` returns them.
+        label: of the outcome.
+        arms: all names, in the order of the design.
+    """
+    values = values[values["outcome"] == label].dropna(subset=["value"])
+    there = [arm for arm in arms if (values["arm"] == arm).any()]
+    wide = values.pivot_table(index="seed", columns="arm", values="value").reindex(columns=there)
+    figure, axes = _figure((8, 4.5))
+    if len(wide) <= _MOST_LINES:
+        for line in wide.to_numpy():
+            axes.plot(range(len(there)), line, color="#bbbbbb", linewidth=0.8, zorder=1)
+    words = []
+    for place, arm in enumerate(there):
+        own = wide[arm].dropna()
+        colour = COLOURS[arms.index(arm) % len(COLOURS)]
+        axes.scatter([place] * len(own), own, color=colour, s=26, alpha=0.75, zorder=2)
+        axes.hlines(own.mean(), place - 0.22, place + 0.22, color=colour, linewidth=4, zorder=3)
+        words.append(f"{arm}: mean {number(float(own.mean()))} of {len(own)}")
+    axes.set_xticks(range(len(there)), [drawable(arm, 24) for arm in there])
+    if len(there) > 4:
+        axes.tick_params(axis="x", rotation=30)
+    axes.set_xlim(-0.5, len(there) - 0.5)
+    axes.set_ylabel(drawable(label.replace("_", " ")))
+    axes.set_title(
+        "a point is a run · a bar is the mean · a line is a seed", loc="left", fontsize="small"
+    )
+    return _told(figure, f"{label} by run. {'; '.join(words)}.")
 
 
 def response_chart(

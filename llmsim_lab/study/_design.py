@@ -34,11 +34,15 @@ from llmsim_lab.tape._codec import dumps
 
 AnyRun = Any
 """A run of any class."""
+AnyStudy = Any
+"""A ``Study``, for modules that it imports."""
 Factors = Mapping[str, Mapping[str, Any]]
 """Labels and their levels, by factor."""
 
 AA = "A/A"
 """The name of the arm that is the reference once more, with other call seeds."""
+LAST = "@last"
+"""What the name of an outcome ends in that is the last value of a column."""
 _LATIN_HYPERCUBE = "latin hypercube"
 _FULL, _ONE_AT_A_TIME = "full", "one at a time"
 _DRAWS_SEED = 0
@@ -91,7 +95,7 @@ def _labelled(name: str, levels: Any) -> dict[str, Any]:
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
         found = {}
         for level in levels:
-            label = _label(level)
+            label = label_of(level)
             if label in found:
                 raise ConfigError(
                     f"vary[{name!r}] has two levels called {label!r}; give them labels: "
@@ -108,7 +112,7 @@ def _labelled(name: str, levels: Any) -> dict[str, Any]:
     return found
 
 
-def _label(level: Any) -> str:
+def label_of(level: Any) -> str:
     if isinstance(level, str):
         return level
     if isinstance(level, bool) or level is None:
@@ -192,7 +196,7 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
 
 def _is_bare(level: Any, label: str) -> bool:
     plain = level is None or isinstance(level, bool | int | float)
-    return plain and label == _label(level)
+    return plain and label == label_of(level)
 
 
 def _one_at_a_time(factors: Factors) -> list[Arm]:

@@ -109,9 +109,9 @@ class Effect:
         elif self.method != "exact":
             text += " (no interval)"
         if self.p is not None:
-            text += f", p = {_short(self.p)}"
-            if self.p_family is not None and _short(self.p_family) != _short(self.p):
-                text += f" ({_short(self.p_family)} in its family)"
+            text += f", p = {short_p(self.p)}".replace("= <", "<")
+            if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
+                text += f" ({short_p(self.p_family)} in its family)"
         text += f", n = {_count(self.n, self.unit)}"
         return text if self.runs is None else f"{text} of {_count(self.runs, 'runs')}"
 
@@ -120,7 +120,7 @@ def _count(n: int, what: Unit) -> str:
     return f"{n} {what if n != 1 else what[:-1]}"
 
 
-def _short(p: float) -> str:
+def short_p(p: float) -> str:
     """Return a p-value as journals print it: .015, 1.000, < .001."""
     return "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
 

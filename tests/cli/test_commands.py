@@ -205,9 +205,8 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(llmsim_lab: Run)
     status, out, _ = llmsim_lab("model", "ls")
     assert status == 0
     assert "trying the tool, not findings" in out
-    assert (
-        "qwen2.5-coder-1.5b advised to raise the rate in 18 of 18 trials, a slump included" in out
-    )
+    assert "qwen2.5-coder-1.5b fails the economic gate" in out
+    assert "a rise in 96 of 96 situations, of which 48 call for one" in out
     assert "'ollama pull llama3.1:8b', then --model ollama:llama3.1:8b" in out
     assert "qwen2.5-coder-1.5b" in out
     assert "smollm2-135m" in out

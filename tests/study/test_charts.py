@@ -10,7 +10,7 @@ import pytest
 from llmsim_lab._util.drawing import COLOURS
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._turn import Series
-from llmsim_lab.study._charts import arms_chart, response_chart
+from llmsim_lab.study._charts import arms_chart, response_chart, runs_chart
 
 
 def frame_of(**arms: list[float]) -> pd.DataFrame:
@@ -65,3 +65,15 @@ def test_a_dollar_in_a_columns_name_is_no_formula() -> None:
     assert figure.alt == (  # type: ignore[attr-defined]
         "$a_b$ to cost$ +1: largest 1 turns after, -2.00, band -3.00 to -1.00."
     )
+
+
+def test_runs_are_points_with_a_bar_at_the_mean_and_a_line_for_each_seed() -> None:
+    rows = [("late", 0, 1.0), ("late", 1, 3.0), ("late", 2, float("nan"))]
+    values = pd.DataFrame(rows, columns=["arm", "seed", "value"]).assign(outcome="loss")
+    figure = runs_chart(values, "loss", arms=["early", "late"])
+    [axes] = figure.axes
+    points, bar = axes.collections
+    assert points.get_offsets().tolist() == [[0, 1], [0, 3]]
+    assert bar.get_segments()[0][0][1] == 2
+    assert len(axes.lines) == 2
+    assert figure.alt == "loss by run. late: mean 2 of 2."  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import runpy
 import sys
@@ -462,3 +463,12 @@ def test_intervals_contain_the_truth_as_often_as_they_say(
 def test_turns_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
     [cell] = [c for c in bench["CELLS"] if c.name.startswith("before: turns of one run")]
     assert bench["measure_cell"](cell, 1_000)["measured"] < 0.6
+
+
+def test_the_committed_figures_are_of_all_cells_and_pass(bench: Any) -> None:
+    figures = json.loads((REPO / "benchmarks" / "coverage.json").read_text(encoding="utf-8"))
+    assert [(row["group"], row["cell"]) for row in figures["cells"]] == [
+        (cell.group, cell.name) for cell in bench["CELLS"]
+    ]
+    assert figures["replications"] == 5_000
+    assert figures["passes"]

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean
@@ -445,10 +445,29 @@ def student_quantile(units: int) -> float:
     return float(t.ppf((1 + _LEVEL) / 2, units - 1))
 
 
-def _judged(low: float, high: float, cut: float) -> Verdict:
-    if low >= cut:
-        return "pass"
-    return "fail" if high < cut else "undecided"
+def _criterion(
+    name: str,
+    way: Decide,
+    cut: float,
+    words: str,
+    value: float | None = None,
+    low: float = -inf,
+    high: float = inf,
+    *,
+    verdict: Verdict | None = None,
+) -> Criterion:
+    """Return a criterion; by its interval it has to be above the cut, if no verdict is given."""
+    by_interval: Verdict = "pass" if low >= cut else "fail" if high < cut else "undecided"
+    return Criterion(
+        name=name,
+        decide=way,
+        value=value,
+        low=low if isfinite(low) else None,
+        high=high if isfinite(high) else None,
+        cut=cut,
+        verdict=verdict or by_interval,
+        words=words,
+    )
 
 
 _Asked = Sequence[tuple[Situation, GateAnswer]]
@@ -476,16 +495,7 @@ def direction(asked: _Asked, way: Decide) -> Criterion:
         if (part := [one for one in asked if one[0].pair.startswith(name)])
     )
     words = f"{_moves_in_words(asked, way)}; right in {100 * value:.0f} % ({by_set})"
-    return Criterion(
-        name="direction",
-        decide=way,
-        value=value,
-        low=low,
-        high=high,
-        cut=RIGHT,
-        verdict=_judged(low, high, RIGHT),
-        words=words,
-    )
+    return _criterion("direction", way, RIGHT, words, value, low, high)
 
 
 def _moves_in_words(asked: _Asked, way: Decide) -> str:
@@ -537,29 +547,12 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     ]
     groups = [group for group in groups if group]
 
-    def result(
-        words: str,
-        verdict: Verdict,
-        value: float | None = None,
-        low: float = -inf,
-        high: float = inf,
-    ) -> Criterion:
-        return Criterion(
-            name="response",
-            decide=way,
-            value=value,
-            low=low if isfinite(low) else None,
-            high=high if isfinite(high) else None,
-            cut=RESPONSE,
-            verdict=verdict,
-            words=words,
-        )
-
+    result = partial(_criterion, "response", way, RESPONSE)
     if len(groups) < 6:
-        return result("there are too few answers to tell a response", "undecided")
+        return result("there are too few answers to tell a response")
     moves = [move for group in groups for _, move in group]
     if max(moves) - min(moves) < 1e-9:
-        return result("the move is the same whatever inflation is", "fail")
+        return result("the move is the same whatever inflation is", verdict="fail")
     products = [
         (
             np.array([x for x, _ in group]).T @ np.array([x for x, _ in group]),
@@ -577,7 +570,7 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     of_inflation, of_rate = float(slopes[1]), float(slopes[3])
     if of_rate - quantile * sqrt(variance[3, 3]) >= 0:
         return result(
-            "the higher the rate, the more it is raised: it comes to rest nowhere", "fail"
+            "the higher the rate, the more it is raised: it comes to rest nowhere", verdict="fail"
         )
     low, high = fieller_interval(
         of_inflation,
@@ -586,12 +579,10 @@ def response(asked: _Asked, way: Decide) -> Criterion:
         quantile=quantile,
     )
     if not (isfinite(low) and isfinite(high)):
-        return result(
-            "the move hardly depends on the rate in force: no long run can be told", "undecided"
-        )
+        return result("the move hardly depends on the rate in force: no long run can be told")
     value = of_inflation / -of_rate
     words = f"for a point of inflation the rate rises by {value:.2f} points in the end"
-    return result(words, _judged(low, high, RESPONSE), value, low, high)
+    return result(words, value, low, high)
 
 
 def state(asked: _Asked, way: Decide) -> Criterion:
@@ -629,32 +620,17 @@ def state(asked: _Asked, way: Decide) -> Criterion:
         return of_states / whole if whole > 1e-9 else 0.0
 
     if len(sums) < 3:
-        return Criterion(
-            name="state",
-            decide=way,
-            value=None,
-            low=None,
-            high=None,
-            cut=EXPLAINED,
-            verdict="undecided",
-            words="there are too few answers",
-        )
+        return _criterion("state", way, EXPLAINED, "there are too few answers")
     whole, count = np.sum(sums, axis=0), len(sums)
     value = explained(*whole)
     without = np.array([explained(*(whole - one)) for one in np.array(sums)])
     reach = student_quantile(count) * sqrt((count - 1) * float(without.var()))
     low, high = max(0.0, value - reach), min(1.0, value + reach)
-    return Criterion(
-        name="state",
-        decide=way,
-        value=value,
-        low=low,
-        high=high,
-        cut=EXPLAINED,
-        verdict=_judged(low, high, EXPLAINED),
-        words=f"the state explains {100 * value:.0f} % of how moves differ, draws and the order of "
-        "the moves the rest",
+    words = (
+        f"the state explains {100 * value:.0f} % of how moves differ, draws and the order of the "
+        "moves the rest"
     )
+    return _criterion("state", way, EXPLAINED, words, value, low, high)
 
 
 def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criterion:
@@ -668,7 +644,7 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
         ]
         if both:
             changes.append(fmean(both))
-    low, high, value = 0.0, inf, None
+    low, high, value = -inf, inf, None
     words = "too few were asked again"
     if len(changes) > 2:
         value = fmean(changes)
@@ -681,16 +657,7 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
         verdict = "pass"
     elif low > CHANGE_BP:
         verdict = "fail"
-    return Criterion(
-        name="names",
-        decide=way,
-        value=value,
-        low=low if value is not None else None,
-        high=high if isfinite(high) else None,
-        cut=CHANGE_BP,
-        verdict=verdict,
-        words=words,
-    )
+    return _criterion("names", way, CHANGE_BP, words, value, low, high, verdict=verdict)
 
 
 # --- the card -------------------------------------------------------------------------------------

@@ -1125,7 +1125,9 @@ def power(sd: float, n: int, effect: float, *, level: float = 0.95, paired: bool
         share = betaincinv((n - 1) / 2, (n - 1) / 2, (np.arange(200) + 0.5) / 200)
         welch = (n - 1) / (share**2 + (1 - share) ** 2)
     cut = stdtrit(welch, (1 + level) / 2)
-    return float(np.mean(1 - nctdtr(freedom, shift, cut) + nctdtr(freedom, shift, -cut)))
+    # Where next to nothing is left below, as for the far side of a large shift, scipy gives NaN.
+    below, far = (np.nan_to_num(nctdtr(freedom, shift, end)) for end in (cut, -cut))
+    return float(np.mean(1 - below + far))
 
 
 def smallest_effect(

@@ -420,6 +420,14 @@ def test_power_is_that_of_the_noncentral_t() -> None:
     assert power(2.0, 20, size, paired=False) < 0.6
 
 
+@pytest.mark.parametrize("n", [2, 3, 100, 1_000])
+def test_the_smallest_effect_is_known_with_few_and_with_many_runs(n: int) -> None:
+    size = smallest_effect(1.0, n)
+    assert size is not None
+    assert power(1.0, n, size) == pytest.approx(0.8)
+    assert power(1.0, n, 100 * size) == pytest.approx(1.0)
+
+
 def test_one_run_can_see_nothing() -> None:
     assert smallest_effect(1.0, 1) is None
     assert power(1.0, 1, 5.0) == 0

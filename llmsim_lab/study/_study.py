@@ -771,6 +771,7 @@ class Study:
                     f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
                     f"{', '.join(self.arms)}"
                 )
+        self._check_grid(grid)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
@@ -781,6 +782,22 @@ class Study:
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         said_ = [self._look(watched, contrasts), self._mixed_code()]
         return Effects(found, label="; ".join(filter(None, said_)))
+
+    def _check_grid(self, grid: Any) -> None:
+        if grid is None:
+            return
+        if not isinstance(grid, Mapping):
+            raise ConfigError(
+                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
+                "0.25}"
+            )
+        for name, step in grid.items():
+            if name not in self.outcome:
+                raise ConfigError(
+                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
+                    f"are {', '.join(self.outcome)}"
+                )
+            real_number(f"grid[{name!r}]", step, least=0)
 
     def _mixed_code(self) -> str:
         """Return how many runs another version of the world played; empty if none."""

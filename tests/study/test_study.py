@@ -752,3 +752,12 @@ def test_runs_that_other_code_played_are_named_beside_the_effects(
     study = played(study_of(tape=path, seeds=5))
     assert "6 of 10 runs were begun with other code of Water" in study.effects().label
     assert "CODE_CHANGED" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [(0.25, "must name the outcome"), ({"levl": 1}, "did you mean"), ({"level": math.nan}, "nan")],
+)
+def test_a_grid_of_no_outcome_raises(grid: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        study_of().effects(grid=grid)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from assistant_kit import call, engine
+from study_kit import Water
 
 from llmsim_lab import Simulation, SimulationConfig, lab
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab._widget import LabWidget
 from llmsim_lab.run import load
+from llmsim_lab.study import Study
 
 __all__ = ["every_widget"]
 
@@ -28,6 +30,7 @@ async def every_widget() -> dict[str, LabWidget]:
         lab.ReasoningInspector(nations),
         await _tree(),
         lab.SocialBoard(town),
+        await _study(),
         lab.TurnStepper(economy),
     ]
     return {type(widget).__name__: widget for widget in made}
@@ -46,8 +49,13 @@ async def _seat() -> lab.HumanSeat:
         nations=[nation], start="1979Q3", turns=3, seed=7, validator={"kind": "always_valid"}
     )
     seat = lab.HumanSeat(Simulation(config))
-    await seat.take_turn("Raise the rate", rate=11.5, reasoning="Prices rise.", confidence=0.9)
+    await seat.take_turn("Raise the rate", rate=11.67, reasoning="Prices rise.", confidence=0.9)
     return seat
+
+
+async def _study() -> lab.StudyBoard:
+    study = Study(Water, {"factor": [1.5, 3.0]}, seeds=4, turns=5, players={"*": "rule"})
+    return lab.StudyBoard(await study.arun(progress=False))
 
 
 async def _tree() -> lab.RunTree:

@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
-from llmsim_lab.cli._demo import demo_config
+from llmsim_lab.llm import LLMConfig
 from llmsim_lab.simulation._config import CommitteeConfig
 
 HERE = Path(__file__).parent
-DEMO = demo_config(turns=12, nations=2, model="auto", seed=7, start="1979Q3")
-SETTINGS = DEMO.llm.model_copy(update={"max_text_chars": 200})
-"""The demo's own since cut texts to 140 characters."""
+SETTINGS = LLMConfig(
+    model="auto", seed=7, num_ctx=2048, max_tokens=256, max_text_chars=200, timeout_s=180
+)
 IN_WORDS = {
     "moves_bp": None,
     "committee": CommitteeConfig(rule="sequential"),
@@ -35,7 +35,19 @@ ONE_NATION = SimulationConfig(
     economy={"shock_scale": 0},
     **IN_WORDS,
 )
-TWO_NATIONS = DEMO.model_copy(update={"llm": SETTINGS, **IN_WORDS})
+TWO_NATIONS = SimulationConfig(
+    name="model",
+    seed=7,
+    turns=12,
+    start="1979Q3",
+    nations=(
+        {"name": "United States", "temperament": "cautious"},
+        {"name": "Germany", "temperament": "hawkish on inflation"},
+    ),
+    llm=SETTINGS,
+    economy={"shock_scale": 1.0},
+    **IN_WORDS,
+)
 FORKED_AT = 3
 OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
 ADVISOR = "You are an economic policy advisor for a nation."
@@ -53,7 +65,7 @@ def first_run(client: LLMClient) -> None:
 
 
 def two_nations(client: LLMClient) -> None:
-    """The demo's run: two nations, twelve quarters."""
+    """Two nations, twelve quarters."""
     play_on(begin("two_nations.tape", TWO_NATIONS, client), TWO_NATIONS.turns)
 
 

@@ -133,11 +133,16 @@ def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Ma
     return Markup(_TABLE + "{}<tbody>{}</tbody></table>").format(_caption(caption), body)
 
 
-def badge(status: str) -> Markup:
-    """Return a status as a small coloured label; the word itself says it too."""
+def badge(status: str, *, like: str = "") -> Markup:
+    """Return a status as a small coloured label; the word itself says it too.
+
+    Args:
+        status: the word.
+        like: the status of ``STATUS_COLOURS`` that it is as good or bad as; itself if not given.
+    """
     return Markup(
         '<span style="background:{};color:#fff;border-radius:3px;padding:0 6px">{}</span>'
-    ).format(STATUS_COLOURS[status], status)
+    ).format(STATUS_COLOURS[like or status], status)
 
 
 def details(summary: object, body: object, *, open: bool = False) -> Markup:  # noqa: A002 - HTML's

@@ -425,7 +425,8 @@ class NationAgent(EconLLMAgent):
         """Show what a briefing shows, where the prompt has a place for it."""
         if "history" not in self.prompt.slots:
             return super()._construct_prompt(state)
-        quarters = known_quarters([*self.past, state], us_past=self.us_past)
+        mirror_of = self.briefing.mirror_of if self.briefing else None
+        quarters = known_quarters([*self.past, state], us_past=self.us_past, mirror_of=mirror_of)
         return self.briefed(quarters, turn=state.turn)
 
     def briefed(self, quarters: Sequence[Quarter], *, turn: int = 0) -> str:

@@ -13,7 +13,13 @@ from functools import lru_cache
 from math import exp
 
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._data import Quarter, latest_gap, quarters_before
+from llmsim_lab.economy._data import (
+    START_VALUE,
+    Quarter,
+    latest_gap,
+    mirrored_quarters,
+    quarters_before,
+)
 from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson
 from llmsim_lab.models import SimulationState
 
@@ -33,7 +39,9 @@ _TITLES = (
 )
 
 
-def known_quarters(states: Sequence[SimulationState], *, us_past: bool = True) -> list[Quarter]:
+def known_quarters(
+    states: Sequence[SimulationState], *, us_past: bool = True, mirror_of: str | None = None
+) -> list[Quarter]:
     """Return all quarters that are known at the last of a run's states, oldest first.
 
     Before a run that starts from a real quarter the data are used. Before any other the economy has
@@ -42,9 +50,15 @@ def known_quarters(states: Sequence[SimulationState], *, us_past: bool = True) -
     Args:
         states: of a run, from its first turn on.
         us_past: whether a dated run starts from the US data, not from others.
+        mirror_of: the quarter of which a run starts from the mirror image.
     """
     first = states[0]
-    before = quarters_before(first.period) if first.period and us_past else _steady(first)
+    if mirror_of:
+        before = mirrored_quarters(quarters_before(mirror_of), around=START_VALUE, last=-1)
+    elif first.period and us_past:
+        before = quarters_before(first.period)
+    else:
+        before = _steady(first)
     return [*before, *map(_quarter, states)]
 
 
@@ -85,11 +99,13 @@ class PolicyBriefing:
         members: how many vote.
         rule: how the votes become one rate, in words.
         neutral_real_rate: percent per year.
+        mirror_of: the quarter of which the run starts from the mirror image, if it does.
     """
 
     masked: bool = True
     members: int = 1
     rule: str = "median"
+    mirror_of: str | None = None
     neutral_real_rate: float = RudebuschSvensson().neutral_real_rate
 
     def role(self, name: str) -> str:

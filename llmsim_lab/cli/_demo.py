@@ -1,4 +1,4 @@
-"""``llmsim-lab demo``: nations with a language model, beside a Taylor rule and history."""
+"""``llmsim-lab demo``: does a language model, as a central bank, answer the economy?"""
 
 from __future__ import annotations
 
@@ -9,47 +9,21 @@ from typing import Annotated
 import typer
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.cli._output import end, open_folder, report, say
+from llmsim_lab._util.tables import csv_text
+from llmsim_lab.cli._output import console, end, literal, open_folder, plain_table, report, say
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play, with_model
-from llmsim_lab.economy import initial_state
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm import LLMConfig
-from llmsim_lab.run import fork, replay
+from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._config import NationConfig
+from llmsim_lab.study import Demonstration
+from llmsim_lab.study._demo import DEMO_START, demo_config, demo_runs
 
-_NATIONS = (
-    ("United States", "cautious"),
-    ("Germany", "hawkish on inflation"),
-    ("Japan", "patient"),
-    ("United Kingdom", "pragmatic"),
-    ("France", "growth-minded"),
-    ("Canada", "steady"),
-    ("Italy", "worried about jobs"),
-    ("Sweden", "data-driven"),
+_NEXT = (
+    "For a model that answers the economy: get a larger one ('ollama pull llama3.1:8b'), see if it "
+    "passes where the direction is beyond doubt ('llmsim-lab doctor ollama:llama3.1:8b "
+    "--economics'), and play it ('llmsim-lab demo --live --model ollama:llama3.1:8b'). "
+    "docs/models.md says what passing means."
 )
-
-
-def demo_config(*, turns: int, nations: int, model: str, seed: int, start: str) -> SimulationConfig:
-    """Return the demo's configuration: short answers, so that a laptop keeps up."""
-    rule = model == "rule"
-    return SimulationConfig(
-        name="rule" if rule else "model",
-        seed=seed,
-        turns=turns,
-        start=start,
-        nations=tuple(
-            NationConfig(name=name, kind="taylor")
-            if rule
-            else NationConfig(name=name, temperament=temperament)
-            for name, temperament in _NATIONS[:nations]
-        ),
-        validator={"kind": "always_valid" if rule else "llm"},
-        llm=LLMConfig(
-            model=model, seed=seed, num_ctx=2048, max_tokens=256, max_text_chars=140, timeout_s=180
-        ),
-        economy={"shock_scale": 1.0},
-    )
 
 
 def demo(
@@ -57,15 +31,12 @@ def demo(
         int | None,
         typer.Option(min=1, max=400, help="Quarters to play live; 3 after a recording, else 8."),
     ] = None,
-    nations: Annotated[
-        int | None, typer.Option(min=1, max=8, help="Nations that propose policy, live from 1.")
-    ] = None,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = "auto",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the shocks and of the model's sampler; 7.")
+        int | None, typer.Option(min=0, help="Of the shocks and of the model's draws; 1.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option(help="The quarter whose data come first; 1979Q3.")
+        str | None, typer.Option(help=f"The quarter whose data come first; {DEMO_START}.")
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Play all of it, without recording.")
@@ -73,25 +44,27 @@ def demo(
     out: Out = Path("out/demo"),
     host: Host = None,
 ) -> None:
-    """Replay a recorded run of two nations, then continue live; chart it beside a rule and history.
+    """Replay recorded runs of a model beside a rule and say whether it answers the economy.
 
-    With --live, --nations, --seed, --start or --model rule it plays live from the first quarter.
+    Then continue one of them live. With --live, --seed, --start or --model rule it plays live from
+    the first quarter, and replays nothing.
     """
-    if live or model == "rule" or any(x is not None for x in (nations, seed, start)):
+    if live or model == "rule" or any(x is not None for x in (seed, start)):
         config = demo_config(
+            model="auto" if model == "rule" else model,
             turns=turns or 8,
-            nations=nations or 1,
-            model=model,
-            seed=7 if seed is None else seed,
-            start=start or "1979Q3",
+            seed=1 if seed is None else seed,
+            start=start or DEMO_START,
         )
+        if model == "rule":
+            config = config.by_rules()
         _live_demo(config, out=out, host=host)
     else:
         _recorded_demo(turns=turns or 3, model=model, out=out, host=host)
 
 
 def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> None:
-    """Replay the recorded run, then fork it at its last turn and continue live.
+    """Replay the recorded runs, draw and judge them, then fork one at its end and continue live.
 
     Where ``auto`` finds no model it ends after the recorded part and says how to get one.
 
@@ -101,30 +74,55 @@ def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> No
     out = open_folder(out)
     tape = _new_file(out / "demo.tape")
     # A copy, since the fork is recorded on it and the package may be read-only.
-    tape.write_bytes(data_path("tapes/two_nations.tape").read_bytes())
+    tape.write_bytes(data_path("tapes/demo.tape").read_bytes())
     began = time.perf_counter()
-    recorded = replay(tape)
-    seconds = time.perf_counter() - began
-    recording = recorded.tape.run().manifest["model"]["name"] if recorded.tape else ""
+    found = Demonstration.read(tape)
+    _show(found, out, seconds=time.perf_counter() - began)
+    seed, runs = next(iter(found.runs.items()))
+    recorded = runs["plain"]
     taped = recorded.turn_number
-    say(
-        f"Turns 1 to {taped}: a recording of {_names(recorded)} with {recording}, "
-        f"replayed in {seconds:.1f} s; no model was asked. That model is for trying the tool: read "
-        "no economics into its rates."
-    )
-    simulation, failure = recorded, None
     try:
         client = client_for(with_model(recorded.config, model), host=host)
     except LabError as error:
         if model != "auto":
             raise
         say(f"It ends there, since there is no model to continue with: {error}")
-    else:
-        say(f"Turns {taped + 1} to {taped + turns}: a fork of it, live.")
-        simulation = fork(tape, llm_client=client)
-        failure = play(simulation, turns)
+        say(_NEXT)
+        return
+    say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
+    simulation = fork(tape, demo_runs(tape)[seed]["plain"], llm_client=client)
+    failure = play(simulation, turns)
     _finish(simulation, out, taped, tape)
     end(simulation, taped + turns, failure)
+
+
+def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
+    """Print what a recording shows, and write its picture and its quarters."""
+    # Here, since it loads all worlds, and most commands draw nothing.
+    from llmsim_lab.lab.figures import demo_figure
+
+    first = next(iter(found.runs.values()))["plain"]
+    count = len(found.runs)
+    say(
+        f"{found.model} as a central bank: {count} seed{'' if count == 1 else 's'} of shocks, "
+        f"{found.quarters} quarters from {first.turns[0].state.period}, the same mirrored, and "
+        f"an oil shock: a recording, replayed in {seconds:.1f} s, and no model was asked."
+    )
+    frame = found.to_frame().drop(columns="verdict")
+    table = plain_table("player")
+    for title in frame.columns:
+        table.add_column(title, justify="right", overflow="fold")
+    for player, row in frame.iterrows():
+        table.add_row(literal(player), *(literal(value) for value in row))
+    console.print(table)
+    console.print()
+    say(found.headline)
+    say(found.verdict, style="bold")
+    say(found.answer().reason)
+    picture, quarters = out / "demo.png", out / "demo.csv"
+    demo_figure(found).savefig(picture, dpi=120)
+    quarters.write_text(csv_text(found.paths), encoding="utf-8", newline="")
+    say(f"Written: {picture}, {quarters}")
 
 
 def _live_demo(config: SimulationConfig, *, out: Path, host: str | None) -> None:
@@ -133,21 +131,17 @@ def _live_demo(config: SimulationConfig, *, out: Path, host: str | None) -> None
     Raises:
         LabError: it cannot start, or a model call failed; what was played until then is written.
     """
-    initial_state(config.start)  # an unknown quarter is an error before a model is fetched
     out = open_folder(out)
     client = client_for(config, host=host)
     simulation = Simulation(config, llm_client=client, tape=out / "demo.tape")
+    names = ", ".join(agent.name for agent in simulation.agents)
     say(
-        f"Playing {config.turns} quarters from {simulation.state.period}: {_names(simulation)}; "
+        f"Playing {config.turns} quarters from {simulation.state.period}: {names}; "
         f"beside it a Taylor rule in the same economy with the same shocks (seed {config.seed})."
     )
     failure = play(simulation, config.turns)
     _finish(simulation, out, None, out / "demo.tape")
     end(simulation, config.turns, failure)
-
-
-def _names(simulation: Simulation) -> str:
-    return ", ".join(agent.name for agent in simulation.agents)
 
 
 def _new_file(path: Path) -> Path:
@@ -161,19 +155,13 @@ def _new_file(path: Path) -> Path:
 
 def _finish(simulation: Simulation, out: Path, taped: int | None, tape: Path) -> None:
     """Report the run beside a Taylor rule in the same economy with the same shocks."""
-    config = simulation.config
-    shadow_config = config.model_copy(
-        update={
-            "name": "Taylor rule, same shocks",
-            "nations": (NationConfig(name="Taylor rule", kind="taylor"),),
-            "validator": config.validator.model_copy(update={"kind": "always_valid"}),
-        }
-    )
-    shadow = Simulation(shadow_config)
+    ruled = simulation.config.by_rules().model_copy(update={"name": "Taylor rule, same shocks"})
+    shadow = Simulation(ruled)
     shadow.run(simulation.turn_number)
-    report(simulation, out, shadow=shadow, taped=taped)
+    report(simulation, out, shadow=shadow, taped=taped, since=taped or 0)
     say(
         f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it. "
         "Next: 'make lab' in the project's folder opens the tutorials in JupyterLab, "
         "notebooks/01_first_run.ipynb first."
     )
+    say(_NEXT)

@@ -32,10 +32,10 @@ def ls() -> None:
         if any(card.model == row.name for row in CATALOGUE):
             say(f"{card.heading}: {card.verdict}")
     say(
-        f"{CATALOGUE[0].name} advised to raise the rate in 18 of 18 trials, a slump included. For "
-        f"findings take a larger model: 'ollama pull {SUGGESTED_MODEL}', then --model "
-        f"ollama:{SUGGESTED_MODEL}. No such model was measured: 'llmsim-lab doctor "
-        f"ollama:{SUGGESTED_MODEL} --economics' asks it."
+        f"{CATALOGUE[0].name} fails the economic gate: its likeliest move is a rise in 96 of 96 "
+        "situations, of which 48 call for one. For findings take a larger model: 'ollama pull "
+        f"{SUGGESTED_MODEL}', then --model ollama:{SUGGESTED_MODEL}. No such model was measured: "
+        f"'llmsim-lab doctor ollama:{SUGGESTED_MODEL} --economics' asks it."
     )
 
 

@@ -31,6 +31,8 @@ errors = Console(stderr=True)
 
 _STATUS_STYLES = {"ok": "green", "repaired": "yellow", "fallback": "yellow", "failed": "red"}
 _MOST_COLUMNS = 4
+_LONGEST_NAME = 16
+"""Characters of a line; longer names go on with the next."""
 
 
 def literal(text: object) -> Text:
@@ -116,23 +118,35 @@ def _figure(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
+def turns_table(simulation: Simulation, *, taped: int | None = None, since: int = 0) -> Table:
     """Return a table of what was proposed each turn, why, and where it led.
 
     Args:
         simulation: the run.
         taped: the last turn that comes from a tape; a column then says which do and which are live.
+        since: the first turn that is listed.
     """
     table = plain_table()
     table.expand = True
     table.add_column("quarter" if simulation.state.period else "turn", min_width=6)
     for title in ("rate", "Taylor", "infl.", "unem."):
         table.add_column(title, justify="right", min_width=6)
-    table.add_column("who", min_width=max(len(clip(a.name, 16)) for a in simulation.agents))
+    table.add_column("who", overflow="fold", max_width=_LONGEST_NAME)
+    # A move is short, and has a column of its own, so that the words beside it cannot hide it.
+    moves = simulation.config.moves_bp is not None
+    if moves:
+        table.add_column("move, bp", justify="right", min_width=8)
     if taped is not None:
         table.add_column("from", min_width=4)
-    table.add_column("what it proposed, and why", overflow="ellipsis", no_wrap=True, ratio=1)
+    table.add_column(
+        "in words" if moves else "what it proposed, and why",
+        overflow="ellipsis",
+        no_wrap=True,
+        ratio=1,
+    )
     for turn, taylor in zip(simulation.turns, simulation.to_frame()["taylor_rate"], strict=True):
+        if turn.number < since:
+            continue
         economy = turn.state.global_state
         source = () if taped is None else ("tape" if turn.number <= taped else "live",)
         figures: tuple[str, ...] = (
@@ -143,14 +157,17 @@ def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
             f"{economy.unemployment:.1f}",
         )
         if not turn.actions:
-            table.add_row(*figures, "", *source, "(the data the run starts from)", style="dim")
+            move = ("",) if moves else ()
+            table.add_row(*figures, "", *move, *source, "(the start)", style="dim")
         for action in turn.actions:
             verdict = "" if action.validated else "REJECTED: "
             why = action.policy_decision.reasoning if action.policy_decision else ""
             proposal = literal(f"{verdict}{clip(action.action_string, 60)}: {clip(why, 200)}")
             style = "" if action.validated else "red"
-            who = literal(clip(action.agent_name, 16))
-            table.add_row(*figures, who, *source, proposal, style=style)
+            who, change = literal(action.agent_name), action.rate_change_bp
+            size = f"{change:+d}" if change else "" if change is None else "0"
+            move = (size,) if moves else ()
+            table.add_row(*figures, who, *move, *source, proposal, style=style)
             figures = ("",) * len(figures)  # once a turn, at its first action
     return table
 
@@ -172,7 +189,12 @@ def summary(turns: Sequence[RunTurn]) -> str:
 
 
 def report(
-    simulation: Run, out: Path, *, shadow: Simulation | None = None, taped: int | None = None
+    simulation: Run,
+    out: Path,
+    *,
+    shadow: Simulation | None = None,
+    taped: int | None = None,
+    since: int = 0,
 ) -> None:
     """Print a run's table and summary; write its frames and configuration.
 
@@ -183,10 +205,11 @@ def report(
         out: the folder for the files.
         shadow: another run of the same economy, to chart beside it.
         taped: the last turn that comes from a tape, where some do.
+        since: the first turn of an economic run's table.
     """
     economic = simulation if isinstance(simulation, Simulation) else None
     if economic is not None:
-        console.print(turns_table(economic, taped=taped))
+        console.print(turns_table(economic, taped=taped, since=since))
         console.print()
         console.print(
             "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets "

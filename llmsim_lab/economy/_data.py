@@ -10,15 +10,16 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from math import inf, isfinite, isnan, log, nan
+from math import exp, inf, isfinite, isnan, log, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import data_path
+from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.models import GlobalState, MacroLags, SimulationState
 
@@ -310,6 +311,38 @@ def quarters_before(quarter: object) -> list[Quarter]:
         for name, row in rows.items()
         if name < period
     ]
+
+
+def mirrored_quarters(quarters: Sequence[Quarter], *, around: float, last: int) -> list[Quarter]:
+    """Return quarters with all deviations from the model's steady state turned round.
+
+    Output is turned round its steady growth, through the level that it had in one quarter. Dates
+    are left out, since none of it happened.
+
+    Args:
+        quarters: oldest first, without a gap.
+        around: that quarter's output.
+        last: how many quarters after that one the last of them is; negative if it is before.
+    """
+    rest, growth = STEADY_STATE, STEADY_STATE.gdp_growth / 400
+    turned = []
+    for back, quarter in zip(range(len(quarters) - 1, -1, -1), quarters, strict=True):
+        trend = around * exp(growth * (last - back))
+        inflation, in_quarter = quarter.inflation, quarter.inflation_in_quarter
+        turned.append(
+            replace(
+                quarter,
+                period=None,
+                inflation=None if inflation is None else 2 * rest.inflation - inflation,
+                inflation_in_quarter=(
+                    None if in_quarter is None else 2 * rest.inflation - in_quarter
+                ),
+                unemployment=2 * rest.unemployment - quarter.unemployment,
+                interest_rate=2 * rest.interest_rate - quarter.interest_rate,
+                real_output=trend * trend / quarter.real_output,
+            )
+        )
+    return turned
 
 
 def next_quarter(quarter: object, *, steps: int = 1) -> str:

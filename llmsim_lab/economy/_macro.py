@@ -219,6 +219,36 @@ def set_levels(
     return GlobalState(**dict(state) | changes | {"lags": MacroLags(quarters, gaps, rates)})
 
 
+def mirrored(state: GlobalState) -> GlobalState:
+    """Return the state as far on the other side of the default model's steady state.
+
+    Output is a level and stays as it is; its growth is turned round. The model is linear, so where
+    shocks and rates are turned round as well, the mirror image lasts, bounds of the rate apart.
+
+    Raises:
+        ConfigError: unemployment would leave 0 to 100 percent.
+    """
+    rest, lags = STEADY_STATE, state.lags
+    if not 0 <= 2 * rest.unemployment - state.unemployment <= 100:
+        raise ConfigError(
+            f"unemployment of {state.unemployment:g}% has no mirror image: on the other side of "
+            f"{rest.unemployment:g}% is {2 * rest.unemployment - state.unemployment:g}%; choose "
+            "another start"
+        )
+    p0, p1, p2, p3 = (2 * rest.inflation - value for value in lags.inflation)
+    i0, i1, i2, i3 = (2 * rest.interest_rate - value for value in lags.interest_rate)
+    gap, gap_before = lags.output_gap
+    return GlobalState(
+        interest_rate=i0,
+        total_economic_value=state.total_economic_value,
+        gdp_growth=2 * rest.gdp_growth - state.gdp_growth,
+        inflation=_mean(p0, p1, p2, p3),
+        unemployment=2 * rest.unemployment - state.unemployment,
+        output_gap=-gap,
+        lags=MacroLags((p0, p1, p2, p3), (-gap, -gap_before), (i0, i1, i2, i3)),
+    )
+
+
 def _mean(a: float, b: float, c: float, d: float) -> float:
     return ((a + b) + (c + d)) / 4  # exactly a if all four are a
 

@@ -56,6 +56,7 @@ class ShockGenerator:
     Attributes:
         seed: a whole number from 0.
         scale: factor on both standard deviations; 0 gives exactly no shocks.
+        mirrored: whether every shock has the opposite sign.
         supply_std: standard deviation of the supply shock, percentage points; the default is the
             standard error of Rudebusch and Svensson's inflation equation.
         demand_std: the same for their output gap equation, percent of potential.
@@ -65,6 +66,7 @@ class ShockGenerator:
     scale: float = 1.0
     supply_std: float = 1.009
     demand_std: float = 0.819
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
@@ -86,9 +88,10 @@ class ShockGenerator:
         from numpy.random import Philox  # here, since numpy takes time to import
 
         supply, demand = Philox(key=self.seed, counter=turn).random_raw(2).tolist()
+        scale = -self.scale if self.mirrored else self.scale
         return Shocks(
-            self.scale * self.supply_std * _standard_normal(supply),
-            self.scale * self.demand_std * _standard_normal(demand),
+            scale * self.supply_std * _standard_normal(supply),
+            scale * self.demand_std * _standard_normal(demand),
         )
 
 

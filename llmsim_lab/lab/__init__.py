@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llmsim_lab.lab._scores import leaderboard
     from llmsim_lab.lab._social import AgentStory, SocialBoard
     from llmsim_lab.lab._stepper import TurnStepper
+    from llmsim_lab.lab._study_board import StudyBoard
 
 __all__ = [
     "AgentStory",
@@ -34,6 +35,7 @@ __all__ = [
     "ReasoningInspector",
     "RunTree",
     "SocialBoard",
+    "StudyBoard",
     "TurnStepper",
     "leaderboard",
 ]
@@ -49,6 +51,7 @@ _HOME = {
     "ReasoningInspector": "_inspector",
     "RunTree": "_run_tree",
     "SocialBoard": "_social",
+    "StudyBoard": "_study_board",
     "TurnStepper": "_stepper",
     "leaderboard": "_scores",
 }

@@ -611,9 +611,7 @@ class TurnBrowser(LabWidget):
         self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
 
-_LEAST_S = 0.25
-_REST = 3.0
-"""For so many times as long as a drawing took, the run has the loop to itself."""
+_LEAST_S, _REST = 0.25, 3.0
 
 
 class Pace:
@@ -627,6 +625,7 @@ class Pace:
         draw: draws; it shows its errors itself.
         elsewhere: calls a function on a loop, where the caller is on none.
         least_s: the least time between two drawings, seconds.
+        rest: for so many times as long as a drawing took, the run has the loop to itself.
     """
 
     def __init__(
@@ -635,8 +634,10 @@ class Pace:
         elsewhere: Callable[[Callable[[], object]], object],
         *,
         least_s: float = _LEAST_S,
+        rest: float = _REST,
     ) -> None:
         self._draw = draw
+        self._rest = rest
         self._elsewhere = elsewhere
         self._least_s = least_s
         self._lock = threading.Lock()
@@ -665,4 +666,4 @@ class Pace:
             self._draw()
         finally:
             ended = time.monotonic()
-            self._next = ended + max(self._least_s, _REST * (ended - began))
+            self._next = ended + max(self._least_s, self._rest * (ended - began))

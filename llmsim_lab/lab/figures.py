@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._demo_figure import demo_figure
 from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
 from llmsim_lab.lab.charts._scene import ChartOptions, compose
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cascade_figure",
+    "demo_figure",
     "difference_figure",
     "fitness_figure",
     "rate_figure",

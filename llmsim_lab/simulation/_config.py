@@ -23,7 +23,7 @@ from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.text import faults
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state
-from llmsim_lab.economy._macro import RateLimits, StaticEconomy, set_levels
+from llmsim_lab.economy._macro import RateLimits, StaticEconomy, mirrored, set_levels
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._committee import Committee
@@ -221,11 +221,15 @@ class EconomyConfig(Settings):
         fiscal_backstop: whether the budget adds demand where the rate is at its lower bound and the
             Taylor rule asks for a rate more than two points below it; without it long runs may end
             in a deflationary spiral.
+        mirrored: whether all is as far on the other side of the steady state: the start, the
+            quarters before it and the random shocks. Where inflation was too high it is then too
+            low, so that two runs show whether a player answers the economy or the word "inflation".
     """
 
     model: Literal["rudebusch_svensson", "static"] = "rudebusch_svensson"
     shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
     fiscal_backstop: bool = False
+    mirrored: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -237,7 +241,9 @@ class EconomyConfig(Settings):
     @model_validator(mode="after")
     def _check_shocks(self) -> Self:
         if self.model == "static":
-            _check_idle(self, ("fiscal_backstop",), "in the static economy only the rate moves")
+            _check_idle(
+                self, ("fiscal_backstop", "mirrored"), "in the static economy only the rate moves"
+            )
         if self.model == "static" and self.shock_scale:
             raise ValueError(
                 f"shock_scale={self.shock_scale:g} hits nothing in the static economy; "
@@ -398,6 +404,15 @@ class SimulationConfig(RunConfig):
                 "moves_bp is null, and an economist's briefing asks for one of the moves on offer; "
                 "set briefing: thin with it"
             )
+        if self.start and self.economy.mirrored:
+            rate = mirrored(initial_state(self.start).global_state).interest_rate
+            low, high = self.engine.rate_bounds
+            if not low <= rate <= high:
+                raise ValueError(
+                    f"economy.mirrored: the mirror image of {self.start} has an interest rate of "
+                    f"{rate:.2f}, outside engine.rate_bounds {low:g} to {high:g}; choose another "
+                    "start, such as 1973Q1"
+                )
         if self.economy.model == "static" and (hit := [i for i in self.interventions if i.shock]):
             raise ValueError(
                 f"economy.model 'static' has no equation for the shock at {hit[0]}; use 'set', or "

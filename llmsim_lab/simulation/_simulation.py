@@ -16,7 +16,13 @@ from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._analysis import Rule
-from llmsim_lab.economy._macro import FiscalBackstop, MacroModel, RateLimits, StaticEconomy
+from llmsim_lab.economy._macro import (
+    FiscalBackstop,
+    MacroModel,
+    RateLimits,
+    StaticEconomy,
+    mirrored,
+)
 from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.engines._committee import Committee
@@ -168,7 +174,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         if state is None and engine is not None and config.start is None:
             state = engine.current_state
         elif state is None:
-            state = SimulationState() if config.start is None else initial_state(config.start)
+            state = _start_of(config)
         # The state may come from another run, with its chains.
         state = self._with_agents(state).model_copy(update={"reasoning_chains": ()})
         first = Turn(number=state.turn, state=state)
@@ -545,6 +551,14 @@ def brief(agents: Sequence[Agent], turns: Sequence[Turn], *, us_past: bool) -> N
             agent.past, agent.us_past = past, us_past
 
 
+def _start_of(config: SimulationConfig) -> SimulationState:
+    state = SimulationState() if config.start is None else initial_state(config.start)
+    if not config.economy.mirrored:
+        return state
+    # Without its date: none of it happened.
+    return SimulationState(global_state=mirrored(state.global_state))
+
+
 def agent_for(
     nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
 ) -> Agent:
@@ -573,7 +587,12 @@ def agent_for(
     briefing = None
     if config.briefing == "economist":
         members, rule = len(config.nations), config.committee.rule
-        briefing = PolicyBriefing(masked=config.masked, members=members, rule=rule)
+        briefing = PolicyBriefing(
+            masked=config.masked,
+            members=members,
+            rule=rule,
+            mirror_of=config.start if config.economy.mirrored else None,
+        )
     return NationAgent(
         nation.name,
         client,
@@ -608,7 +627,9 @@ def _engine_for(
         config,
         llm_client,
         macro=macro,
-        shocks=ShockGenerator(config.seed, scale=scale) if scale else None,
+        shocks=ShockGenerator(config.seed, scale=scale, mirrored=config.economy.mirrored)
+        if scale
+        else None,
         prompt=prompts.get("engine") or _prompt_at(config.engine_prompt),
         committee=config.committee.committee,
         fiscal_backstop=FiscalBackstop() if config.economy.fiscal_backstop else None,

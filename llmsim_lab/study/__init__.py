@@ -1,7 +1,9 @@
 """Studies: many runs, or situations asked again, to one number; and which model is fit for what."""
 
 from llmsim_lab.study._ablation import Ablation
+from llmsim_lab.study._checklist import checklist
 from llmsim_lab.study._comparison import Comparison
+from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
 from llmsim_lab.study._memory import memorisation
@@ -11,7 +13,9 @@ from llmsim_lab.study._study import Study
 __all__ = [
     "Ablation",
     "Comparison",
+    "Demonstration",
     "Study",
+    "checklist",
     "economics_card",
     "fitness_card",
     "impulse_response",

@@ -101,7 +101,7 @@ def _labelled(name: str, levels: Any) -> dict[str, Any]:
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
         found = {}
         for level in levels:
-            label = _label(level)
+            label = label_of(level)
             if label in found:
                 raise ConfigError(
                     f"vary[{name!r}] has two levels called {label!r}; give them labels: "
@@ -118,7 +118,7 @@ def _labelled(name: str, levels: Any) -> dict[str, Any]:
     return found
 
 
-def _label(level: Any) -> str:
+def label_of(level: Any) -> str:
     if isinstance(level, str):
         return level
     if isinstance(level, bool) or level is None:
@@ -202,7 +202,7 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
 
 def _is_bare(level: Any, label: str) -> bool:
     plain = level is None or isinstance(level, bool | int | float)
-    return plain and label == _label(level)
+    return plain and label == label_of(level)
 
 
 def _one_at_a_time(factors: Factors) -> list[Arm]:

@@ -39,7 +39,7 @@ from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._data import Quarter, latest_gap, next_quarter
+from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, next_quarter
 from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.errors import EconomyError, LLMFailureException
@@ -224,29 +224,13 @@ def _quarter(state: GlobalState, output: float) -> Quarter:
 
 def _mirror(one: Situation) -> Situation:
     """Return a situation with all deviations from the steady state turned round."""
-    rest, growth = STEADY_STATE, STEADY_STATE.gdp_growth / 400
-    start = len(one.quarters) - 1 - _QUARTERS
-    turned = []
-    for place, quarter in enumerate(one.quarters):
-        trend = rest.total_economic_value * exp(growth * (place - start))
-        assert quarter.inflation is not None
-        assert quarter.inflation_in_quarter is not None
-        turned.append(
-            Quarter(
-                period=None,
-                inflation=2 * rest.inflation - quarter.inflation,
-                inflation_in_quarter=2 * rest.inflation - quarter.inflation_in_quarter,
-                unemployment=2 * rest.unemployment - quarter.unemployment,
-                interest_rate=2 * rest.interest_rate - quarter.interest_rate,
-                real_output=trend * trend / quarter.real_output,
-            )
-        )
+    start = STEADY_STATE.total_economic_value
     return Situation(
         pair=one.pair,
         mirrored=True,
-        quarters=tuple(turned),
+        quarters=tuple(mirrored_quarters(one.quarters, around=start, last=_QUARTERS)),
         gap=-one.gap,
-        growth=2 * rest.gdp_growth - one.growth,
+        growth=2 * STEADY_STATE.gdp_growth - one.growth,
         move=-one.move,
     )
 
@@ -454,7 +438,8 @@ def fieller_interval(
     return (b - root) / a, (b + root) / a
 
 
-def _quantile(units: int) -> float:
+def student_quantile(units: int) -> float:
+    """Return how many standard errors a 95 % interval of the mean of so many units reaches."""
     from scipy.stats import t
 
     return float(t.ppf((1 + _LEVEL) / 2, units - 1))
@@ -588,7 +573,7 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     apart = without - without.mean(axis=0)
     count = len(groups)
     variance = (count - 1) / count * apart.T @ apart
-    quantile = _quantile(count)
+    quantile = student_quantile(count)
     of_inflation, of_rate = float(slopes[1]), float(slopes[3])
     if of_rate - quantile * sqrt(variance[3, 3]) >= 0:
         return result(
@@ -657,7 +642,7 @@ def state(asked: _Asked, way: Decide) -> Criterion:
     whole, count = np.sum(sums, axis=0), len(sums)
     value = explained(*whole)
     without = np.array([explained(*(whole - one)) for one in np.array(sums)])
-    reach = _quantile(count) * sqrt((count - 1) * float(without.var()))
+    reach = student_quantile(count) * sqrt((count - 1) * float(without.var()))
     low, high = max(0.0, value - reach), min(1.0, value + reach)
     return Criterion(
         name="state",
@@ -688,8 +673,8 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
     if len(changes) > 2:
         value = fmean(changes)
         error = sqrt(sum((one - value) ** 2 for one in changes) / (len(changes) - 1) / len(changes))
-        low = max(0.0, value - _quantile(len(changes)) * error)
-        high = value + _quantile(len(changes)) * error
+        low = max(0.0, value - student_quantile(len(changes)) * error)
+        high = value + student_quantile(len(changes)) * error
         words = f"with names and dates the move changes by {value:.1f} basis points in the mean"
     verdict: Verdict = "undecided"
     if high <= CHANGE_BP:

@@ -40,7 +40,7 @@ _TRIES = 3
 _MOST_SAID = 200
 """Characters of a text in the note; of a longer one the digest is there."""
 
-RunStatus = Literal["left", "stopped", "failed", "done"]
+RunStatus = Literal["left", "running", "stopped", "failed", "done"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class StudyRun:
         arm: its arm's name.
         seed: its seed.
         status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
-            ``done``.
+            ``done``; ``running`` in ``Study.progress`` alone.
         run: its number on the tape, if it is on one.
         turns: how many it has played.
         error: why it failed.
@@ -171,16 +171,24 @@ class StudyPlayer:
         self.purse: Purse | None = None
         self.kept: dict[Key, AnyRun] = {}
         """The runs that are on no tape."""
+        self.playing: dict[Key, AnyRun] = {}
+        """The runs that are under way, until the study has what became of them."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when a run begins, and after each of its turns."""
         self.heard: set[str] = set()
         """Arms of which a run has said what it has to warn of."""
 
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
         run, entry = None, before
+        key = arm.name, before.seed
         try:
             run = self._begun(arm, before)
             if self.tape is None:
-                self.kept[arm.name, before.seed] = run
+                self.kept[key] = run
+            unlisten = run.listen(lambda _: self.on_change())
+            self.playing[key] = run
+            self.on_change()
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
             run._purse, run._quiet = self.purse, arm.name in self.heard
             self.heard.add(arm.name)
@@ -196,6 +204,7 @@ class StudyPlayer:
             return replace(entry, status="failed", turns=turns, error=str(error) or repr(error))
         finally:
             if run is not None:
+                unlisten()
                 run._purse = None
                 run.close()
 

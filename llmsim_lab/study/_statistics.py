@@ -110,9 +110,9 @@ class Effect:
         elif self.method != "exact":
             text += " (no interval)"
         if self.p is not None:
-            text += f", p = {_short(self.p)}"
-            if self.p_family is not None and _short(self.p_family) != _short(self.p):
-                text += f" ({_short(self.p_family)} in its family)"
+            text += f", p = {short_p(self.p)}".replace("= <", "<")
+            if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
+                text += f" ({short_p(self.p_family)} in its family)"
         text += f", n = {_count(self.n, self.unit)}"
         return text if self.runs is None else f"{text} of {_count(self.runs, 'runs')}"
 
@@ -121,7 +121,7 @@ def _count(n: int, what: Unit) -> str:
     return f"{n} {what if n != 1 else what[:-1]}"
 
 
-def _short(p: float) -> str:
+def short_p(p: float) -> str:
     """Return a p-value as journals print it: .015, 1.000, < .001."""
     return "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
 
@@ -1169,7 +1169,9 @@ def power(sd: float, n: int, effect: float, *, level: float = 0.95, paired: bool
         share = betaincinv((n - 1) / 2, (n - 1) / 2, (np.arange(200) + 0.5) / 200)
         welch = (n - 1) / (share**2 + (1 - share) ** 2)
     cut = stdtrit(welch, (1 + level) / 2)
-    return float(np.mean(1 - nctdtr(freedom, shift, cut) + nctdtr(freedom, shift, -cut)))
+    # Where next to nothing is left below, as for the far side of a large shift, scipy gives NaN.
+    below, far = (np.nan_to_num(nctdtr(freedom, shift, end)) for end in (cut, -cut))
+    return float(np.mean(1 - below + far))
 
 
 def smallest_effect(

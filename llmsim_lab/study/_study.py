@@ -7,6 +7,7 @@ more memory than ten.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import logging
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
-from llmsim_lab._util.config import YamlFile, yaml_text
+from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.html import join, pairs, safe, table
 from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import run_sync
@@ -45,6 +46,7 @@ from llmsim_lab.study._design import (
     said,
     seeds_of,
 )
+from llmsim_lab.study._file import as_file, read_study
 from llmsim_lab.study._playing import (
     NOTE,
     Key,
@@ -68,7 +70,7 @@ Outcome = str | Callable[[AnyRun], float]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 
-_LAST = "@last"
+LAST = "@last"
 _COSTS = ("calls", "tokens", "seconds")
 _PARALLEL = 8
 _FEW = 3
@@ -250,7 +252,8 @@ class Study:
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        factors = factors_of(vary or {}, design)
+        self._factors, self._design = factors_of(vary or {}, design), design
+        factors = self._factors
         self.seeds = seeds_of(seeds)
         self._arms, self.reference = arms_of(factors, design, aa=aa)
         self._by_name = {arm.name: arm for arm in self._arms}
@@ -279,12 +282,15 @@ class Study:
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
         self._player = StudyPlayer(self._world, self._models, self._notes, None)
+        self._listeners: list[Callable[[], object]] = []
+        self._player.on_change = self._tell
         self._registered: dict[str, Any] | None = None
         self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
         self._looks: list[int] = []
         self._registrations: dict[Key, Any] = {}
         self._other_code = 0
         self._running = False
+        self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None] | None = None
         self._entries = {
             (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
             for seed in self.seeds
@@ -350,6 +356,7 @@ class Study:
                 "limit with turns="
             )
         self._running = True
+        self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
             self._begin(executor)
             jobs = [
@@ -363,7 +370,9 @@ class Study:
 
                 async def done(entry: StudyRun) -> None:
                     self._entries[entry.arm, entry.seed] = entry
+                    self._player.playing.pop((entry.arm, entry.seed), None)
                     advance()
+                    self._tell()
                     if entry.status == "failed":
                         log_event(
                             logger,
@@ -381,9 +390,56 @@ class Study:
 
                 await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
         finally:
-            self._running = False
+            self._running, self._task = False, None
+            self._player.playing.clear()
             self._after()
+            self._tell()
         return self
+
+    def stop(self) -> None:
+        """Stop what is being played, from any thread, as Ctrl-C does; without that do nothing.
+
+        Whoever awaits ``arun`` gets a ``CancelledError``.
+        """
+        task = self._task
+        if task is not None and task[1] is not None:
+            task[0].call_soon_threadsafe(task[1].cancel)
+
+    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Register a callback for what changes as the study is played.
+
+        Args:
+            callback: called on the loop that plays, when a run begins, has one more turn or ends,
+                and when playing ends; what it raises goes to whoever plays.
+
+        Returns:
+            A function that removes the callback.
+        """
+        self._listeners.append(callback)
+
+        def stop() -> None:
+            self._listeners[:] = [it for it in self._listeners if it is not callback]
+
+        return stop
+
+    def _tell(self) -> None:
+        for callback in list(self._listeners):
+            callback()
+
+    @property
+    def running(self) -> bool:
+        """Whether the study is being played."""
+        return self._running
+
+    def progress(self) -> list[StudyRun]:
+        """Return all runs as they are, arm by arm; those under way here are ``running``."""
+        playing = dict(self._player.playing)
+        return [
+            it
+            if (run := playing.get((it.arm, it.seed))) is None
+            else replace(it, status="running", turns=run.turn_number, error="")
+            for it in self._in_order()
+        ]
 
     def _begin(self, executor: Executor | None) -> None:
         """Open the tape, find what is on it, and check what only matters when runs are played."""
@@ -651,7 +707,7 @@ class Study:
     def _check_column(self, name: str, measures: Mapping[str, Any]) -> None:
         first = self._trial.turns[0]
         row = turn_row(first, self._trial.own_columns(first))
-        column = name.removesuffix(_LAST)
+        column = name.removesuffix(LAST)
         # A mapping in a state may be filled later, so of its columns only the field is known.
         fields = getattr(type(first.state), "model_fields", {})
         if (
@@ -713,14 +769,14 @@ class Study:
             import pandas as pd
 
             return _number(measure(pd.DataFrame(rows)), outcome)
-        column = outcome.removesuffix(_LAST)
+        column = outcome.removesuffix(LAST)
         if not any(column in row for row in rows):
             known = list(dict.fromkeys(name for row in rows for name in row))
             raise ConfigError(
                 f"outcome {outcome!r} is not a column of these runs{closest(column, known)}; there "
                 f"are {', '.join(known)}"
             )
-        if outcome.endswith(_LAST):
+        if outcome.endswith(LAST):
             return _number(rows[-1].get(column), outcome)
         there = [_number(row.get(column), outcome) for row in rows[1:]]
         numbers = [value for value in there if value == value]
@@ -756,7 +812,7 @@ class Study:
                 f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
                 "the run"
             )
-        registered = self._registered
+        registered, all_of_them = self._registered, contrasts is None
         if contrasts is None and registered is not None:
             contrasts = [(one, other) for one, other in registered["contrasts"]]
             level = 1 - registered["alpha"] if level == 0.95 else level
@@ -765,23 +821,27 @@ class Study:
                 "a Latin hypercube has no reference arm: fit the factors to the outcomes, "
                 "study.outcomes().merge(study.runs), or name contrasts=[(arm, arm)]"
             )
-        for arm in (arm for pair in contrasts or () for arm in pair):
-            if arm not in self.arms:
-                raise ConfigError(
-                    f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
-                    f"{', '.join(self.arms)}"
-                )
+        self._check_arms(contrasts or ())
         self._check_grid(grid)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
         found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
-        if contrasts is None and AA in self.arms:
+        if all_of_them and AA in self.arms:
             again = values[values["arm"].isin([AA, self.reference])]
             check = run_effects(again, reference=self.reference, **how)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         said_ = [self._look(watched, contrasts), self._mixed_code()]
         return Effects(found, label="; ".join(filter(None, said_)))
+
+    def _check_arms(self, contrasts: Sequence[tuple[str, str]]) -> None:
+        """Raise ConfigError where an arm of the contrasts is not there."""
+        for arm in (arm for pair in contrasts for arm in pair):
+            if arm not in self.arms:
+                raise ConfigError(
+                    f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
+                    f"{', '.join(self.arms)}"
+                )
 
     def _check_grid(self, grid: Any) -> None:
         if grid is None:
@@ -855,55 +915,101 @@ class Study:
     # --- before it is played -----------------------------------------------------------------
 
     def register(
-        self, path: str | Path, *, hypotheses: Sequence[str] = (), alpha: float = 0.05
+        self,
+        path: str | Path,
+        *,
+        hypotheses: Sequence[str] = (),
+        contrasts: Sequence[tuple[str, str]] | None = None,
+        alpha: float | None = None,
     ) -> Path:
         """Write down what will be compared before it is known, and return the file.
 
-        Contrasts, outcomes, number of seeds, alpha and the rule for stopping go there as YAML; the
-        digest goes on every run that is begun from now on, and ``effects()`` says whether its
-        results are those. A file that is there is read and must say the same.
+        The study goes there as YAML, which ``llmsim-lab study`` plays, with contrasts, alpha and
+        the rule for stopping; the digest goes on every run that is begun from now on, and
+        ``effects()`` says whether its results are those. A file that is there is read and must say
+        the same; what it says of hypotheses, contrasts and alpha is taken where it is not given.
 
         Args:
             path: the file.
             hypotheses: what is expected, in words.
-            alpha: the family's error rate.
+            contrasts: pairs of arms; each with the reference if not given.
+            alpha: the family's error rate; 0.05 if not given.
 
         Raises:
             ConfigError: the file is there and says something else, or there is no reference.
         """
-        if self.reference is None:
-            raise ConfigError("a Latin hypercube has no contrasts to register")
-        real_number("alpha", alpha, least=0.0001, most=0.5)
         path = Path(path)
-        contrasts = [[arm, self.reference] for arm in self.arms if arm not in (self.reference, AA)]
+        there = read_study(path)[0].plan if path.exists() else {}
+        if contrasts is None and "contrasts" not in there and self.reference is None:
+            raise ConfigError(
+                "a Latin hypercube has no contrasts to register; name them: "
+                "contrasts=[('point 1', 'point 2')]"
+            )
+        pairs = contrasts if contrasts is not None else there.get("contrasts")
+        if pairs is None:
+            pairs = [(arm, self.reference) for arm in self.arms if arm not in (self.reference, AA)]
+        self._check_arms(pairs)
         plan: dict[str, Any] = {
             "study": self.name,
-            "design": self._notes.digest,
-            "hypotheses": list(hypotheses),
-            "contrasts": contrasts,
+            "design_digest": self._notes.digest,
+            "hypotheses": list(hypotheses) or there.get("hypotheses", []),
+            "contrasts": [list(pair) for pair in pairs],
             "outcomes": list(self.outcome),
             "n": len(self.seeds),
-            "alpha": alpha,
-            "stop": f"after {len(self.seeds)} seeds in every arm",
+            "alpha": there.get("alpha", 0.05) if alpha is None else alpha,
+            "stop": there.get("stop", f"after {len(self.seeds)} seeds in every arm"),
         }
-        if path.exists():
-            there = dict(YamlFile.read(path).values)
-            if not hypotheses:
-                plan["hypotheses"] = there.get("hypotheses", [])
-            differing = [key for key in {**there, **plan} if there.get(key) != plan.get(key)]
-            if differing:
-                key = differing[0]
+        real_number("alpha", plan["alpha"], least=0.0001, most=0.5)
+        for key, value in there.items():
+            if value != plan[key]:
                 raise ConfigError(
-                    f"{path} registers another plan: its {key} is {there.get(key)!r:.80}, here it "
-                    f"is {plan.get(key)!r:.80}. A registration is not changed: write another file, "
-                    "and report both"
+                    f"{path} registers another plan: its {key} is {value!r:.80}, here it is "
+                    f"{plan[key]!r:.80}. A registration is not changed: write another file, and "
+                    "report both"
+                    + (
+                        "; or a level, a player or the world is a function or an object, which "
+                        "only Python has: make the study there"
+                        if key == "design_digest"
+                        else ""
+                    )
                 )
-        else:
-            path.write_text(yaml_text(plan), encoding="utf-8")
+        if not there:
+            own = {key: it for key, it in plan.items() if key not in ("outcomes", "n")}
+            path.write_text(yaml_text({**self._as_file(path), **own}), encoding="utf-8")
         digest = hashlib.sha256(dumps(said(plan)).encode()).hexdigest()
         self._registered = {**plan, "digest": digest}
         self._notes.registration = digest
         return path
+
+    def _as_file(self, path: Path) -> dict[str, Any]:
+        tape = self._path or (self._tape.path if self._tape is not None else None)
+        return as_file(
+            self._world,
+            self._factors,
+            path=path,
+            name=self.name,
+            design=self._design,
+            seeds=self.seeds,
+            turns=self.turns,
+            outcome=self.outcome,
+            aa=AA in self.arms,
+            model=self._models.given,
+            tape=tape,
+        )
+
+    def report(self, path: str | Path) -> Path:
+        """Write what a referee asks for as one HTML file, and return its path.
+
+        Design, registration, effects, charts, settings, digests of the runs, what failed, and what
+        ``checklist`` finds. The file loads nothing from elsewhere and runs no script.
+
+        Args:
+            path: the file; one that is there is replaced.
+        """
+        write: Callable[[Study, Path], Path]
+        # By name: the report reads studies, and stands above this module.
+        write = import_module("llmsim_lab.study._report").write_report
+        return write(self, Path(path))
 
     def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.

@@ -8,6 +8,8 @@ import pytest
 
 from llmsim_lab.agents._briefing import briefing, known_quarters
 from llmsim_lab.economy import initial_state, load_us_macro
+from llmsim_lab.economy._data import latest_gap
+from llmsim_lab.economy._macro import mirrored
 from llmsim_lab.models import GlobalState, SimulationState
 
 
@@ -101,3 +103,15 @@ def test_a_run_from_other_data_is_not_given_the_past_of_the_us() -> None:
     quarters = known_quarters([elsewhere], us_past=False)
     assert {quarter.interest_rate for quarter in quarters} == {elsewhere.global_state.interest_rate}
     assert quarters[0].period is None
+
+
+def test_the_mirror_image_of_a_quarter_has_the_mirror_image_of_its_past() -> None:
+    state = initial_state("2000Q2")
+    other = SimulationState(global_state=mirrored(state.global_state))
+    real, turned = known_quarters([state]), known_quarters([other], mirror_of="2000Q2")
+    for one, two in zip(real[-8:], turned[-8:], strict=True):
+        assert one.inflation is not None
+        assert two.inflation == pytest.approx(4 - one.inflation)
+        assert two.interest_rate == pytest.approx(8 - one.interest_rate)
+    gaps = [latest_gap([quarter.real_output for quarter in found]) for found in (real, turned)]
+    assert gaps[0] == pytest.approx(-(gaps[1] or 0))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import sys
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from assistant_kit import MemoryTasks, ScriptedAdapter, call
 from builders import answer, in_words, make_client, policy, rate_update
 
-from llmsim_lab import Simulation
+from llmsim_lab import LLMConfig, Simulation, data_path
 from llmsim_lab.assistant import LLMAgentEngine, load_constitution
 from llmsim_lab.assistant._types import LLMMessage, LLMResponse, ToolDeclaration
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.study import Study
+from llmsim_lab.types import ChatReply, ChatRequest
 
-__all__ = ["HOSTILE", "Assistant", "Model", "make_run"]
+__all__ = ["HOSTILE", "Assistant", "Givers", "Model", "make_run"]
 
 BOLD = "Raise the interest rate as far as it goes"
 HOSTILE = "<script>document.title = 'hacked'</script><img src=x onerror='hacked'><b>bold</b>"
@@ -124,3 +128,40 @@ class Assistant(Switches):
         if verb == "Delete":
             return LLMResponse(function_calls=[call("delete_task", task_id=1)])
         return LLMResponse(f"You wrote: {said}")
+
+
+class Givers(Switches):
+    """Plays public goods by a script that reads its prompt; some of its answers fail.
+
+    Attributes:
+        pause_s: how long an answer takes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pause_s = 0.0
+
+    def study(self, tape: str | None = None, **settings: Any) -> Study:
+        """Return a study of three personas, on a new tape where one is named."""
+        sys.path.append(str(data_path("templates")))
+        world = importlib.import_module("public_goods").PublicGoods
+        client = LLMClient(LLMConfig(model="givers", retry_wait_s=0), self)
+        given: dict[str, Any] = {"seeds": 20, "turns": 8, "outcome": ["given", "given@last"]}
+        return Study(world, {"prompt": PERSONAS}, llm_client=client, tape=tape, **given | settings)
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        await self.heard()
+        await asyncio.sleep(self.pause_s)
+        luck = Random(f"{request.options['seed']} {request.prompt}")
+        if self.broken and luck.random() < 0.003:
+            raise BackendError("the model's server is out of memory", reason="server_error")
+        coins = luck.gauss(9, 3) + 4 * ("always shared" in request.prompt)
+        amount = min(20, max(0, round(coins - 2 * ("poor" in request.prompt))))
+        return ChatReply(text=f'{{"reasoning": "Fair.", "amount": {amount}, "confidence": 0.6}}')
+
+
+PERSONAS = {
+    "nobody": None,
+    "thrifty": lambda prompt: "You were poor as a child. " + prompt,
+    "generous": lambda prompt: "Your family have always shared. " + prompt,
+}

@@ -23,6 +23,7 @@ SHOWN = {
     "ReasoningInspector": "confidence 0.8",
     "RunTree": "They part at turn 4",
     "SocialBoard": "harbour town, turn 7",
+    "StudyBoard": "2 arms of 4 seeds",
     "TurnStepper": "Turn 8 (1981Q3)",
 }
 """What is read in a widget's static view."""

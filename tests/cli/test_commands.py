@@ -19,25 +19,36 @@ from llmsim_lab.testing import FakeOllama, Fault
 def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_lab: Run) -> None:
     status, out, _ = llmsim_lab("demo", "--model", "rule", "--turns", "3")
     assert status == 0
-    assert "Playing 3 quarters from 1979Q3: United States" in out
+    assert "Playing 3 quarters from 2000Q2: United States" in out
     assert "no model was called" in out
-    assert "Set the interest rate to 14.17%" in out
+    assert "Set the interest rate to 6.46%" in out
+    assert [line.split()[7] for line in out.splitlines() if "United States  " in line] == [
+        "+75",
+        "+75",
+        "0",
+    ]
     assert "make lab" in out
     frame = pd.read_csv("out/demo/turns.csv")
-    assert frame["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2"]
+    assert frame["period"].tolist() == ["2000Q2", "2000Q3", "2000Q4", "2001Q1"]
     assert Path("out/demo/rates.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_demo_plays_on_ollama_and_shows_what_was_proposed_and_why(llmsim_lab: Run) -> None:
+def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> None:
+    nations = ["United States", "Federal Republic of Germany"]
+    llm = {"model": "auto", "num_ctx": 2048}
+    Path("two.yaml").write_text(
+        yaml_text({"start": "1979Q3", "turns": 2, "nations": nations, "llm": llm})
+    )
     with FakeOllama(reply=reply) as server:
-        status, out, err = llmsim_lab(
-            "demo", "--turns", "2", "--nations", "2", "--host", server.host, "--out", "here"
-        )
+        status, out, err = llmsim_lab("run", "two.yaml", "--host", server.host, "--out", "here")
         host = server.host
     assert (status, err) == (0, "")
     assert f"Using llama3.2:latest on Ollama 0.32.15 at {host}" in out
     assert "Raise the interest rate [bold]now[/bold]: Prices rise." in out
-    assert "Germany" in out
+    # A long name goes on in the next line, and nothing of it is cut.
+    assert "Federal Republic" in out
+    assert "of Germany" in out
+    assert "+50" in out
     assert "8 model calls: ok 100%" in out
     assert "tokens" in out
     frame = pd.read_csv("here/decisions.csv")
@@ -53,14 +64,17 @@ def test_the_demo_plays_on_ollama_and_shows_what_was_proposed_and_why(llmsim_lab
 def test_a_demo_whose_model_fails_keeps_the_turns_before_and_ends_with_status_1(
     llmsim_lab: Run,
 ) -> None:
-    def then_fail(body: dict[str, Any]) -> dict[str, Any]:
-        if len(server.requests) >= 3:
+    letters = FakeOllama.tokens([dict.fromkeys("ABCDE", -1.7)])
+
+    def then_fail(_body: dict[str, Any]) -> Any:
+        if len(server.requests) >= 5:
             server.fail_next(Fault.status(400, "no more"), times=9)
-        return reply(body)
+        return letters
 
     with FakeOllama(reply=then_fail) as server:
         status, out, err = llmsim_lab("demo", "--live", "--turns", "4", "--host", server.host)
     assert status == 1
+    assert "Playing 4 quarters from 2000Q2: United States" in out
     assert "Written: " in out
     assert "The run ended early: 1 of 4 turns were played and written." in err
     assert "client_error" in err
@@ -133,7 +147,7 @@ def test_a_bad_key_in_a_configuration_is_named_with_its_line(llmsim_lab: Run) ->
     assert "bad.yaml, line 3: engine.max_moves: unknown key; known here are max_move" in err
 
 
-@pytest.mark.parametrize("arguments", [("demo", "--turns", "-1"), ("demo", "--nations", "0")])
+@pytest.mark.parametrize("arguments", [("demo", "--turns", "-1"), ("demo", "--seed", "-1")])
 def test_numbers_out_of_range_are_named_in_the_error(
     llmsim_lab: Run, arguments: tuple[str, ...]
 ) -> None:
@@ -191,9 +205,8 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(llmsim_lab: Run)
     status, out, _ = llmsim_lab("model", "ls")
     assert status == 0
     assert "trying the tool, not findings" in out
-    assert (
-        "qwen2.5-coder-1.5b advised to raise the rate in 18 of 18 trials, a slump included" in out
-    )
+    assert "qwen2.5-coder-1.5b fails the economic gate" in out
+    assert "a rise in 96 of 96 situations, of which 48 call for one" in out
     assert "'ollama pull llama3.1:8b', then --model ollama:llama3.1:8b" in out
     assert "qwen2.5-coder-1.5b" in out
     assert "smollm2-135m" in out

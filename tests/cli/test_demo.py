@@ -1,4 +1,4 @@
-"""The demo as the first command someone runs: a recording at once, then live."""
+"""The demo as the first command someone runs: a recording and its verdict at once, then live."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from cli_kit import Run, reply
+from cli_kit import Run
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape, connect
+from llmsim_lab.study import Demonstration
+from llmsim_lab.study._demo import demo_runs
 from llmsim_lab.testing import FakeOllama
+
+LETTERS = FakeOllama.tokens([{"A": -1.6, "B": -1.6, "C": -1.6, "D": -1.6, "E": -1.7}])
+"""Any of the five moves, whatever the economy does."""
 
 
 @pytest.fixture(autouse=True)
@@ -21,33 +27,48 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
 
 
-def test_the_demo_replays_a_recording_and_continues_live_and_says_which_is_which(
-    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def shipped() -> Demonstration:
+    return Demonstration.read()
+
+
+def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
 ) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 1_000.0)
-    with FakeOllama(reply=reply) as server:
+    with FakeOllama(reply=LETTERS) as server:
         status, out, err = llmsim_lab("demo", "--turns", "2", "--host", server.host)
         asked = len(server.requests)
     assert (status, err) == (0, "")
-    assert "Turns 1 to 12: a recording of United States, Germany with qwen2.5-coder-1.5b" in out
-    assert "replayed in 0.0 s; no model was asked." in out
-    assert "Turns 13 to 14: a fork of it, live." in out
-    assert asked == 2 * 6
-    rows = [line for line in out.splitlines() if line.startswith("19")]
-    assert ["live" if " live " in row else "tape" for row in rows] == ["tape"] * 13 + ["live"] * 2
-    assert all(" tape " in row for row in rows[:13])
-    assert "on the tape: 72 model calls: ok 100%" in out
-    assert "live: 12 model calls: ok 100%" in out
-    assert len(pd.read_csv("out/demo/turns.csv")) == 15
-    runs = Tape("out/demo/demo.tape", read_only=True).runs()
-    assert [(run.verb, run.parent, run.fork_turn, run.turns) for run in runs] == [
-        ("run", None, None, 12),
-        ("fork", 1, 12, 14),
-    ]
+    words = " ".join(out.split())
+    count = len(shipped.runs)
+    seeds = f"{count} seed{'' if count == 1 else 's'}"
+    assert (
+        f"{shipped.model} as a central bank: {seeds} of shocks, {shipped.quarters} quarters"
+        in words
+    )
+    assert "replayed in 0.0 s, and no model was asked." in words
+    assert shipped.verdict in words
+    assert shipped.headline in words
+    for player in shipped.players:
+        assert player in words
+    assert "Quarters 21 to 22 of seed 1: a fork of its run, live." in words
+    assert asked == 2 * 5
+    rows = [line for line in out.splitlines() if line.startswith("2005Q")]
+    assert ["live" if " live " in row else "tape" for row in rows] == ["tape", "live", "live"]
+    assert "live: 10 model calls: ok 100%" in out
+    assert "llmsim-lab doctor ollama:llama3.1:8b --economics" in words
+    assert len(pd.read_csv("out/demo/turns.csv")) == 23
+    assert Path("out/demo/demo.png").read_bytes().startswith(b"\x89PNG")
+    quarters = pd.read_csv("out/demo/demo.csv")
+    assert set(quarters["player"]) == set(shipped.players)
+    fork = Tape("out/demo/demo.tape", read_only=True).runs()[-1]
+    parent = demo_runs(data_path("tapes/demo.tape"))[1]["plain"]
+    assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", parent, 20, 22)
 
 
 def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
-    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
 ) -> None:
     monkeypatch.setitem(connect.__globals__, "runtime_installed", lambda: False)
     ticks = itertools.count(100, 2.5)
@@ -55,10 +76,11 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     monkeypatch.setattr("llmsim_lab.cli._demo.time", clock)
     status, out, _ = llmsim_lab("demo")
     assert status == 0
-    assert "replayed in 2.5 s; no model was asked." in out
+    assert "replayed in 2.5 s, and no model was asked." in out
+    assert shipped.verdict in out
     assert "It ends there, since there is no model to continue with" in out
     assert "ollama pull llama3.1:8b" in out
-    assert len(pd.read_csv("out/demo/turns.csv")) == 13
+    assert Path("out/demo/demo.png").exists()
 
 
 def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run) -> None:
@@ -68,9 +90,10 @@ def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run
 
 
 def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None:
+    recorded = len(Tape(data_path("tapes/demo.tape"), read_only=True))
     for _ in range(2):
-        with FakeOllama(reply=reply) as server:
+        with FakeOllama(reply=LETTERS) as server:
             status, _, _ = llmsim_lab("demo", "--turns", "1", "--host", server.host)
         assert status == 0
     for name in ("demo", "demo-2"):
-        assert len(Tape(f"out/demo/{name}.tape", read_only=True)) == 2
+        assert len(Tape(f"out/demo/{name}.tape", read_only=True)) == recorded + 1

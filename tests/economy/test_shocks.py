@@ -69,6 +69,12 @@ def test_scale_zero_gives_exactly_no_shocks() -> None:
     assert all(ShockGenerator(7, scale=0).at(turn) == NO_SHOCKS for turn in range(50))
 
 
+def test_mirrored_shocks_are_the_same_draws_with_the_other_sign() -> None:
+    one, other = ShockGenerator(7).at(3), ShockGenerator(7, mirrored=True).at(3)
+    assert one + other == NO_SHOCKS
+    assert one != NO_SHOCKS
+
+
 def test_shocks_add_up_part_by_part() -> None:
     assert Shocks(1.0, 2.0) + Shocks(supply=0.5) == Shocks(1.5, 2.0)
 

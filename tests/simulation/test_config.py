@@ -303,6 +303,64 @@ def test_a_wrong_client_is_an_error_with_the_way_to_one() -> None:
         Simulation(llm_client="auto")  # type: ignore[arg-type]
 
 
+# Mirror images
+
+
+def mirrored_pair(**settings: Any) -> list[Simulation]:
+    config = {
+        "start": "2000Q2",
+        "seed": 5,
+        "nations": [{"name": "Rule", "kind": "taylor"}],
+        "validator": {"kind": "always_valid"},
+        # Far enough from the start for the bounds to be out of reach.
+        "engine": {"rate_bounds": (-40, 48)},
+        **settings,
+    }
+    return [
+        Simulation(SimulationConfig.model_validate({**config, "economy": {"mirrored": mirrored}}))
+        for mirrored in (False, True)
+    ]
+
+
+def test_a_mirrored_run_has_everything_on_the_other_side_of_the_steady_state() -> None:
+    plain, mirrored = mirrored_pair()
+    one, other = plain.run(12), mirrored.run(12)
+    assert one["inflation"].std() > 0.3
+    # The rule has a lower bound of its own, so the first quarters are compared.
+    before = one["taylor_rate"].lt(8).idxmin() + 1
+    assert before >= 1
+    for column, twice in (("inflation", 4), ("output_gap", 0), ("unemployment", 10)):
+        assert (one[column] + other[column])[: before + 1].tolist() == pytest.approx(
+            [twice] * (before + 1)
+        )
+    assert mirrored.state.period is None
+
+
+def test_an_agent_of_a_mirrored_run_is_told_the_mirrored_past() -> None:
+    prompts = []
+    for mirrored in (False, True):
+        config = SimulationConfig.model_validate(
+            {"start": "2000Q2", "economy": {"mirrored": mirrored}}
+        )
+        agent = Simulation(config, llm_client=make_client()).agents[0]
+        prompts.append(agent.prompt_for(Simulation(config, llm_client=make_client()).state))
+    assert "1.24 percentage points above the target" in prompts[0]
+    assert "1.24 percentage points below the target" in prompts[1]
+    assert "\n-7 | 1.58 | 2.05 | 0.75 | 4.50 | 4.82 | 3.24\n" in prompts[0]
+    assert "\n-7 | 2.42 | 1.95 | -0.75 | 5.50 | 3.18 | 0.76\n" in prompts[1]
+
+
+def test_a_start_whose_mirror_image_is_beyond_the_bounds_is_an_error(tmp_path: Path) -> None:
+    found = complaint(tmp_path, "start: 1979Q3\neconomy: {mirrored: true}\n")
+    assert "the mirror image of 1979Q3 has an interest rate of -1.67" in found
+    assert "choose another start, such as 1973Q1" in found
+
+
+def test_a_static_economy_has_no_mirror_image(tmp_path: Path) -> None:
+    found = complaint(tmp_path, "economy: {model: static, mirrored: true}\n")
+    assert "mirrored would have no effect" in found
+
+
 def test_only_a_rule_can_be_exact() -> None:
     assert NationConfig(name="Rule", kind="taylor", exact=True).exact
     with pytest.raises(ConfigError, match="exact would have no effect"):

@@ -1,7 +1,8 @@
 """What README and the other pages tell people to type works.
 
 Python blocks of one page run in order in one namespace, in an empty folder, without a network;
-``connect("auto")`` finds a fake Ollama. Commands in shell blocks are checked, not run.
+``connect("auto")`` finds a fake Ollama. A text block that follows one at once is what it prints.
+Commands in shell blocks are checked, not run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).resolve().parents[2]
 PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^( *)```(\w+)[^\n]*\n(.*?)^\1```\n(?:\n*^\1```text\n(.*?)^\1```)?", re.MULTILINE | re.DOTALL
+)
+PRINTED = "\x1e"
+"""Printed between the blocks of a page."""
 
 NO_NETWORK = """
 import socket as _socket
@@ -40,18 +45,25 @@ _socket.socket.connect = _only_here
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it stands, its language, its text."""
+    """A fenced block: where it stands, its language, its text, and what it is to print."""
 
     page: Path
     line: int
     language: str
     code: str
+    prints: str | None = None
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = [
-        Block(page, text.count("\n", 0, match.start()) + 2, match[2], dedent(match[3]))
+        Block(
+            page,
+            text.count("\n", 0, match.start()) + 2,
+            match[2],
+            dedent(match[3]),
+            None if match[4] is None else dedent(match[4]),
+        )
         for match in FENCE.finditer(text)
     ]
     return [block for block in found if block.language in languages]
@@ -90,7 +102,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     # Each block stands at its own line, so that a traceback points into the page.
     code = ""
     for block in blocks(page, "python"):
-        code += "\n" * (block.line - 1 - code.count("\n")) + block.code
+        code += "\n" * (block.line - 1 - code.count("\n")) + block.code + f"print({PRINTED!r})\n"
     script = (
         f"{NO_NETWORK}\nexec(compile({code!r}, {page_id(page)!r}, 'exec'), "
         "{'__name__': '__main__'})"
@@ -107,6 +119,20 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr
+    for block, printed in zip(blocks(page, "python"), done.stdout.split(PRINTED), strict=False):
+        if block.prints is not None:
+            assert _plain(printed) == _plain(block.prints), f"line {block.line} of {page.name}"
+
+
+def _plain(printed: str) -> list[str]:
+    return [line.rstrip() for line in printed.strip("\n").splitlines()]
+
+
+def test_each_recipe_of_the_cookbook_shows_what_it_prints() -> None:
+    setting_up, *recipes = blocks(REPO / "docs" / "cookbook.md", "python")
+    assert setting_up.prints is None
+    assert len(recipes) == 5
+    assert all(block.prints for block in recipes)
 
 
 @every_page

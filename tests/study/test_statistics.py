@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import runpy
 import sys
@@ -456,6 +457,14 @@ def test_power_is_that_of_the_noncentral_t() -> None:
     assert power(2.0, 20, size, paired=False) < 0.6
 
 
+@pytest.mark.parametrize("n", [2, 3, 100, 1_000])
+def test_the_smallest_effect_is_known_with_few_and_with_many_runs(n: int) -> None:
+    size = smallest_effect(1.0, n)
+    assert size is not None
+    assert power(1.0, n, size) == pytest.approx(0.8)
+    assert power(1.0, n, 100 * size) == pytest.approx(1.0)
+
+
 def test_one_run_can_see_nothing() -> None:
     assert smallest_effect(1.0, 1) is None
     assert power(1.0, 1, 5.0) == 0
@@ -499,3 +508,12 @@ def test_intervals_contain_the_truth_as_often_as_they_say(
 def test_turns_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
     [cell] = [c for c in bench["CELLS"] if c.name.startswith("before: turns of one run")]
     assert bench["measure_cell"](cell, 1_000)["measured"] < 0.6
+
+
+def test_the_committed_figures_are_of_all_cells_and_pass(bench: Any) -> None:
+    figures = json.loads((REPO / "benchmarks" / "coverage.json").read_text(encoding="utf-8"))
+    assert [(row["group"], row["cell"]) for row in figures["cells"]] == [
+        (cell.group, cell.name) for cell in bench["CELLS"]
+    ]
+    assert figures["replications"] == 5_000
+    assert figures["passes"]

@@ -109,6 +109,27 @@ def test_the_two_nations_are_what_their_script_records(script: Any) -> None:
     holds("two_nations.tape", 1, made.TWO_NATIONS, made.TWO_NATIONS.turns)
 
 
+def test_the_demonstration_is_what_its_script_records(script: Any) -> None:
+    made = script("record_demo")
+    found = made.demo_runs(TAPES / "demo.tape")
+    assert list(found) == list(made.DEMO_SEEDS)[: len(found)]
+    with tape("demo.tape") as opened:
+        for seed, runs in found.items():
+            assert {"plain", "mirrored"} <= runs.keys()
+            for world, run in runs.items():
+                info = opened.run(run)
+                config = made.demo_config(
+                    model=info.manifest["config"]["llm"]["model"],
+                    seed=seed,
+                    mirrored=world == "mirrored",
+                )
+                assert config_of(info) == config
+                # The last seed that was recorded need not be whole.
+                least = config.turns // 2 if seed == max(found) > 1 else config.turns
+                assert info.turns >= (made.OIL_END if world == "oil" else least)
+                assert info.manifest["model"]["name"] == "qwen2.5-coder-1.5b"
+
+
 def test_the_prompt_experiment_is_what_its_script_records(script: Any) -> None:
     made, tapes = script("record_prompt_experiment"), script("record_tapes")
     holds("prompt_experiment.tape", 1, tapes.ONE_NATION, tapes.ONE_NATION.turns)

@@ -1,0 +1,546 @@
+"""A study as it is played: which runs are done, how long it takes, what came of it.
+
+The grid has a button for each run, an arm a row. Its states differ by sign and by name, not by
+colour alone; a style sheet draws the sign, so that a screen reader reads arm, seed and state. While
+runs are left the effects are confidence sequences, which somebody who watches may look at.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab._util.html import STATUS_COLOURS, join, safe, table, visible
+from llmsim_lab._util.text import clip, printable
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lab._html import block, sideways
+from llmsim_lab.lab._stepper import TurnStepper
+from llmsim_lab.lab._study_chart import runs_chart
+from llmsim_lab.lab._widget import Choices, LabWidget, Pace, button, dropdown, number_box, row
+from llmsim_lab.lab.charts._export import figure_html
+from llmsim_lab.study import Study
+from llmsim_lab.study._comparison import duration
+
+if TYPE_CHECKING:
+    from llmsim_lab.study._playing import Key, StudyRun
+    from llmsim_lab.study._study import Effects
+
+_SIGNS = {"done": "✓", "failed": "✗", "running": "▶", "stopped": "‖", "left": "·"}
+_SEEDS_A_PAGE, _ARMS_A_PAGE = 25, 12
+_MOST_ERRORS = 3
+_RESULTS_S, _RESULTS_REST = 1.0, 8.0
+"""Effects and charts take long: they are drawn as often, and leave so much time, to the runs."""
+
+# Colours with white on them have a contrast of 4.5 or more. What is left has a border only, in the
+# colour of the page's text, so that it reads on light and on dark pages.
+_STYLE = """<style>
+.llmsim-board .llmsim-run,.llmsim-legend .llmsim-run{font-size:0;line-height:24px;padding:0;
+ overflow:hidden;text-align:center;border-radius:4px;color:#fff;box-shadow:none;opacity:1}
+.llmsim-run::after{font-size:14px;font-weight:700}
+.llmsim-legend .llmsim-run{display:inline-block;width:24px;height:24px;margin:0 6px 0 0;
+ vertical-align:middle}
+.llmsim-board .llmsim-run:focus-visible{outline:3px solid #218bff;outline-offset:1px}
+.llmsim-board .llmsim-run.llmsim-open{outline:3px solid currentColor;outline-offset:1px}
+.llmsim-board .llmsim-done,.llmsim-legend .llmsim-done{background:%(done)s}
+.llmsim-board .llmsim-failed,.llmsim-legend .llmsim-failed{background:%(failed)s}
+.llmsim-board .llmsim-running,.llmsim-legend .llmsim-running{background:%(running)s}
+.llmsim-board .llmsim-stopped,.llmsim-legend .llmsim-stopped{background:%(stopped)s}
+.llmsim-board .llmsim-left,.llmsim-legend .llmsim-left{background:transparent;
+ color:inherit;border:1px dashed #8c959f}
+.llmsim-board .llmsim-run.llmsim-open{outline-color:#bf8700}
+.llmsim-done::after{content:"✓"}.llmsim-failed::after{content:"✗"}
+.llmsim-running::after{content:"▶"}.llmsim-stopped::after{content:"‖"}
+.llmsim-left::after{content:"·"}
+</style>"""
+_COLOURS = {
+    "done": STATUS_COLOURS["ok"],
+    "failed": STATUS_COLOURS["failed"],
+    "running": "#0969da",
+    "stopped": STATUS_COLOURS["repaired"],
+    "left": "transparent",
+}
+
+
+class StudyBoard(LabWidget):
+    """Shows a study's runs, how far they are, the effects so far and a chart; plays and stops it.
+
+    It follows the study, whoever plays it: its own Run button, ``await study.arun()`` in a cell, or
+    a task. Click a run to open it below.
+
+    Args:
+        study: the study.
+        parallel: how many runs the Run button plays at once; as ``Study.run`` if not given.
+
+    Attributes:
+        study: the study.
+        run_button, stop_button: play the runs that are left; stop.
+        cells: the buttons of the runs shown, by arm and seed.
+        page_box: which part of a large study's runs is shown.
+        outcome_box: chooses what the chart is of.
+        progress, effects, chart: what is shown of it.
+        stepper: what a run was opened in, or None.
+
+    Example:
+        >>> StudyBoard(study)  # doctest: +SKIP
+    """
+
+    stepper: TurnStepper | None = None
+
+    def __init__(self, study: Study, *, parallel: int | None = None) -> None:
+        super().__init__()
+        if not isinstance(study, Study):
+            raise ConfigError(
+                f"{type(study).__name__} is not a study; make one: StudyBoard(Study(MyWorld, "
+                "vary={'factor': [1, 2]}))"
+            )
+        self.study = study
+        self._parallel = parallel
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_fault)
+        self._shown: Key | None = None
+        self._began: tuple[float, float] | None = None
+        self._pace = Pace(self._draw, self.worker.call)
+        self._slow_pace = Pace(
+            self._draw_results, self.worker.call, least_s=_RESULTS_S, rest=_RESULTS_REST
+        )
+        self._lay_out()
+        self._wire()
+        self.refresh()
+        self._unfollow = study.listen(self._changed)
+
+    def _lay_out(self) -> None:
+        self.add_class("llmsim-board")
+        names = list(self.study.outcome)
+        self.run_button = button(
+            "Run", tooltip="Play the runs that are left", button_style="primary"
+        )
+        self.stop_button = button("Stop", tooltip="Stop; what was played is kept")
+        self.close_button = button("Close", tooltip="Take the opened run away")
+        self.close_button.layout.display = "none"
+        self.page_box = number_box("Page of runs", value=1, least=1, most=len(self._pages))
+        self.page_box.layout.display = "" if len(self._pages) > 1 else "none"
+        self.outcome_box = dropdown("Chart of", width="24em")
+        self._choices.options(self.outcome_box, [(name, name) for name in names])
+        self.outcome_box.layout.display = "" if len(names) > 1 else "none"
+        self.heading, self.progress, self.errors = w.HTML(), w.HTML(), w.HTML()
+        self.effects, self.chart = w.HTML(), w.HTML()
+        self.grid, self.opened = w.VBox(), w.VBox()
+        self.cells: dict[Key, w.Button] = {}
+        self._ends: dict[str, w.HTML] = {}
+        self.controls, self.stoppers = (self.run_button,), (self.stop_button,)
+        self.children = (
+            w.HTML(_STYLE % _COLOURS),
+            self.heading,
+            row(self.run_button, self.stop_button, self.page_box, self.retry),
+            self.status,
+            self.error,
+            self.progress,
+            self.grid,
+            w.HTML(str(_legend())),
+            self.errors,
+            self.effects,
+            self.outcome_box,
+            self.chart,
+            self.close_button,
+            self.opened,
+        )
+        self._lay_out_grid()
+
+    def _wire(self) -> None:
+        self.run_button.on_click(lambda _: self.start(self._run))
+        self.stop_button.on_click(lambda _: self._stop())
+        self.close_button.on_click(lambda _: self.close_run())
+        self._choices.on_choice(self.page_box, self._turn_page)
+        self._choices.on_choice(self.outcome_box, self._draw_results)
+
+    # --- the grid -----------------------------------------------------------------------------
+
+    @property
+    def _pages(self) -> list[tuple[list[str], list[int]]]:
+        """Arms and seeds of each page."""
+        arms, seeds = list(self.study.arms), self.study.seeds
+        return [
+            (arms[first : first + _ARMS_A_PAGE], seeds[left : left + _SEEDS_A_PAGE])
+            for first in range(0, len(arms), _ARMS_A_PAGE)
+            for left in range(0, len(seeds), _SEEDS_A_PAGE)
+        ]
+
+    def _lay_out_grid(self) -> None:
+        before = [
+            *self.grid.children,
+            *(cell for line in self.grid.children for cell in line.children),
+        ]
+        arms, seeds = self._pages[self.page_box.value - 1]
+        width = f"{min(24, 2 + max(len(arm) for arm in arms)) * 0.62:.1f}em"
+        side = w.Layout(width=width, flex="0 0 auto")
+        # One for all, since each layout and style is a model of its own on the page.
+        square = w.Layout(width="24px", height="24px", margin="1px", flex="0 0 auto")
+        line = w.Layout(flex_flow="row nowrap", align_items="center")
+        wrapped = w.Layout(flex_flow="row wrap", align_items="center", flex="1 1 0", min_width="0")
+        style = w.ButtonStyle()
+        head = w.HTML(str(_seeds_html(seeds)))
+        lines = [w.HBox([w.HTML("seed", layout=side), w.HBox([head], layout=wrapped)], layout=line)]
+        self.cells, self._ends = {}, {}
+        for arm in arms:
+            for seed in seeds:
+                cell = self.cells[arm, seed] = w.Button(layout=square, style=style)
+                cell.on_click(partial(self._clicked, (arm, seed)))
+            self._ends[arm] = w.HTML(layout=w.Layout(margin="0 0 0 8px"))
+            name = Markup('<div title="{}" style="{}">{}</div>').format(
+                visible(arm), _ONE_LINE, safe(clip(arm, 40))
+            )
+            inside = [*(self.cells[arm, seed] for seed in seeds), self._ends[arm]]
+            parts = [w.HTML(str(name), layout=side), w.HBox(inside, layout=wrapped)]
+            lines.append(w.HBox(parts, layout=line))
+        self.grid.children = lines
+        for part in before:
+            part.close()
+
+    def _turn_page(self) -> None:
+        self._lay_out_grid()
+        self._draw()
+
+    def _changed(self) -> None:
+        """Called by the study, on whichever loop plays it."""
+        self._pace.ask()
+        self._slow_pace.ask()
+
+    def refresh(self) -> None:
+        """Show the study as it is now."""
+        self._draw()
+        self._draw_results()
+
+    def _draw(self) -> None:
+        """Draw what is drawn often: the grid and how far it is."""
+        with self._view:
+            runs = self._runs()
+            for key, cell in self.cells.items():
+                self._draw_cell(key, cell, runs[key])
+            for arm, end in self._ends.items():
+                end.value = str(safe(_counted(run for run in runs.values() if run.arm == arm)))
+            self.heading.value = str(self._heading())
+            self.progress.value = str(self._progress(runs))
+            self.errors.value = str(self._errors(runs.values()))
+            self._set_busy(self.worker.busy)
+
+    def _runs(self) -> dict[Key, StudyRun]:
+        """Return all runs, those under way with the status ``running``."""
+        return {(run.arm, run.seed): run for run in self.study.progress()}
+
+    def _draw_cell(self, key: Key, cell: w.Button, run: StudyRun) -> None:
+        classes = {"llmsim-run", f"llmsim-{run.status}", *(["llmsim-open"] * (key == self._shown))}
+        said = self._said(run)
+        # Set only where it differs, since each change is a message to the page.
+        if cell.description != said:
+            cell.description = cell.tooltip = said
+        kept = [name for name in cell._dom_classes if not name.startswith("llmsim-")]
+        wanted = (*kept, *sorted(classes))
+        if cell._dom_classes != wanted:
+            cell._dom_classes = wanted
+        if cell.disabled != (run.status == "left"):
+            cell.disabled = run.status == "left"
+
+    def _said(self, run: StudyRun) -> str:
+        text = f"{clip(visible(run.arm), 60)}, seed {run.seed}: {run.status}"
+        if run.status in ("running", "stopped", "failed") and run.turns:
+            text += f" at turn {run.turns} of {self.study.turns}"
+        return text + (f", {clip(visible(run.error), 200)}" if run.error else "")
+
+    def _heading(self) -> Markup:
+        study = self.study
+        tape = study.tape
+        where = f"tape {tape.path.name}" if tape is not None else "on no tape: kept in memory"
+        return Markup(
+            '<div style="font-size:1.25em;font-weight:600;line-height:1.6">{}</div><div>{}</div>'
+        ).format(
+            safe(f"Study {study.name!r}"),
+            safe(
+                f"{len(study.arms)} arms of {len(study.seeds)} seeds, {study.turns} turns each · "
+                f"{', '.join(study.outcome)} · {where}"
+            ),
+        )
+
+    def _progress(self, runs: Mapping[Key, StudyRun]) -> Markup:
+        total = len(runs)
+        counts = Counter[str](run.status for run in runs.values())
+        turns = sum(
+            self.study.turns if run.status == "done" else min(run.turns, self.study.turns)
+            for run in runs.values()
+            if run.status != "failed"
+        )
+        left = self._time_left(turns, total - counts["failed"])
+        said = f"{counts['done']} of {total} runs done"
+        said += "".join(
+            f" · {counts[name]} {name}" for name in ("failed", "running", "stopped") if counts[name]
+        )
+        said += f" · about {duration(left)} left" if left is not None else ""
+        bar = join(
+            Markup('<div style="flex:{} 1 0;background:{}"></div>').format(counts[name], colour)
+            for name, colour in _COLOURS.items()
+            if counts[name]
+        )
+        return Markup(
+            '<div style="line-height:1.6">{}</div>'
+            '<div role="progressbar" aria-label="runs that have ended" aria-valuemin="0" '
+            'aria-valuemax="{}" aria-valuenow="{}" style="display:flex;height:10px;'
+            'border:1px solid #8c959f;border-radius:5px;overflow:hidden;margin:2px 0 6px">{}</div>'
+        ).format(said, total, counts["done"] + counts["failed"], bar)
+
+    def _time_left(self, turns: int, runs: int) -> float | None:
+        """Return an estimate in seconds, from the turns since playing began; None if not known."""
+        if not self.study.running:
+            self._began = None
+            return None
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now, turns
+        began, before = self._began
+        if turns <= before or now - began < 1:
+            return None
+        return (runs * self.study.turns - turns) * (now - began) / (turns - before)
+
+    def _errors(self, runs: Iterable[StudyRun]) -> Markup:
+        errors = Counter(run.error for run in runs if run.status == "failed")
+        return join(
+            Markup(
+                '<div style="line-height:1.4;border-left:4px solid {};padding:2px 8px">{}</div>'
+            ).format(_COLOURS["failed"], safe(f"{count} failed: {error}", limit=500))
+            for error, count in errors.most_common(_MOST_ERRORS)
+        )
+
+    # --- what came of it ----------------------------------------------------------------------
+
+    def _draw_results(self) -> None:
+        with self._view:
+            self.effects.value = str(sideways(self._effects_html(), name="Effects", least="40em"))
+            self.chart.value = str(self._charts())
+
+    def _effects_html(self) -> Markup:
+        if self.study.reference is None or len(self.study.arms) < 2:
+            return safe("There is no reference to compare with: look at the chart.")
+        try:
+            return _effects_table(self._effects())
+        except LabError as error:
+            return safe(f"No effects yet: {error}")
+
+    def _effects(self) -> Effects:
+        # Who looks at a study that is being played may stop when he likes what he sees.
+        counts = self.study.counts
+        return self.study.effects(watched=bool(counts["left"] + counts["stopped"]))
+
+    def _charts(self) -> Markup:
+        """Return the outcome by turn, where it is a column, and by run, side by side."""
+        if not self.study.counts["done"]:
+            return safe("The chart comes with the first run that is done.")
+        label = self.outcome_box.value
+        figures = []
+        item = self.study.outcome[label]
+        try:
+            if isinstance(item, str):
+                figures.append(self.study.chart(item.removesuffix("@last")))
+        except ConfigError:  # a measure of the whole run, which has no turns
+            pass
+        figures.append(runs_chart(self.study, label))
+        for figure in figures:
+            figure.set_size_inches(_SIZE)
+        pictures = join(
+            Markup('<div style="flex:1 1 22em;max-width:40em">{}</div>').format(
+                figure_html(figure, dpi=100)
+            )
+            for figure in figures
+        )
+        return Markup('<div style="display:flex;flex-wrap:wrap;gap:12px">{}</div>').format(pictures)
+
+    # --- clicks -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        counts = self.study.counts
+        left = len(self.study.arms) * len(self.study.seeds) - counts["done"]
+        self.say(f"Playing {left} runs." if left else "Nothing is left to play.")
+        await self.study.arun(parallel=self._parallel, progress=False)
+        counts = self.study.counts
+        failed = (
+            f"; {counts['failed']} failed, and Run plays them again" if counts["failed"] else ""
+        )
+        self.say(f"Finished: {counts['done']} runs are done{failed}.")
+
+    def _stop(self) -> None:
+        if self.worker.busy:
+            self.worker.stop()
+        else:
+            self.study.stop()
+
+    def _set_busy(self, busy: bool) -> None:
+        super()._set_busy(busy or self.study.running)
+
+    def ended(self) -> None:
+        """Show how it ended."""
+        self.refresh()
+
+    def _clicked(self, key: Key, _: object = None) -> None:
+        # Not as the worker's work: a run is looked at while the study is played.
+        self.worker.call(self._try, key)
+
+    def _try(self, key: Key) -> None:
+        try:
+            self.open_run(*key)
+        except LabError as error:
+            self.show_error(error)
+
+    def open_run(self, arm: str, seed: int) -> None:
+        """Open a run below, in a ``TurnStepper``.
+
+        Args:
+            arm: its arm.
+            seed: its seed.
+
+        Raises:
+            ConfigError: there is no such run, or it was not begun.
+        """
+        run = self._runs().get((arm, seed))
+        try:
+            stepper = TurnStepper(self.study.simulation(arm, seed))
+        except LabError:
+            if run is not None and run.error:
+                self.say(self._said(run))
+            raise
+        assert run is not None
+        # Only now, since a run that cannot be opened leaves the one before in place.
+        self.close_run()
+        self._shown = arm, seed
+        self.stepper = stepper
+        self.opened.children = (stepper,)
+        self.close_button.layout.display = ""
+        self.show_error(None)
+        self.say(f"{self._said(run)}. It is open below.")
+        self._draw()
+
+    def close_run(self) -> None:
+        """Close the opened run."""
+        self.opened.children = ()
+        self.close_button.layout.display = "none"
+        self._shown = None
+        if self.stepper is not None:
+            self.stepper.close()
+            self.stepper = None
+        self._draw()
+
+    def close(self) -> None:
+        """Remove the widget from the page, with the opened run; what it plays is stopped."""
+        if self.stepper is not None:
+            self.stepper.close()
+        super().close()
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return the grid, the effects and what failed as plain text."""
+        runs = self._runs()
+        lines = [f"StudyBoard of {self.study!r}"]
+        for arm in self.study.arms:
+            own = [run for run in runs.values() if run.arm == arm]
+            signs = clip("".join(_SIGNS[run.status] for run in own), 60)
+            lines.append(f"  {printable(arm)}  {signs}  {_counted(own)}")
+        errors = Counter(run.error for run in runs.values() if run.status == "failed")
+        lines += [f"  {n} failed: {clip(printable(it), 200)}" for it, n in errors.most_common(3)]
+        if self.study.reference is not None and len(self.study.arms) > 1:
+            try:
+                lines.append(str(self._effects()))
+            except LabError as error:
+                lines.append(f"no effects yet: {error}")
+        return "\n".join(lines)
+
+    def static_html(self) -> Markup:
+        """Return the same as simple HTML, with the chart."""
+        runs = self._runs()
+        rows = []
+        for arm in self.study.arms:
+            own = [run for run in runs.values() if run.arm == arm]
+            signs = join(_sign(run.status, self._said(run)) for run in own[:_MOST_SIGNS])
+            rows.append((clip(arm, 60), signs, _counted(own)))
+        return join(
+            [
+                self._heading(),
+                table(("arm", f"seeds {self.study.seeds[0]} to {self.study.seeds[-1]}", ""), rows),
+                self._errors(runs.values()),
+                block(self._effects_html()),
+                self._charts(),
+            ]
+        )
+
+
+_MOST_SIGNS = 200
+_SIZE = 6.0, 3.9
+"""Of a chart, inches: two stand beside each other."""
+_ONE_LINE = "white-space:nowrap;overflow:hidden;text-overflow:ellipsis;line-height:1.6"
+
+
+def _effects_table(effects: Effects) -> Markup:
+    """Return effects, their label, and below, each once, what they speak of and how."""
+    rows = []
+    for effect in effects:
+        said = str(effect).removeprefix(f"{effect.contrast}, {effect.outcome}: ")
+        estimate, _, rest = said.partition(" ")
+        shown = said if effect.estimate is None else Markup("<b>{}</b> {}").format(estimate, rest)
+        rows.append((effect.contrast, effect.outcome, shown))
+    below = dict.fromkeys(f"Speaks of {it.speaks_of}: {it.method}." for it in effects)
+    below |= dict.fromkeys(f"Note: {it.note}." for it in effects if it.note)
+    return join(
+        [
+            table(("effect", "outcome", ""), rows, caption=effects.label),
+            *(
+                Markup('<div style="font-size:0.9em;line-height:1.5">{}</div>').format(visible(it))
+                for it in below
+            ),
+        ]
+    )
+
+
+def _counted(runs: Iterable[StudyRun]) -> str:
+    counts = Counter[str](run.status for run in runs)
+    return " · ".join(f"{counts[name]} {name}" for name in _SIGNS if counts[name])
+
+
+def _sign(status: str, said: str) -> Markup:
+    """Return a state's sign as a small coloured label that needs no style sheet."""
+    left = status == "left"
+    return Markup(
+        '<span role="img" aria-label="{}" title="{}" style="display:inline-block;width:1.5em;'
+        'text-align:center;margin:1px;border-radius:3px;{}">{}</span>'
+    ).format(
+        said,
+        said,
+        "border:1px dashed #8c959f" if left else f"background:{_COLOURS[status]};color:#fff",
+        _SIGNS[status],
+    )
+
+
+def _legend() -> Markup:
+    """Return what the signs mean; the words are there, so screen readers skip the signs."""
+    return Markup('<div class="llmsim-legend" style="line-height:2">{}</div>').format(
+        join(
+            Markup(
+                '<span style="white-space:nowrap;margin-right:16px">'
+                '<span aria-hidden="true" class="llmsim-run llmsim-{}"></span>{}</span>'
+            ).format(name, name)
+            for name in _SIGNS
+        )
+    )
+
+
+def _seeds_html(seeds: Sequence[int]) -> Markup:
+    return Markup('<div style="display:flex;flex-wrap:wrap;line-height:1.2">{}</div>').format(
+        join(
+            Markup(
+                '<span style="width:24px;margin:0 1px;text-align:center;font-size:11px">{}</span>'
+            ).format(seed)
+            for seed in seeds
+        )
+    )

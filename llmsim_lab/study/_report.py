@@ -1,0 +1,665 @@
+"""A study's report for a referee: one HTML file, which loads nothing and runs nothing.
+
+All texts are untrusted and go through ``_util/html``. Nothing in it depends on when it is written,
+so that the same runs give the same file.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import hashlib
+import io
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
+from llmsim_lab._util.text import clip
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run._run import CLIENT_SETTINGS
+from llmsim_lab.study._checklist import LIKE, STATUSES, Checklist, Evidence, checklist
+from llmsim_lab.study._design import said
+from llmsim_lab.study._playing import StudyRun
+from llmsim_lab.study._statistics import Effect, short_p
+from llmsim_lab.study._study import LAST, Effects, Study
+from llmsim_lab.tape._changes import flat
+from llmsim_lab.tape._codec import dumps
+
+_MOST_COLUMNS = 4
+"""Arms that stand side by side; more stand one below the other."""
+_MOST_ROWS = 12
+"""Rows of a table that is not folded."""
+_MOST_SEEDS = 20
+_SIZE = (7.0, 3.9)
+"""Of a chart, inches."""
+_BACKGROUNDS = "#ffffff", "#0d1117"
+_TEXT_CONTRAST, _LINE_CONTRAST = 4.5, 3.0
+
+_CSS = """
+:root{color-scheme:light dark;--text:#1f2328;--soft:#59636e;--line:#d1d9e0;--back:#fff;
+--box:#f6f8fa;--link:#0550ae}
+@media(prefers-color-scheme:dark){:root{--text:#e6edf3;--soft:#a9b4c0;--line:#3d444d;
+--back:#0d1117;--box:#161b22;--link:#79b8ff}}
+body{font:16px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);
+max-width:60rem;margin:0 auto;padding:1.5rem 1rem 4rem;overflow-wrap:break-word}
+h1{font-size:1.6rem;line-height:1.25;margin:0 0 .3rem}
+h2{font-size:1.15rem;margin:2.2rem 0 .5rem;padding-top:.9rem;border-top:1px solid var(--line)}
+p,ul{margin:.5rem 0}a{color:var(--link)}ul{padding-left:1.2rem}
+.soft,caption{color:var(--soft);font-size:.9rem}
+table{border-collapse:collapse;font-size:.92rem;margin:.4rem 0}
+caption{padding-bottom:.2rem}
+th{font-weight:600}tbody tr{border-top:1px solid var(--line)}
+th,td{padding:.3rem .9rem .3rem 0!important}th:last-child,td:last-child{padding-right:0!important}
+td ul{margin:0}tbody th{font-weight:400}.wide tbody th{min-width:8.5rem}
+.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.wide{overflow-x:auto}
+.say{background:var(--box);border-left:3px solid var(--line);padding:.5rem .8rem;margin:.6rem 0}
+code,.mono{font-family:ui-monospace,monospace;font-size:.86em;overflow-wrap:anywhere}
+pre{font-size:.82rem;background:var(--box);padding:.7rem!important}
+details{margin:.5rem 0}summary{cursor:pointer}
+figure{margin:.8rem 0}figure svg{width:100%;max-width:44rem;height:auto;display:block}
+svg text{font-family:system-ui,sans-serif!important}
+.list{list-style:none;padding:0}.list li{padding:.45rem 0;border-top:1px solid var(--line)}
+.list li{display:grid;grid-template-columns:4.6rem 1fr;column-gap:.7rem;align-items:start}
+.list li>span{text-align:center;font-size:.82rem}.list b{font-weight:600}
+.list div{grid-column:2;color:var(--soft);font-size:.92rem;min-width:0}
+@media print{body{max-width:none}details>*{display:block}}
+"""
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none';style-src 'unsafe-inline'">
+<title>{title}</title><style>{css}</style></head>
+<body><main>
+{body}
+</main></body></html>
+"""
+
+
+def write_report(study: Study, path: Path) -> Path:
+    """Write a study's report, and return its path.
+
+    Args:
+        study: as far as it was played.
+        path: the file; one that is there is replaced.
+    """
+    path.write_text(report_html(study), encoding="utf-8", newline="\n")
+    return path
+
+
+def report_html(study: Study) -> str:
+    """Return a study's report as a page."""
+    evidence = Evidence(study)
+    asked = checklist(study)
+    palette = _Palette()
+    parts = [
+        _head(study, evidence, asked),
+        _section("What was varied", _design(study)),
+        _section("What was registered", _registration(study)),
+        _section("Effects", _effects(study)),
+        _section("Turn by turn", _charts(study, palette)),
+        _section("Settings", _settings(evidence)),
+        _section("What failed", _failures(study)),
+        _section("What a referee would ask", _answers(asked), name="checklist"),
+        _section("Runs", _runs(evidence)),
+        Markup('<p class="soft">Written by llmsim-lab {}.</p>').format(version("llmsim-lab")),
+    ]
+    title = safe(f"Study {study.name}")
+    return _PAGE.format(title=title, css=_CSS + palette.css, body=join(parts, between="\n"))
+
+
+def _section(title: str, *parts: object, name: str = "") -> Markup:
+    anchor = Markup(' id="{}"').format(name) if name else Markup()
+    return Markup("<section{}><h2>{}</h2>{}</section>").format(anchor, title, join(parts))
+
+
+def _p(text: object, *, kind: str = "") -> Markup:
+    return Markup("<p{}>{}</p>").format(
+        Markup(' class="{}"').format(kind) if kind else Markup(), safe(text)
+    )
+
+
+def _n(value: object) -> Markup:
+    """Return a cell's number, aligned with those above and below."""
+    return Markup('<div class="n">{}</div>').format(safe(value))
+
+
+def _wide(content: object, name: str) -> Markup:
+    """Return a table with a scroll bar of its own where the page is too narrow for it."""
+    return Markup('<div class="wide" tabindex="0" role="region" aria-label="{}">{}</div>').format(
+        name, safe(content)
+    )
+
+
+def _folded(name: str, rows: Sequence[Sequence[object]], header: Sequence[object]) -> Markup:
+    """Return a table, under a line if it is long."""
+    shown = _wide(table(header, rows), name)
+    return shown if len(rows) <= _MOST_ROWS else details(f"{name}: {len(rows)}", shown)
+
+
+# --- what it is, and what was asked --------------------------------------------------------------
+
+
+def _head(study: Study, evidence: Evidence, asked: Checklist) -> Markup:
+    world = study._cls.kind
+    when = _played(study)
+    models = dict.fromkeys(
+        str(model.get("name")) for found in evidence.models.values() for model in found
+    )
+    who = f"asks {', '.join(models) or 'a model'}" if evidence.calls else "asks no model"
+    about = f"The world {world}; it {who}. {study._about()}."
+    return join(
+        [
+            Markup("<h1>{}</h1>").format(safe(study.name)),
+            _p(f"{about} {when}".strip(), kind="soft"),
+            Markup('<p>What a referee would ask: <a href="#checklist">{}</a>.</p>').format(
+                asked.summary
+            ),
+        ]
+    )
+
+
+def _played(study: Study) -> str:
+    tape = study.tape
+    if tape is None:
+        return ""
+    numbers = {it.run for it in study._entries.values()}
+    dates = sorted(
+        date[:10]
+        for info in tape.runs()
+        if info.id in numbers
+        for date in (info.started, info.ended)
+        if date
+    )
+    if not dates:
+        return ""
+    return f"Played {dates[0]}." if dates[0] == dates[-1] else f"Played {dates[0]} to {dates[-1]}."
+
+
+def _design(study: Study) -> Markup:
+    factors = [(name, _level_names(levels)) for name, levels in study._factors.items()]
+    design = study._design
+    if isinstance(design, Mapping):
+        kind = f"{design['latin hypercube']} points of a Latin hypercube"
+    else:
+        kind = {"full": "every combination of levels"}.get(str(design), str(design))
+    seeds = study.seeds
+    which = (
+        f"{seeds[0]} to {seeds[-1]}" if _is_range(seeds) else clip(", ".join(map(str, seeds)), 200)
+    )
+    outcomes = ", ".join(_outcome_name(label, it) for label, it in study.outcome.items())
+    facts: list[tuple[object, object]] = [
+        ("design", f"{kind}: {len(study.arms)} arms"),
+        ("reference", study.reference or "none"),
+        ("seeds", f"{len(seeds)}, the same in all arms: {which}"),
+        ("turns", f"{study.turns} in each run"),
+        ("outcomes", outcomes or "none"),
+    ]
+    by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in study._entries.values())
+    states = [it for it in ("done", "failed", "stopped", "left") if study.counts[it]]
+    arms = [
+        [arm, *levels.values(), *(_n(by_arm[arm, state]) for state in states)]
+        for arm, levels in study.arms.items()
+    ]
+    header = ["arm", *next(iter(study.arms.values())), *(_n(state) for state in states)]
+    return join(
+        [
+            pairs(facts),
+            _wide(table(("factor", "levels"), factors), "factors") if factors else "",
+            _folded("arms", arms, header),
+        ]
+    )
+
+
+def _is_range(seeds: Sequence[int]) -> bool:
+    return list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))) and len(seeds) > 1
+
+
+def _level_names(levels: Mapping[str, Any]) -> Markup:
+    shown = []
+    for label, level in levels.items():
+        what = said(level)
+        text = what if isinstance(what, str) else dumps(what)
+        # The level itself where the label does not say it: a text is shown whole, under a line.
+        if text in (label, label.lower(), f"{label}.0") or level is None:
+            shown.append(safe(label))
+        elif len(text) <= 60:
+            shown.append(safe(f"{label}: {text}"))
+        else:
+            shown.append(details(label, pre(text)))
+    return join(shown, between=", ") if not any("<details" in it for it in shown) else join(shown)
+
+
+def _outcome_name(label: str, item: Any) -> str:
+    if not isinstance(item, str):
+        return f"{label} (a function of the run)"
+    column = item.removesuffix(LAST)
+    how = f"{column} at the last turn" if column != item else item
+    return how if label in (item, how) else f"{label} ({how})"
+
+
+def _registration(study: Study) -> Markup:
+    plan = study._registered
+    if plan is None:
+        named = {it for it in study._registrations.values() if it is not None}
+        if named:
+            digests = ", ".join(sorted(it[:12] for it in named))
+            return _p(f"The runs name the plan {digests}, whose file was not read for this report.")
+        return _p(
+            "Nothing was registered: what is compared, and over how many runs, was not fixed."
+        )
+    hypotheses = Markup("<ul>{}</ul>").format(
+        join(Markup("<li>{}</li>").format(safe(text)) for text in plan["hypotheses"])
+    )
+    contrasts = "; ".join(f"{one} minus {other}" for one, other in plan["contrasts"])
+    facts: list[tuple[object, object]] = [
+        ("hypotheses", hypotheses if plan["hypotheses"] else "none in words"),
+        ("contrasts", contrasts),
+        ("outcomes", ", ".join(plan["outcomes"])),
+        ("seeds in each arm", plan["n"]),
+        ("alpha, of the family", f"{plan['alpha']:g}"),
+        ("stop", plan["stop"]),
+        ("plan's digest", Markup('<span class="mono">{}</span>').format(plan["digest"])),
+    ]
+    return pairs(facts)
+
+
+# --- what came of it -----------------------------------------------------------------------------
+
+
+def _effects(study: Study) -> Markup:
+    if not study.counts["done"]:
+        return _p("No run is complete.")
+    if not study.outcome:
+        return _p("No outcome is named, so nothing is compared.")
+    by_arm = _by_arm(study)
+    if len(study.arms) < 2 or (study.reference is None and study._registered is None):
+        return join([_p("No arms are compared: there is no reference."), by_arm])
+    effects = study.effects()
+    level = f"{100 * (effects[0].level if effects else 0.95):g} %"
+    header = ["contrast", "outcome"]
+    header += [_n(it) for it in ("difference", f"{level} interval", "p", "p in family", "n")]
+    marks, remarks = _remarks(effects)
+    rows = [
+        [
+            effect.contrast,
+            effect.outcome,
+            *(_n(it) for it in _numbers(effect)),
+            _n("" if effect.p is None else short_p(effect.p)),
+            _n("" if effect.p_family is None else short_p(effect.p_family)),
+            _n(f"{effect.n} {effect.unit}"),
+            *([",".join(marks[place])] if any(marks) else []),
+        ]
+        for place, effect in enumerate(effects)
+    ]
+    header += ["see"] * any(marks)
+    label = [Markup('<p class="say">{}</p>').format(safe(effects.label))] if effects.label else []
+    below = (_p(text, kind="soft") for text in remarks)
+    return join([*label, _wide(table(header, rows), "effects"), *below, by_arm])
+
+
+def _remarks(effects: Effects) -> tuple[list[list[str]], list[str]]:
+    """Return what effects speak of, by which method, and their notes, each said once.
+
+    Returns:
+        the marks of each effect, for what is not said of all of them; and the lines.
+    """
+    marks: list[list[str]] = [[] for _ in effects]
+    lines = []
+    used = 0
+    for title, name in (("Speaks of", "speaks_of"), ("Method", "method"), ("Note", "note")):
+        places: dict[str, list[int]] = {}
+        for place, effect in enumerate(effects):
+            for text in filter(None, getattr(effect, name).split("; ")):
+                places.setdefault(text, []).append(place)
+        for text, where in places.items():
+            mark = ""
+            if len(where) < len(effects):
+                mark, used = _letters(used), used + 1
+                for place in where:
+                    marks[place].append(mark)
+            lines.append(f"{mark and f'{mark}: '}{title}: {text}.")
+    return marks, lines
+
+
+def _letters(number: int) -> str:
+    """Return a, b and so on to z, then aa, ab and so on."""
+    more, last = divmod(number, 26)
+    return (_letters(more - 1) if more else "") + chr(ord("a") + last)
+
+
+def _numbers(effect: Effect) -> tuple[str, str]:
+    """Return difference and interval with as many decimals as the interval's width bears."""
+    if effect.estimate is None:
+        return "not known", ""
+    if effect.low is None or effect.high is None:
+        return _signed(effect.estimate, _decimals(abs(effect.estimate))), "none"
+    # And no more than the difference's own four.
+    width, size = (effect.high - effect.low) / 2, abs(effect.estimate)
+    decimals = min(_decimals(width or size), 2 + _decimals(size) if size else 8)
+    low, high = (_minus(f"{it:.{decimals}f}") for it in (effect.low, effect.high))
+    return _signed(effect.estimate, decimals), f"{low} to {high}"
+
+
+def _decimals(size: float) -> int:
+    """Return how many decimals show two significant figures of a size."""
+    if not size or not math.isfinite(size):
+        return 2
+    return min(8, max(0, 1 - math.floor(math.log10(size))))
+
+
+def _signed(value: float, decimals: int) -> str:
+    return _minus(f"{value:+.{decimals}f}") if value else "0"
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _by_arm(study: Study) -> Markup:
+    """Return the outcomes' means by arm."""
+    values = study.outcomes()
+    rows = []
+    for label in study.outcome:
+        for arm in study.arms:
+            of = values["value"][(values["outcome"] == label) & (values["arm"] == arm)].dropna()
+            if of.empty:
+                continue
+            mean, spread = float(of.mean()), float(of.std()) if len(of) > 1 else None
+            decimals = _decimals(spread or abs(mean))
+            cells = ("" if it is None else _minus(f"{it:.{decimals}f}") for it in (mean, spread))
+            rows.append([label, arm, *map(_n, cells), _n(len(of))])
+    header = ["outcome", "arm", _n("mean"), _n("sd"), _n("runs")]
+    return _folded("outcomes by arm", rows, header)
+
+
+# --- charts --------------------------------------------------------------------------------------
+
+
+def _charts(study: Study, palette: _Palette) -> Markup:
+    """Return a chart of each outcome's column by turn; of the world's first one if none has any."""
+    if not study.counts["done"]:
+        return _p("No run is complete.")
+    numbers = set(study.to_frame().select_dtypes("number").columns)
+    of = {
+        label: it.removesuffix(LAST) if isinstance(it, str) else ""
+        for label, it in study.outcome.items()
+    }
+    columns = [name for name in dict.fromkeys(of.values()) if name in numbers]
+    notes = []
+    if without := [label for label, name in of.items() if name not in numbers]:
+        notes.append(f"No column by turn, so no chart: {', '.join(without)}.")
+    if not columns:
+        columns = [it.column for it in study._trial.series if it.column in numbers][:1]
+    figures: list[object] = []
+    for column in columns:
+        try:
+            figures.append(_figure(study, column, palette))
+        except ConfigError as error:
+            notes.append(f"{column}: {error}")
+    return join([*figures, *(_p(note, kind="soft") for note in notes)])
+
+
+def _figure(study: Study, column: str, palette: _Palette) -> Markup:
+    import matplotlib as mpl
+
+    figure = study.chart(column)
+    figure.set_size_inches(*_SIZE)
+    figure.patch.set_alpha(0)
+    for axes in figure.axes:
+        axes.patch.set_alpha(0)
+    written = io.StringIO()
+    # A salt of its own: identifiers of several charts on one page must differ.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": column}):
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    svg = written.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    # In tags alone: an arm may be called like a colour.
+    svg = re.sub(r"<[^>]*>", lambda tag: palette.on_any_background(tag[0]), svg)
+    # Texts without a colour of their own have the page's.
+    svg = svg.replace("<svg ", '<svg fill="currentColor" stroke-linejoin="round" ', 1)
+    alt = str(getattr(figure, "alt", column))
+    return Markup('<figure><div role="img" aria-label="{}">{}</div></figure>').format(
+        alt, Markup(svg)
+    )
+
+
+class _Palette:
+    """Colours of charts as names, each with a value for light and for dark pages."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[str, float]] = {}
+
+    def on_any_background(self, tag: str) -> str:
+        """Return a tag of a picture with its colours by name, black as the text's colour."""
+        least = _TEXT_CONTRAST if tag.startswith("<text") else _LINE_CONTRAST
+
+        def named(found: re.Match[str]) -> str:
+            colour = found[0].lower()
+            if colour == "#ffffff":
+                return colour
+            if colour == "#000000":
+                return "currentColor"
+            name = f"--{'text' if least == _TEXT_CONTRAST else 'line'}-{colour[1:]}"
+            self._used[name] = colour, least
+            return f"var({name})"
+
+        return re.sub(r"(?<=: )#[0-9a-fA-F]{6}\b", named, tag)
+
+    @property
+    def css(self) -> str:
+        """The names' values."""
+        light, dark = (
+            "".join(f"{name}:{_seen_on(back, *it)};" for name, it in self._used.items())
+            for back in _BACKGROUNDS
+        )
+        if not light:
+            return ""
+        return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def _seen_on(background: str, colour: str, least: float) -> str:
+    """Return a colour, as much lighter or darker as makes it seen on a background."""
+    hue, light, saturation = colorsys.rgb_to_hls(*_parts(colour))
+    step = 0.02 if _luminance(background) < 0.2 else -0.02
+    while 0 < light < 1 and _contrast(colour, background) < least:
+        light = min(1.0, max(0.0, light + step))
+        red, green, blue = (round(255 * it) for it in colorsys.hls_to_rgb(hue, light, saturation))
+        colour = f"#{red:02x}{green:02x}{blue:02x}"
+    return colour
+
+
+def _contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, 1 to 21. Source: WCAG 2.2, contrast ratio."""
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    linear = [
+        it / 12.92 if it <= 0.04045 else ((it + 0.055) / 1.055) ** 2.4 for it in _parts(colour)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _parts(colour: str) -> tuple[float, float, float]:
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return red, green, blue
+
+
+# --- settings and runs ---------------------------------------------------------------------------
+
+
+def _settings(evidence: Evidence) -> Markup:
+    by_arm = {arm: _settings_of(evidence, arm) for arm in evidence.study.arms}
+    names = dict.fromkeys(name for settings in by_arm.values() for name in settings)
+    differing = [
+        name for name in names if len({settings.get(name) for settings in by_arm.values()}) > 1
+    ]
+    shared = [name for name in names if name not in differing]
+    parts: list[object] = []
+    if differing:
+        cells = {
+            name: [_setting(settings.get(name)) for settings in by_arm.values()]
+            for name in differing
+        }
+        if len(by_arm) <= _MOST_COLUMNS:
+            header: list[object] = ["setting", *by_arm]
+            rows = [[name, *cells[name]] for name in differing]
+        else:
+            header = ["arm", *differing]
+            rows = [
+                [arm, *(cells[name][place] for name in differing)]
+                for place, arm in enumerate(by_arm)
+            ]
+        parts += [_p("What differs between the arms:"), _folded("settings", rows, header)]
+    else:
+        parts.append(_p("The arms have the same settings."))
+    first = next(iter(by_arm.values()))
+    every = table(("setting", "all arms"), [(name, _setting(first.get(name))) for name in shared])
+    parts.append(details(f"what all arms share: {len(shared)} settings", _wide(every, "settings")))
+    parts += _prompts(evidence)
+    return join(parts)
+
+
+def _setting(text: str | None) -> Markup:
+    return Markup('<span class="mono">{}</span>').format(safe("" if text is None else text))
+
+
+def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
+    """Return what an arm's runs are configured with, as JSON, by dotted names."""
+    study = evidence.study
+    manifest: Mapping[str, Any] = next(
+        (it for (which, _), it in evidence.manifests.items() if which == arm), {}
+    )
+    config = manifest.get("config") or evidence.config(arm).model_dump(mode="json")
+    own = {name: value for name, value in config.items() if name not in ("name", "seed", "llm")}
+    if llm := evidence.settings(arm):
+        own["llm"] = {name: it for name, it in llm.items() if name not in CLIENT_SETTINGS[1:]}
+    own["model"] = [
+        {"name": it.get("name"), "backend": it.get("backend"), "version": it.get("version")}
+        | {"digest": it.get("digest")}
+        for it in evidence.models[arm]
+    ]
+    own["prompts"] = {
+        place: it["digest"][:12] for place, it in (manifest.get("prompts") or {}).items()
+    }
+    if not manifest:
+        made = study._world.trial(study._by_name[arm], study.seeds[0])
+        own["prompts"] = {place: prompt.digest[:12] for place, prompt in made.prompts.items()}
+    # What is given beside the configuration, such as players as functions.
+    own["given"] = {
+        name: said(level)
+        for name, level in study._world._values(study._by_name[arm]).items()
+        if study._world._targets[name][0] not in ("config", "model", "prompt")
+    }
+    return {name: text for name, text in flat(own).items() if text not in ("{}", "[]")}
+
+
+def _prompts(evidence: Evidence) -> Iterator[Markup]:
+    """Yield each prompt that was asked with, once, under a line."""
+    texts: dict[str, tuple[str, str]] = {}
+    for manifest in evidence.manifests.values():
+        for entry in (manifest.get("prompts") or {}).values():
+            texts.setdefault(entry["digest"], (entry["name"], entry["text"]))
+    for digest, (name, text) in texts.items():
+        yield details(f"prompt {name}, {digest[:12]}", pre(text))
+
+
+def _failures(study: Study) -> Markup:
+    failed = [it for it in study._in_order() if it.status == "failed"]
+    left = sum(study.counts[it] for it in ("stopped", "left"))
+    parts = [_p(f"{left} of {len(study._entries)} runs are not done yet.")] if left else []
+    if not failed:
+        return join([*parts, _p("No run failed.")])
+    by_error: dict[str, list[StudyRun]] = {}
+    for entry in failed:
+        by_error.setdefault(entry.error, []).append(entry)
+    rows = []
+    for error, entries in sorted(by_error.items(), key=lambda it: -len(it[1])):
+        places = [f"{it.arm}, seed {it.seed}, turn {it.turns + 1}" for it in entries]
+        more = f" … and {len(places) - _MOST_SEEDS} more" if len(places) > _MOST_SEEDS else ""
+        where = "; ".join(places[:_MOST_SEEDS]) + more
+        rows.append((safe(error, limit=2_000), _n(len(entries)), where))
+    shares = [
+        f"{arm}: {count} of {len(study.seeds)} ({count / len(study.seeds):.0%})"
+        for arm, count in Counter(it.arm for it in failed).items()
+    ]
+    return join(
+        [
+            *parts,
+            _p(f"Left out of all effects, with the runs of the same seed: {'; '.join(shares)}."),
+            _folded("errors", rows, ("error", _n("runs"), "where")),
+        ]
+    )
+
+
+def _answers(asked: Checklist) -> Markup:
+    items = (
+        Markup("<li>{} <b>{}</b><div>{}</div>{}</li>").format(
+            badge(it.answer, like=LIKE[it.answer]),
+            safe(it.question),
+            safe(it.found),
+            Markup("<div>→ {}</div>").format(safe(it.remedy)) if it.remedy else "",
+        )
+        for it in asked
+    )
+    return Markup('<ul class="list">{}</ul>').format(join(items))
+
+
+def _runs(evidence: Evidence) -> Markup:
+    study, tape = evidence.study, evidence.study.tape
+    manifests = list(evidence.manifests.values())
+
+    def each(name: str) -> str:
+        return ", ".join(sorted({str(it[name]) for it in manifests if it.get(name)}))
+
+    counts = sum(evidence.statuses.values(), Counter())
+    decided = [f"{counts[name]:,} {name}" for name in STATUSES if counts[name]]
+    facts: list[tuple[object, object]] = [
+        ("tape", tape.path.name if tape is not None else "none: kept in memory"),
+        ("design's digest", Markup('<span class="mono">{}</span>').format(study._notes.digest)),
+        ("model calls", f"{evidence.calls:,}"),
+        ("decisions", ", ".join(decided) or "none"),
+        *(
+            (title, each(name))
+            for title, name in (
+                ("llmsim-lab", "package"),
+                ("git revision", "git"),
+                ("Python", "python"),
+                ("platform", "platform"),
+            )
+            if each(name)
+        ),
+    ]
+    rows = [
+        [
+            f"{entry.arm}, seed {entry.seed}",
+            _n("" if entry.run is None else entry.run),
+            entry.status,
+            _n(entry.turns),
+            Markup('<span class="mono">{}</span>').format(digest_of(study._rows(entry))),
+        ]
+        for entry in evidence.begun
+    ]
+    about = (
+        "Digest: SHA-256 of the run's frame as JSON with sorted keys, without its column seconds; "
+        "a replay of the tape gives the same."
+    )
+    header = ("run", _n("on the tape"), "status", _n("turns"), "digest")
+    return join([pairs(facts), _folded("runs", rows, header), _p(about, kind="soft")])
+
+
+def digest_of(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the digest of a run's frame, without what depends on the machine's speed."""
+    plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]
+    text = json.dumps(plain, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

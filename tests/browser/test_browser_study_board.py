@@ -1,0 +1,84 @@
+"""A study's board, used as people do: played, stopped, a run opened with the keyboard."""
+
+from __future__ import annotations
+
+import re
+
+from lab_page import LabPage, Notebook
+from playwright.sync_api import expect
+
+SETUP = """
+from scenes import Givers
+from llmsim_lab.lab import StudyBoard
+model = Givers()
+model.set(pause_s=0.05, broken=True)
+study = model.study("board.tape")
+"""
+WIDGET = 1
+
+
+def reads(notebook: Notebook, name: str) -> None:
+    """Check that the board can be read as the page is now, and keep a picture."""
+    assert notebook.axe_faults() == []
+    assert notebook.cut_off(WIDGET) == []
+    assert not notebook.moves_sideways()
+    notebook.screenshot(f"study_board_{name}", of=notebook.output(WIDGET))
+
+
+def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> None:
+    (lab.server.root / "board.tape").unlink(missing_ok=True)
+    notebook = lab.write("study_board", [SETUP, "board = StudyBoard(study); board"])
+    notebook.run_all()
+    output = notebook.output(WIDGET)
+    expect(output.get_by_role("button", name=re.compile("seed 19: left"))).to_have_count(3)
+
+    notebook.click("Run", cell=WIDGET)
+    expect(
+        output.get_by_role("button", name=re.compile(r"running at turn \d of 8"))
+    ).not_to_have_count(0)
+    expect(output).to_contain_text(re.compile(r"of 60 runs done .* about \d+ s left"))
+    expect(output).to_contain_text("a confidence sequence, which may be looked at")
+    notebook.screenshot("study_board_running", of=output)
+    notebook.click("Stop", cell=WIDGET)
+    notebook.says(WIDGET, "Stopped.")
+    expect(output.get_by_role("button", name=re.compile("running"))).to_have_count(0)
+
+    notebook.evaluate("model.set(pause_s=0)")
+    notebook.click("Run", cell=WIDGET)
+    notebook.says(WIDGET, re.compile(r"Finished: \d+ runs are done; \d+ failed"))
+    notebook.evaluate("model.set(broken=False)")
+    notebook.click("Run", cell=WIDGET)
+    notebook.says(WIDGET, "Finished: 60 runs are done.")
+    expect(output.get_by_role("img")).to_have_count(2)
+    expect(output.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "60")
+    reads(notebook, "light")
+    with lab.looking("JupyterLab Dark", width=1200):
+        reads(notebook, "dark")
+        notebook.page.set_viewport_size({"width": 500, "height": 1000})
+        reads(notebook, "dark_500")
+
+    cell = output.get_by_role("button", name="thrifty, seed 3: done")
+    cell.focus()
+    notebook.page.keyboard.press("Enter")
+    notebook.says(WIDGET, "thrifty, seed 3: done. It is open below.")
+    expect(output).to_contain_text("Turn 8 of 8")
+    notebook.click("Close", cell=WIDGET)
+    expect(output).not_to_contain_text("Turn 8 of 8")
+    assert notebook.faults() == []
+
+
+def test_it_follows_a_study_that_a_task_plays(lab: LabPage) -> None:
+    cells = [
+        SETUP.replace('"board.tape"', "") + "model.set(broken=False, pause_s=0.3)\n",
+        "StudyBoard(study)",
+        "import asyncio\ntask = asyncio.create_task(study.arun(progress=False))",
+    ]
+    notebook = lab.write("study_board_task", cells)
+    notebook.run_all()
+    output = notebook.output(WIDGET)
+    expect(output.get_by_role("button", name=re.compile("seed 0: done"))).to_have_count(3)
+    expect(notebook.button("Run", cell=WIDGET)).to_be_disabled()
+    notebook.click("Stop", cell=WIDGET)
+    notebook.until("task.cancelled()")
+    expect(notebook.button("Run", cell=WIDGET)).to_be_enabled()
+    assert notebook.faults() == []

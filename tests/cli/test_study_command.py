@@ -1,0 +1,235 @@
+"""Studies on the command line: played, stopped and continued, looked at, reported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_kit import Run
+
+from llmsim_lab import Simulation, Tape
+from llmsim_lab.study import Study
+from llmsim_lab.testing import FakeOllama
+
+REPO = Path(__file__).parents[2]
+WORLDS = REPO / "tests" / "worlds.py"
+PLAN = """\
+study: pot
+world: pot.py:PublicGoods
+vary:
+  factor: [1.5, 3.0]
+seeds: 3
+turns: 2
+outcome: coins.Ann
+"""
+RULES = """\
+world: economic
+fixed:
+  nations: [{name: Rule, kind: taylor}]
+  validator: {kind: always_valid}
+vary:
+  economy.shock_scale: [1.0, 2.0]
+seeds: 2
+turns: 2
+outcome: inflation
+"""
+
+
+@pytest.fixture
+def lab(llmsim_lab: Run) -> Iterator[Run]:
+    """The command, in a folder with a world of one's own, which is new to it each time."""
+    Path("pot.py").write_text(WORLDS.read_text())
+    Path("plan.yaml").write_text(PLAN)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        _forget()
+        return llmsim_lab(*arguments)
+
+    yield run
+    _forget()
+    sys.path[:] = [place for place in sys.path if place != str(Path.cwd())]
+
+
+def _forget() -> None:
+    from llmsim_lab.run import _registry
+
+    sys.modules.pop("pot", None)
+    for name in [name for name in _registry._known if name.partition(":")[0] == "pot"]:
+        del _registry._known[name]
+
+
+def test_the_example_is_played_in_seconds_and_is_a_registration(
+    llmsim_lab: Run, tmp_path: Path
+) -> None:
+    plan = str(REPO / "data" / "studies" / "backstop.yaml")
+    status, out, err = llmsim_lab("study", plan, "run", "--tape", "t.tape")
+    assert (status, err) == (0, "")
+    assert "32 runs to play" in out
+    assert "backstop \N{MINUS SIGN} no backstop, loss: -" in out
+    assert "[as registered (" in out
+    status, out, err = llmsim_lab("study", plan, "report", "--tape", "t.tape", "-o", "r/s.html")
+    assert (status, err) == (0, "")
+    page = (tmp_path / "r" / "s.html").read_text(encoding="utf-8")
+    assert "With the backstop inflation is higher" in page
+
+
+def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
+    status, out, err = lab("study", "plan.yaml", "run", "--model", "random", "--parallel", "2")
+    assert (status, err) == (0, "")
+    assert "6 runs to play" in out
+    with Tape("plan.tape", read_only=True) as tape:
+        assert {info.name for info in tape.runs()} == {
+            f"factor={factor}, seed {seed}" for factor in ("1.5", "3") for seed in range(3)
+        }
+    status, out, _ = lab("study", "plan.yaml", "run", "--model", "random")
+    assert "0 runs to play (6 done already)" in out
+    with Tape("plan.tape", read_only=True) as tape:
+        assert len(tape) == 6
+
+
+def test_more_seeds_continue_and_status_says_what_is_left_and_that_it_is_a_look(lab: Run) -> None:
+    lab("study", "plan.yaml", "run", "--model", "random")
+    Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))
+    status, out, err = lab("study", "plan.yaml", "status", "--model", "random")
+    assert (status, err) == (0, "")
+    assert "Effects so far:" in out
+    assert "of an unregistered sequence, after 6 of 8 runs" in out
+    rows = [line.split() for line in out.splitlines() if line.startswith("factor=")]
+    assert rows[0] == ["factor=1.5", "3", "0", "0", "1"]
+
+
+def test_ctrl_c_keeps_what_is_done_and_run_continues(
+    lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Study.run
+
+    def interrupted(self: Study, **settings: object) -> Study:
+        def stop(_run: object) -> None:
+            raise KeyboardInterrupt
+
+        return whole(self, **{**settings, "on_run": stop, "parallel": 1})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Study, "run", interrupted)
+    status, _, err = lab("study", "plan.yaml", "run", "--model", "random")
+    assert status == 130
+    assert "Stopped: 1 done, 5 left. What is done is kept; run it again." in err
+    monkeypatch.setattr(Study, "run", whole)
+    status, out, _ = lab("study", "plan.yaml", "run", "--model", "random")
+    assert status == 0
+    assert "5 runs to play (1 done already)" in out
+
+
+@pytest.mark.parametrize("named", ["on the command line", "in the plan", "in its configuration"])
+def test_the_model_is_asked_that_is_named(
+    lab: Run, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = "ollama:llama3.2"
+    more = {
+        "in the plan": f"model: {model}\n",
+        "in its configuration": f"config: {{llm: {{model: '{model}'}}}}\n",
+    }
+    Path("plan.yaml").write_text(PLAN + more.get(named, ""))
+    arguments = ("--model", model) if named == "on the command line" else ()
+    with FakeOllama(reply={"amount": 2, "reasoning": "So.", "confidence": 0.5}) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.host)
+        status, _, err = lab("study", "plan.yaml", "run", *arguments)
+    assert (status, err) == (0, "")
+    with Tape("plan.tape", read_only=True) as tape:
+        assert {info.model for info in tape.runs()} == {"llama3.2"}
+        assert sum(info.calls for info in tape.runs()) == 2 * 3 * 2 * 4
+
+
+def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
+    failing = (
+        "\n\nclass Failing(PublicGoods):\n"
+        "    async def turn(self, state, ask):\n"
+        "        return 1 / (state.coins['Ann'] - 20)\n"
+    )
+    Path("pot.py").write_text(WORLDS.read_text() + failing)
+    Path("plan.yaml").write_text(PLAN.replace(":PublicGoods", ":Failing"))
+    status, out, err = lab("study", "plan.yaml", "run", "--model", "random")
+    assert status == 1
+    assert "6 failed: " in out
+    assert "the same command tries them again" in err
+
+
+def test_a_report_stands_beside_the_tape(lab: Run) -> None:
+    lab("study", "plan.yaml", "run", "--model", "random", "--tape", "mine.tape")
+    args = ("--model", "random", "--tape", "mine.tape")
+    assert lab("study", "plan.yaml", "report", *args)[0] == 0
+    assert "<h1>pot</h1>" in Path("mine.html").read_text(encoding="utf-8")
+
+
+def test_a_plan_that_python_registered_is_played_here(lab: Run) -> None:
+    study = Study(
+        Simulation,
+        {"economy.shock_scale": [1.0, 2.0]},
+        seeds=2,
+        turns=2,
+        outcome="inflation",
+        tape="from_python.tape",
+        nations=[{"name": "Rule", "kind": "taylor"}],
+        validator={"kind": "always_valid"},
+    )
+    study.register("registered.yaml", hypotheses=["larger shocks, other inflation"])
+    status, out, err = lab("study", "registered.yaml", "run")
+    assert (status, err) == (0, "")
+    assert "as registered" in out
+    study.run(progress=False)
+    assert study.effects().label.startswith("as registered (")
+    assert len(study.tape or ()) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (RULES.replace("shock_scale", "shock_scal"), "line 6: vary.economy.shock_scal: Simulation"),
+        (RULES.replace("shock_scale", "shock_scal"), "(did you mean 'economy.shock_scale'?)"),
+        (RULES.replace("2.0]", "lots]"), "line 6: vary.economy.shock_scale: arm 'lots'"),
+        (RULES.replace("kind: taylor", "knd: taylor"), "line 3: fixed.nations"),
+        (RULES.replace("outcome: inflation", "outcome: inflatin"), "line 9: outcome: outcome"),
+        (RULES.replace("outcome:", "outcom:"), "line 9: outcom: unknown key; known here are aa"),
+        (RULES.replace("seeds: 2", "seeds: 0"), "line 7: seeds: seeds=0 must be"),
+        (
+            RULES.replace("turns: 2", "turns: many"),
+            "line 8: turns: Input should be a valid integer",
+        ),
+        (RULES + "design: ful\n", "line 10: design: design='ful' is not known (did you mean"),
+        (RULES + "design: {latin cube: 3}\n", "line 10: design: design={'latin cube': 3} is not"),
+        (RULES + "contrasts: [[a, b]]\n", "there is no arm 'a'"),
+        (RULES.replace("economic", "econmic"), "line 1: world: no kind of simulation"),
+        (RULES.replace("economic", "nope.py:X"), "line 1: world: there is no file nope.py"),
+        (RULES + "config: {trns: 2}\n", "line 10: config: SimulationConfig: trns"),
+        (RULES.replace("  nations:", "  seeds: 3\n  nations:"), "line 3: fixed.seeds: stands at"),
+        ("vary: {}\n", "world: Field required"),
+    ],
+)
+def test_what_is_wrong_in_a_plan_is_said_with_its_line(lab: Run, text: str, message: str) -> None:
+    Path("wrong.yaml").write_text(text)
+    status, _, err = lab("study", "wrong.yaml", "run")
+    assert status == 1
+    assert message in " ".join(err.split())
+    assert not Path("wrong.tape").exists() or "contrasts" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan.yaml", "status"), "there is no tape at plan.tape"),
+        (("plan.yaml", "dance"), "'dance' is not one of 'run', 'status', 'report'"),
+        (("none.yaml", "run"), "cannot read the configuration none.yaml"),
+    ],
+)
+def test_what_cannot_be_done_is_said(lab: Run, arguments: tuple[str, ...], message: str) -> None:
+    status, _, err = lab("study", *arguments)
+    assert status
+    assert message in " ".join(err.split())
+
+
+def test_a_model_that_the_plan_varies_is_not_named_twice(lab: Run) -> None:
+    Path("plan.yaml").write_text(PLAN.replace("factor:", "players: [rule, random]\n  factor:"))
+    status, _, err = lab("study", "plan.yaml", "run", "--model", "random")
+    assert status == 1
+    assert "plan.yaml, line 4 says players already; leave one of them out" in err

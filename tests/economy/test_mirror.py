@@ -1,0 +1,55 @@
+"""Mirror images of states and of quarters: as far on the other side of the steady state."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
+from llmsim_lab.economy._data import START_VALUE, latest_gap, mirrored_quarters, quarters_before
+from llmsim_lab.economy._macro import STEADY_STATE, mirrored
+from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.models import GlobalState
+
+NAMES = ("interest_rate", "inflation", "output_gap", "unemployment", "gdp_growth")
+
+
+def test_the_steady_state_is_its_own_mirror_image() -> None:
+    assert mirrored(STEADY_STATE) == STEADY_STATE
+
+
+def test_a_mirror_image_stays_one_under_mirrored_rates_and_shocks() -> None:
+    model, one = RudebuschSvensson(), initial_state("2000Q2").global_state
+    other = mirrored(one)
+    for rate, shocks in ((6.5, Shocks(0.4, -0.8)), (3.0, Shocks(-1.1, 0.2))):
+        one = model.advance(one, interest_rate=rate, shocks=shocks)
+        turned = Shocks(-shocks.supply, -shocks.demand)
+        other = model.advance(other, interest_rate=8 - rate, shocks=turned)
+        expected = dict(mirrored(one))
+        for name in NAMES:
+            assert getattr(other, name) == pytest.approx(expected[name])
+
+
+def test_a_state_without_a_mirror_image_is_named() -> None:
+    with pytest.raises(ConfigError, match="unemployment of 12% has no mirror image"):
+        mirrored(GlobalState(unemployment=12))
+
+
+def test_mirrored_quarters_lead_to_the_mirrored_state_and_show_the_mirrored_gap() -> None:
+    before = quarters_before("2000Q2")
+    turned = mirrored_quarters(before, around=START_VALUE, last=-1)
+    real, other = before[-1], turned[-1]
+    assert real.inflation is not None
+    assert other.inflation == 4 - real.inflation
+    assert other.interest_rate == 8 - real.interest_rate
+    assert other.unemployment == 10 - real.unemployment
+    assert {quarter.period for quarter in turned} == {None}
+    gaps = [latest_gap([q.real_output for q in found]) for found in (before, turned)]
+    assert gaps[0] == pytest.approx(load_us_macro().loc["2000Q1", "output_gap_one_sided"], abs=1e-5)
+    assert gaps[1] == pytest.approx(-gaps[0])
+
+
+def test_what_the_data_cannot_say_has_no_mirror_image_either() -> None:
+    first = mirrored_quarters(quarters_before("1960Q1"), around=START_VALUE, last=-1)[0]
+    assert first.inflation is None
+    assert first.inflation_in_quarter is None

@@ -1,0 +1,54 @@
+"""The demonstration's picture, in words and in what it draws."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmsim_lab.lab.figures import demo_figure
+from llmsim_lab.study import Demonstration
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Demonstration:
+    return Demonstration.read()
+
+
+def test_the_picture_says_the_verdict_and_names_every_player_in_full(
+    shipped: Demonstration,
+) -> None:
+    figure = demo_figure(shipped)
+    assert figure.alt == f"{shipped.verdict} {shipped.headline}"  # type: ignore[attr-defined]
+    assert " ".join(figure.get_suptitle().split()) == shipped.verdict
+    oil, counts, plain, mirrored = figure.axes
+    [legend] = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    count = len(shipped.runs)
+    seeds = f"{count} seed{'' if count == 1 else 's'}"
+    assert names == [
+        f"{shipped.model}: mean and range of {seeds}",
+        *shipped.players[1:],
+        "history, its own shocks",
+    ]
+    assert [tick.get_text() for tick in counts.get_yticklabels()] == shipped.players
+    one = shipped.answer()
+    written = [text.get_text() for text in counts.texts]
+    assert written[:2] == [f"{one.raised_low} of {one.low}", f"{one.raised_high} of {one.high}"]
+    assert "inflation below target, slump" in mirrored.get_title(loc="left")
+    assert f"{shipped.response().mean:+.2f} under the model" in oil.get_title(loc="left")
+    assert [text.get_text() for text in plain.texts] == [
+        "lower bound of the rate",
+        "upper bound of the rate",
+    ]
+
+
+def test_means_are_over_seeds(shipped: Demonstration) -> None:
+    *_, mirrored = demo_figure(shipped).axes
+    line = mirrored.get_lines()[0]
+    paths = shipped.path(shipped.model, "mirrored").dropna()
+    assert list(line.get_ydata()) == paths.mean(axis=1).tolist()
+
+
+def test_a_mean_ends_where_a_seed_does(shipped: Demonstration) -> None:
+    *_, plain, _ = demo_figure(shipped).axes
+    last = min(found["plain"].turn_number for found in shipped.runs.values())
+    assert max(plain.get_lines()[0].get_xdata()) == last

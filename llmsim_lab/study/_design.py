@@ -9,10 +9,15 @@ trial, so that a wrong name or level raises here.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import itertools
+import math
+import re
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -92,6 +97,11 @@ def factors_of(vary: Mapping[str, Any], design: Any) -> Factors:
 def _labelled(name: str, levels: Any) -> dict[str, Any]:
     if isinstance(levels, Mapping):
         found = {str(label): level for label, level in levels.items()}
+        if len(found) < len(levels):
+            twice = next(iter(levels.keys() - found.keys()))
+            raise ConfigError(
+                f"vary[{name!r}] has two levels called {str(twice)!r}; give them other labels"
+            )
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
         found = {}
         for level in levels:
@@ -828,7 +838,8 @@ class Models:
 def said(value: Any) -> Any:
     """Return a value as JSON can hold it, the same in every process: what identifies a level."""
     if value is None or isinstance(value, bool | int | float | str):
-        return value
+        is_json = not isinstance(value, float) or math.isfinite(value)
+        return value if is_json else str(value)
     if isinstance(value, Prompt):
         return f"prompt {value.name} {value.digest[:12]}"
     if isinstance(value, LLMClient):
@@ -837,13 +848,59 @@ def said(value: Any) -> Any:
         return said(value.model_dump(mode="json"))
     if isinstance(value, Mapping):
         return {str(name): said(it) for name, it in value.items()}
-    if isinstance(value, Sequence | set | frozenset):
+    if isinstance(value, set | frozenset):  # in no order that another process would have too
+        return sorted((said(it) for it in value), key=dumps)
+    if isinstance(value, Sequence):
         return [said(it) for it in value]
     if isinstance(value, Path):
         return str(value)
-    code = getattr(value, "__code__", None)
-    if code is not None:
-        constants = [it for it in code.co_consts if not hasattr(it, "co_code")]
-        text = f"{code.co_code!r}{code.co_names!r}{constants!r}"
-        return f"function {_called(value)} {hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    return f"{type(value).__name__} {getattr(value, '__name__', '')}".strip()
+    if isinstance(value, functools.partial):
+        return ["partial", said(value.func), said(value.args), said(value.keywords)]
+    if isinstance(value, type):
+        return f"class {value.__name__}"
+    if hasattr(value, "__code__"):
+        digest = hashlib.sha256(dumps(_of_function(value)).encode("utf-8", "surrogatepass"))
+        return f"function {_called(value)} {digest.hexdigest()[:12]}"
+    return _of_object(value)
+
+
+def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
+    """Return a function's code, defaults, and what it takes from the function around it."""
+    function = getattr(function, "__func__", function)
+    if id(function) in above:  # it calls itself
+        return "itself"
+    cells = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # nothing is in it yet
+            cells.append(cell.cell_contents)
+    taken = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *cells]
+    # Lists and objects may be what a function keeps its notes in, which change as it is called.
+    kept = [
+        _of_function(it, (*above, id(function))) if hasattr(it, "__code__") else said(it)
+        for it in taken
+        if it is None or callable(it) or isinstance(it, _UNCHANGING)
+    ]
+    return [_of_code(function.__code__), kept]
+
+
+_UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Path, Prompt, BaseModel)
+
+
+def _of_code(code: types.CodeType) -> Any:
+    constants = [
+        _of_code(it) if isinstance(it, types.CodeType) else said(it) for it in code.co_consts
+    ]
+    return [code.co_code.hex(), list(code.co_names), constants]
+
+
+def _of_object(value: Any) -> str:
+    """Return an object's class and what tells it from others of it, without addresses."""
+    plain: Any = object.__repr__
+    if type(value).__repr__ is not plain:
+        return f"{type(value).__name__} {re.sub(r' at 0x[0-9a-fA-F]+', '', repr(value))}"
+    own = {
+        name: it
+        for name, it in getattr(value, "__dict__", {}).items()
+        if not name.startswith("_") and (it is None or isinstance(it, _UNCHANGING))
+    }
+    return f"{type(value).__name__} {dumps(said(own)) if own else ''}".strip()

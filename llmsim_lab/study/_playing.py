@@ -96,8 +96,8 @@ class Notes:
         note |= {"arm": arm.name, "seed": seed}
         return note if self.registration is None else {**note, "registration": self.registration}
 
-    def found(self, tape: Tape) -> Iterator[tuple[StudyRun, Mapping[str, Any]]]:
-        """Yield the study's runs on a tape, oldest first, each with its note.
+    def found(self, tape: Tape) -> Iterator[tuple[StudyRun, Mapping[str, Any], Mapping[str, Any]]]:
+        """Yield the study's runs on a tape, oldest first, each with its note and code digests.
 
         Raises:
             ConfigError: the tape holds another study of this name.
@@ -114,7 +114,7 @@ class Notes:
                 )
             arm, seed = note.get("arm"), note.get("seed")
             if isinstance(arm, str) and isinstance(seed, int):
-                yield _entry_of(info, arm, seed), note
+                yield _entry_of(info, arm, seed), note, info.manifest.get("code") or {}
 
     def _difference(self, note: Mapping[str, Any]) -> str:
         there = note.get("design")

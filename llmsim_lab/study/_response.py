@@ -26,7 +26,7 @@ from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
-from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
+from llmsim_lab.errors import ConfigError, EconomyError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig, made_intervention
@@ -62,7 +62,7 @@ def impulse_response(
     at: int = 4,
     horizon: int = 16,
     seeds: int | Iterable[int] = 20,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     against: Any = None,
     level: float = 0.95,
     parallel: int = 8,
@@ -127,7 +127,7 @@ def impulse_response(
             at=whole_number("at", at, least=0),
             horizon=whole_number("horizon", horizon, least=1),
             seeds=_seeds(seeds, subject, parameters),
-            columns=None if columns is None else tuple(columns),
+            columns=None if columns is None else _listed(columns),
             against=against,
             parallel=whole_number("parallel", parallel, least=1),
             tape=Tape(tape) if isinstance(tape, str | Path) else tape,
@@ -140,6 +140,10 @@ def impulse_response(
     if play:
         run_sync(response.arun())
     return response
+
+
+def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def _checked_shock(shock: Any) -> Mapping[str, Any]:
@@ -300,7 +304,7 @@ class _Pairs:
     series: tuple[Series, ...] = ()
     words: str = ""
     linear: dict[str, list[float]] = field(default_factory=dict)
-    failed: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, Exception] = field(default_factory=dict)
 
     async def play(self) -> tuple[dict[int, _Pair], dict[int, _Pair]]:
         """Return the pairs by seed: those of the run, and those of what it is compared with."""
@@ -312,7 +316,12 @@ class _Pairs:
                     try:
                         return await self._of_seed(seed)
                     except (LLMFailureException, EconomyError) as error:
-                        self.failed[seed] = str(error)
+                        self.failed[seed] = error
+                        return None
+                    except LabError:
+                        raise
+                    except Exception as error:  # noqa: BLE001 - the world's own, kept with the pair
+                        self.failed[seed] = error
                         return None
                     finally:
                         advance()
@@ -321,7 +330,9 @@ class _Pairs:
         done = {seed: both for seed, both in zip(self.seeds, found, strict=True) if both}
         if not done:
             seed, error = next(iter(self.failed.items()))
-            raise ConfigError(f"no pair could be played to its end; seed {seed}: {error}")
+            raise ConfigError(
+                f"no pair could be played to its end; seed {seed}: {_fault(error)}"
+            ) from error
         rule = {seed: pair for seed, (_, pair) in done.items() if pair is not None}
         return {seed: pair for seed, (pair, _) in done.items()}, rule
 
@@ -341,6 +352,11 @@ class _Pairs:
             self.series = tuple(known.get(it, Series(column=it, label=it)) for it in self.columns)
         else:
             self.series = tuple(known.values())
+        if not self.series:
+            raise ConfigError(
+                f"a {type(run).__name__} charts no numbers, so that no response can be seen; name "
+                "some: impulse_response(..., columns=['NAME'])"
+            )
         self.linear = _linear(run, self.shock, self.against, self.horizon)
 
     async def _pair(self, fresh: AnyRun, tape: Tape | None = None) -> _Pair:
@@ -649,7 +665,7 @@ class ImpulseResponse:
             for arm in (pair.shocked, pair.unshocked)
             for values in arm.values()
         )
-        notes = [f"seed {seed} failed: {error}" for seed, error in plan.failed.items()]
+        notes = [f"seed {seed} failed: {_fault(error)}" for seed, error in plan.failed.items()]
         if shortest <= self.horizon:
             notes.append(
                 f"the horizon ends at {shortest - 1}, not {self.horizon}: a run was over by then"
@@ -786,6 +802,11 @@ class ImpulseResponse:
         header = ["", "turns after", "largest response", f"{self.level:.0%} band", "rule"]
         caption = f"Response to {self.shock}{self._less}, {len(self.seeds)} pairs of forks"
         return str(join([table(header, rows, caption=caption), *map(_line, self.notes)]))
+
+
+def _fault(error: Exception) -> str:
+    said = str(error)
+    return said if isinstance(error, LabError) and said else f"{type(error).__name__}: {said}"
 
 
 def _same(curve: pd.DataFrame) -> bool:

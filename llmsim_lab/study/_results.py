@@ -109,11 +109,20 @@ def outcomes_of(
             that the run charts.
 
     Raises:
-        ConfigError: there is no such column of numbers.
+        ConfigError: there is no such column of numbers, or the function gives none.
     """
-    if callable(given):
-        return {getattr(given, "__name__", "outcome"): given}
     simulation = bench.simulation
+    if callable(given):
+        name = getattr(given, "__name__", "outcome")
+        try:  # now, and not when all samples are played
+            value = given(simulation.turns[-1])
+            float(math.nan if value is None else value)
+        except Exception as error:
+            raise ConfigError(
+                f"outcome {name!r} gives no number for the run's last turn: "
+                f"{type(error).__name__}: {error}; return one, or float('nan') where there is none"
+            ) from error
+        return {name: given}
     numbers = [series.column for series in simulation.series]
     if given is not None:
         names = [given] if isinstance(given, str) else list(given)

@@ -59,6 +59,7 @@ ENOUGH_FOR_SHARES = 5
 _PRIOR = 1.0
 """The mixture's variance in a confidence sequence, in units of the differences' variance."""
 _MINUS = "\N{MINUS SIGN}"
+_LARGEST = 1e150
 _NOTHING = 1e-9
 """Differences and spreads smaller than this share of the values are rounding."""
 
@@ -163,19 +164,46 @@ def run_effects(
     if not table.arms:
         return []
     declared = _steps(grid, table.outcomes)
+    wild = _taken_out(table)
     steps = np.where(declared > 0, declared, -_common_steps(table.array))
     found = []
     for one, other in _contrasts(table.arms, reference, contrasts):
         a, b = table.of(one), table.of(other)
-        shared = (table.there(one) & table.there(other)).any()
-        if paired and shared:
-            found.append(_paired(a, b, level, watched, steps))
+        rows = table.there(one), table.there(other)
+        if paired and (rows[0] & rows[1]).any():
+            found.append(_paired(a, b, level, watched, steps, asked=rows[0] | rows[1]))
         elif watched:
             found.append(_unwatchable(a, b))
         else:
             found.append(_welch(a, b, level, steps))
         found[-1].contrast = f"{one} {_MINUS} {other}"
+        _leave_open(found[-1], wild[one] | wild[other])
     return _effects(found, table.outcomes, level, adjust=not watched)
+
+
+def _taken_out(table: _Table) -> dict[str, NDArray[np.bool_]]:
+    """Make NaN of values that have no mean, infinite or so large that their square is.
+
+    Returns by arm which outcomes have such values.
+    """
+    wild = np.abs(table.array) > _LARGEST
+    table.array[wild] = np.nan
+    there = np.asarray(wild.any(axis=tuple(range(1, wild.ndim - 1))))
+    return {arm: np.asarray(there[place]) for place, arm in enumerate(table.arms)}
+
+
+def _leave_open(found: _Found, wild: NDArray[np.bool_]) -> None:
+    """Take back what cannot be said of outcomes with infinite values, and say why.
+
+    To leave such runs out, as those that failed, would make the others' mean look like the arm's.
+    """
+    for place in np.flatnonzero(wild):
+        for numbers in (found.estimate, found.low, found.high, found.p):
+            numbers[place] = np.nan
+        if found.differences is not None:
+            found.differences[:, place] = np.nan
+        found.method[place] = "none"
+        found.notes[place] = [f"some values are infinite or beyond {_LARGEST:g}"]
 
 
 @dataclass(slots=True)
@@ -274,8 +302,19 @@ def _common_steps(values: Numbers) -> Numbers:
     return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
 
 
-def _paired(a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers) -> _Found:
-    """Return Student's t over the differences of pairs (rows), for each outcome (column)."""
+def _paired(
+    a: Numbers,
+    b: Numbers,
+    level: float,
+    watched: bool,
+    step: Numbers,
+    *,
+    asked: NDArray[np.bool_],
+) -> _Found:
+    """Return Student's t over the differences of pairs (rows), for each outcome (column).
+
+    ``asked`` is where either arm has a run, also one that failed.
+    """
     differences = _without_rounding(a - b, a, b)
     known = ~np.isnan(differences)
     n = known.sum(axis=0)
@@ -291,11 +330,11 @@ def _paired(a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers) 
     )
     for place in np.flatnonzero(np.isinf(low)):
         found.notes[place].append("a confidence sequence takes five pairs to have ends")
-    both = (~np.isnan(a) | ~np.isnan(b)).sum(axis=0)
+    both = asked.sum(axis=0)
     for place in np.flatnonzero(both > n):
         found.notes[place].append(
             f"{both[place] - n[place]} of {both[place]} pairs left out: "
-            "a run failed or has no partner"
+            "a run failed, has no value or has no partner"
         )
     yes_or_no = _yes_or_no(a, b) & (n > 1)
     _check_spread(
@@ -409,9 +448,12 @@ def _unwatchable(a: Numbers, b: Numbers) -> _Found:
 
 
 def _without_rounding(differences: Numbers, *values: Numbers) -> Numbers:
-    """Return differences, those that are rounding as exactly 0."""
-    size = max((float(np.nanmax(np.abs(v), initial=0.0)) for v in values), default=0.0)
-    return np.where(np.abs(differences) <= 1e-12 * size, 0.0, differences)
+    """Return differences, those that are rounding as exactly 0; each outcome has its own size."""
+    sizes = [
+        np.where(np.isfinite(value), np.abs(value), 0.0).max(axis=tuple(range(value.ndim - 1)))
+        for value in values
+    ]
+    return np.where(np.abs(differences) <= 1e-12 * np.max(sizes, axis=0), 0.0, differences)
 
 
 def _moments(values: Numbers, axis: int) -> tuple[Numbers, Numbers]:
@@ -718,6 +760,7 @@ def situation_effects(
     if values.empty:
         return []
     asked = _asked(values)
+    wild = _taken_out(asked.table)
     step = _steps(grid, asked.table.outcomes)
     if speak_of is None:
         speak_of = "new" if len(set(asked.run_of)) > 1 else "these"
@@ -725,6 +768,7 @@ def situation_effects(
     for one, other in _contrasts(asked.table.arms, reference, contrasts):
         effect = _at_situations(asked, one, other, speak_of == "new", level, step)
         effect.contrast = f"{one} {_MINUS} {other}"
+        _leave_open(effect, wild[one] | wild[other])
         found.append(effect)
     return _effects(found, asked.table.outcomes, level, adjust=False)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.html import join, pairs, safe, table
 from llmsim_lab._util.text import closest, duration, log_event, roughly
@@ -76,6 +76,8 @@ _COSTS = ("calls", "tokens", "seconds")
 _FEW = 3
 """Runs that a spread is estimated from at least."""
 _MOST_ERRORS = 3
+_CODE = ("methods", "parameters", "state")
+"""Digests of a world's code; not of its file, which holds more than the world."""
 
 
 class Effects(list[Effect]):
@@ -286,6 +288,7 @@ class Study:
         self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
         self._looks: list[int] = []
         self._registrations: dict[Key, Any] = {}
+        self._other_code = 0
         self._running = False
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None] | None = None
         self._entries = {
@@ -447,6 +450,8 @@ class Study:
                 raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
             merge_left_over(self._tape)
             self._find()
+            if why := self._mixed_code():
+                log_event(logger, logging.WARNING, "CODE_CHANGED", study=self.name, reason=why)
         self._player.tape = self._tape
         seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
         if executor is None:
@@ -490,8 +495,9 @@ class Study:
     def _find(self) -> None:
         """Read which runs are on the tape, and how far they are."""
         assert self._tape is not None
-        registered = {}
-        for entry, note in self._notes.found(self._tape):
+        registered, other_code = {}, {}
+        now = self._trial.code_digests
+        for entry, note, code in self._notes.found(self._tape):
             key = entry.arm, entry.seed
             for look in note.get("looks", []):
                 if isinstance(look, int) and look not in self._looks:
@@ -500,7 +506,9 @@ class Study:
                 if self._entries[key].status != "done" or entry.status == "done":
                     self._entries[key] = entry
                 registered[key] = note.get("registration")
+                other_code[key] = any(code.get(it, now.get(it)) != now.get(it) for it in _CODE)
         self._registrations = registered
+        self._other_code = sum(other_code.values())
 
     def close(self) -> None:
         """Close the tape; the study opens it again when it is played."""
@@ -527,15 +535,21 @@ class Study:
         """One row a run, arm by arm.
 
         Columns: ``arm``; the factors' levels; ``seed``; ``run``, its number on the tape;
-        ``status``; ``turns``; ``error``.
+        ``status``; ``turns``; ``error``. A factor that has the name of one of those is called
+        ``factor NAME``.
         """
         import pandas as pd
 
-        rows = [
-            {"arm": it.arm, **self._levels(it.arm), "seed": it.seed, "run": it.run}
-            | {"status": it.status, "turns": it.turns, "error": it.error}
-            for it in self._in_order()
-        ]
+        rows = []
+        for it in self._in_order():
+            own: dict[str, Any] = {
+                "seed": it.seed,
+                "run": it.run,
+                "status": it.status,
+                "turns": it.turns,
+            }
+            own |= {"error": it.error}
+            rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
         frame = pd.DataFrame(rows)
         return frame.astype({"run": "Int64"})
 
@@ -599,11 +613,7 @@ class Study:
             if entry.status != "done":
                 continue
             rows = self._rows(entry)
-            own = rows[-1]
-            levels = {
-                f"factor {name}" if name in own else name: level
-                for name, level in self._levels(entry.arm).items()
-            }
+            levels = _beside(self._levels(entry.arm), {"arm", "seed", *rows[-1]})
             parts += [{"arm": entry.arm, **levels, "seed": entry.seed, **row} for row in rows]
         return pd.DataFrame(parts)
 
@@ -630,7 +640,8 @@ class Study:
         if frame.empty:
             raise ConfigError("no run is complete, so there is nothing to arrange; run() first")
         levels = {arm: self._levels(arm) for arm in frame["arm"].unique()}
-        names = [*next(iter(levels.values())), "arm", "seed", "turn"]
+        factors = next(iter(levels.values()))
+        names = [*factors, "arm", "seed", "turn"]
         index = frame.set_index(["arm", "seed", "turn"])
         numbers = [
             str(name)
@@ -651,12 +662,10 @@ class Study:
             data[name] = stacked.transpose("arm", "seed", "turn", along)
         # In the order of the design, not of the alphabet.
         found = xr.Dataset(data).sel(arm=list(levels))
+        taken = {str(name) for name in (*data, *found.dims)}
         of_arms = {
-            (name if name not in data else f"factor {name}"): (
-                "arm",
-                [levels[arm].get(name) for arm in levels],
-            )
-            for name in next(iter(levels.values()))
+            shown: ("arm", [levels[arm].get(name) for arm in levels])
+            for shown, name in _beside({name: name for name in factors}, taken).items()
         }
         return found.assign_coords(of_arms).assign_attrs(study=self.name, world=self._cls.kind)
 
@@ -679,6 +688,12 @@ class Study:
             found = {_label_of(outcome): outcome}
         else:
             found = {_label_of(item): item for item in outcome}
+            if len(found) < len(outcome):
+                twice = Counter(map(_label_of, outcome)).most_common(1)[0][0]
+                raise ConfigError(
+                    f"two outcomes are called {twice!r}; give them labels: outcome={{'one': ..., "
+                    "'other': ...}"
+                )
         for item in found.values():
             if isinstance(item, str):
                 self._check_column(item, measures)
@@ -739,7 +754,16 @@ class Study:
 
     def _value(self, entry: StudyRun, outcome: Outcome, rows: list[dict[str, Any]]) -> float:
         if not isinstance(outcome, str):
-            return _number(outcome(self.simulation(entry.arm, entry.seed)), _label_of(outcome))
+            run = self.simulation(entry.arm, entry.seed)
+            try:
+                value = outcome(run)
+            except Exception as error:
+                raise ConfigError(
+                    f"outcome {_label_of(outcome)!r} fails for arm {entry.arm!r}, seed "
+                    f"{entry.seed}: {type(error).__name__}: {error}; return float('nan') where a "
+                    "run has none"
+                ) from error
+            return _number(value, _label_of(outcome))
         config = self._world.trial(self._by_name[entry.arm], entry.seed).config
         if (measure := self._cls.measures(config).get(outcome)) is not None:
             import pandas as pd
@@ -782,6 +806,7 @@ class Study:
         Raises:
             ConfigError: there is no reference, or no arm of a name.
         """
+        real_number("level", level, least=0.5, most=0.9999)
         if not self.outcome:
             raise ConfigError(
                 f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
@@ -797,6 +822,7 @@ class Study:
                 "study.outcomes().merge(study.runs), or name contrasts=[(arm, arm)]"
             )
         self._check_arms(contrasts or ())
+        self._check_grid(grid)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
@@ -805,7 +831,8 @@ class Study:
             again = values[values["arm"].isin([AA, self.reference])]
             check = run_effects(again, reference=self.reference, **how)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
-        return Effects(found, label=self._look(watched, contrasts))
+        said_ = [self._look(watched, contrasts), self._mixed_code()]
+        return Effects(found, label="; ".join(filter(None, said_)))
 
     def _check_arms(self, contrasts: Sequence[tuple[str, str]]) -> None:
         """Raise ConfigError where an arm of the contrasts is not there."""
@@ -815,6 +842,31 @@ class Study:
                     f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
                     f"{', '.join(self.arms)}"
                 )
+
+    def _check_grid(self, grid: Any) -> None:
+        if grid is None:
+            return
+        if not isinstance(grid, Mapping):
+            raise ConfigError(
+                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
+                "0.25}"
+            )
+        for name, step in grid.items():
+            if name not in self.outcome:
+                raise ConfigError(
+                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
+                    f"are {', '.join(self.outcome)}"
+                )
+            real_number(f"grid[{name!r}]", step, least=0)
+
+    def _mixed_code(self) -> str:
+        """Return how many runs another version of the world played; empty if none."""
+        if not self._other_code:
+            return ""
+        return (
+            f"{self._other_code} of {len(self._entries)} runs were begun with other code of "
+            f"{self._cls.__name__} than there is now; name=, or another tape, plays all anew"
+        )
 
     def _look(self, watched: bool, contrasts: Sequence[tuple[str, str]] | None) -> str:
         """Return how these effects come to be looked at, and count the look."""
@@ -907,6 +959,7 @@ class Study:
             "alpha": there.get("alpha", 0.05) if alpha is None else alpha,
             "stop": there.get("stop", f"after {len(self.seeds)} seeds in every arm"),
         }
+        real_number("alpha", plan["alpha"], least=0.0001, most=0.5)
         for key, value in there.items():
             if value != plan[key]:
                 raise ConfigError(
@@ -1080,7 +1133,12 @@ class Study:
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}"]
         lines += [f"  {error}" for error in self._errors()]
-        return "\n".join([*lines, *([str(self.effects())] if self._shows_effects() else [])])
+        if self._shows_effects():
+            try:
+                lines.append(str(self.effects()))
+            except LabError as error:
+                lines.append(f"effects: {error}")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
@@ -1131,6 +1189,11 @@ class Study:
             except LabError as error:
                 parts.append(safe(f"effects: {error}"))
         return str(join(parts))
+
+
+def _beside(levels: Mapping[str, Any], others: set[str]) -> dict[str, Any]:
+    """Return levels by their factors' names, which other columns may have as well."""
+    return {f"factor {name}" if name in others else name: it for name, it in levels.items()}
 
 
 _AA_NOTE = "the same arm with other call seeds: what is seen here is chance"

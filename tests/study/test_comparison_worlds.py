@@ -359,3 +359,9 @@ def test_a_loaded_run_is_left_as_it_is(tmp_path: Path) -> None:
     Comparison(run, prompt={"more": generous}, samples=1, llm_client=client_of()).run()
     assert run.turns == turns
     assert dict(run.prompts) == prompts
+
+
+@pytest.mark.parametrize("outcome", [lambda turn: 1 / 0, lambda turn: "much"])
+def test_an_outcome_that_gives_no_number_raises_before_a_sample_is_played(outcome: Any) -> None:
+    with pytest.raises(ConfigError, match="gives no number for the run's last turn"):
+        Comparison(goods(), prompt={"more": generous}, outcome=outcome)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
+import os
+import subprocess
+import sys
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from study_kit import Basin, Water, Wish, instant_client
 
 from llmsim_lab import LLMConfig, Prompt, Simulation, SimulationConfig, TaylorRuleAgent
+from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
+from llmsim_lab.study._design import said
 from llmsim_lab.testing import FakeOllama
 
 
@@ -25,6 +34,72 @@ def config_in(study: Study, arm: str) -> Any:
 
 def played(study: Study) -> Study:
     return study.run(progress=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"vary": {"factor": {1: 1.0, "1": 2.0}}}, "two levels called '1'"),
+        ({"outcome": [lambda _: 1.0, lambda _: 2.0]}, "two outcomes are called '<lambda>'"),
+    ],
+)
+def test_two_of_one_name_raise_and_none_is_lost(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        study_of(**more)
+
+
+def adding(text: str, *, times: int = 1) -> Any:
+    return lambda old: old + text * times
+
+
+class Plain:
+    def __init__(self, amount: float) -> None:
+        self.amount = amount
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (adding("Be kind."), adding("Be harsh.")),
+        (adding("Be kind."), adding("Be kind.", times=2)),
+        (lambda old, more="a": old + more, lambda old, more="b": old + more),
+        (lambda _: (lambda: 1)(), lambda _: (lambda: 2)()),
+        (partial(adding, times=1), partial(adding, times=2)),
+        (TaylorRule(inflation_target=2.0), TaylorRule(inflation_target=3.0)),
+        (Plain(1.0), Plain(2.0)),
+        (np.int64(1), np.int64(2)),
+        (math.inf, -math.inf),
+    ],
+)
+def test_levels_that_play_differently_are_told_apart_on_a_tape(one: Any, other: Any) -> None:
+    assert said(one) != said(other)
+    assert said(one) == said(copy.deepcopy(one))
+
+
+@pytest.mark.process
+def test_what_identifies_a_level_is_the_same_in_every_process() -> None:
+    code = (
+        "from llmsim_lab.study._design import said\n"
+        "print(said([{'a', 'b', 'c', 'd'}, lambda it: it in {'e', 'f', 'g', 'h'}, object()]))"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(printed) == 1
+
+
+def test_a_function_that_calls_itself_identifies_a_level() -> None:
+    def down(count: int) -> int:
+        return down(count - 1) if count else 0
+
+    assert said(down).startswith("function down")
 
 
 # --- arms ----------------------------------------------------------------------------------------

@@ -268,6 +268,23 @@ def test_what_was_cut_off_is_continued_and_a_failed_pair_is_reported(tmp_path: P
         np.testing.assert_array_equal(curve, anew.curves[name])
 
 
+def test_a_world_that_fails_with_one_seed_does_not_lose_the_other_pairs() -> None:
+    def world(seed: int) -> PublicGoods:
+        return PublicGoods(seed=seed, turns=6, players={"*": lambda question: 5 / (seed - 1) ** 2})
+
+    response = impulse_response(
+        world, shock={"coins.Ann": -5}, at=1, horizon=2, seeds=[0, 1, 2], columns="coins.Ann"
+    )
+    assert response.seeds == (0, 2)
+    assert "seed 1" in response.notes[0]
+    assert list(response.curves) == ["coins.Ann"]
+
+
+def test_a_response_without_columns_raises() -> None:
+    with pytest.raises(ConfigError, match="charts no numbers"):
+        impulse_response(economy(), shock=SUPPLY, columns=[], seeds=1, horizon=1)
+
+
 def test_players_that_no_tape_can_hold_are_played_anew_unless_they_have_a_name(
     tmp_path: Path,
 ) -> None:

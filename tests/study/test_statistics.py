@@ -100,7 +100,7 @@ def test_one_run_has_no_interval_and_says_so() -> None:
 def test_a_pair_with_a_failed_run_is_left_out_and_counted() -> None:
     [effect] = run_effects(make_runs({"a": [1.0, 2.0, math.nan], "b": [2.0, 2.6, 3.0]}))
     assert (effect.estimate, effect.n) == (pytest.approx(0.8), 2)
-    assert effect.note == "1 of 3 pairs left out: a run failed or has no partner"
+    assert effect.note == "1 of 3 pairs left out: a run failed, has no value or has no partner"
 
 
 def test_if_all_runs_of_an_arm_failed_nothing_is_known() -> None:
@@ -167,6 +167,43 @@ def test_an_unknown_reference_is_an_error() -> None:
 def test_a_missing_column_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"columns seed are missing"):
         run_effects(make_runs({"a": [1.0]}).drop(columns="seed"))
+
+
+def test_a_seed_that_failed_in_both_arms_is_counted_as_left_out() -> None:
+    runs = make_runs({"a": [1.0, math.nan, 2.0, 4.0], "b": [2.0, math.nan, 1.0, 3.0]})
+    [effect] = run_effects(runs)
+    assert effect.n == 3
+    assert effect.note.startswith("1 of 4 pairs left out")
+
+
+def test_an_outcome_in_the_trillions_does_not_hide_the_difference_in_another_one() -> None:
+    small = make_runs({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 5.0]}, outcome="rate")
+    large = make_runs({"a": [1e14, 2e14, 3e14], "b": [2e14, 1e14, 5e14]}, outcome="output")
+    [alone] = run_effects(small)
+    beside = run_effects(pd.concat([large, small]))[1]
+    assert beside.outcome == "rate"
+    assert (beside.estimate, beside.low, beside.p) == (alone.estimate, alone.low, alone.p)
+    assert alone.estimate == pytest.approx(4 / 3)
+
+
+@pytest.mark.parametrize("how", [{}, {"watched": True}, {"paired": False}])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
+def test_infinite_values_give_no_number_and_leave_other_outcomes_alone(
+    value: float, how: dict[str, Any]
+) -> None:
+    finite = make_runs({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 5.0]}, outcome="rate")
+    other = make_runs({"a": [1.0, value, 4.0], "b": [2.0, 4.0, 5.0]}, outcome="output")
+    rate, output = run_effects(pd.concat([finite, other]), **how)
+    assert rate.estimate == pytest.approx(4 / 3)
+    assert (output.estimate, output.low, output.p) == (None, None, None)
+    assert "infinite" in output.note
+
+
+def test_an_infinite_answer_does_not_make_the_other_situations_equal() -> None:
+    array = NOISE.copy()
+    array[0, 0, 0, 0] = math.inf
+    [effect] = situation_effects(make_answers(array, seeds=lambda *_: _))
+    assert effect.estimate is None
 
 
 # --- families -------------------------------------------------------------------------------------

@@ -694,3 +694,70 @@ def test_a_clients_settings_are_recorded_with_its_run(path: Path) -> None:
     played(study_of(tape=path, llm_client=client, vary={"temperature": [0.4, 0.6]})).close()
     with Tape(path, read_only=True) as tape:
         assert {info.manifest["llm"]["temperature"] for info in tape.runs()} == {0.4, 0.6}
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_an_outcome_that_fails_says_of_which_run_and_the_study_is_still_shown() -> None:
+    def of(run: Any) -> float:
+        return 1 / run.config.seed
+
+    study = played(study_of(outcome=of))
+    with pytest.raises(ConfigError, match="'of' fails for arm 'factor=1', seed 0: ZeroDivision"):
+        study.effects()
+    assert "seed 0: ZeroDivisionError" in str(study)
+    assert "seed 0: ZeroDivisionError" in study._repr_html_()
+
+
+@pytest.mark.parametrize("level", [95, 0, 1.0, math.nan, ".9"])
+def test_a_level_that_is_not_a_share_raises(level: Any) -> None:
+    with pytest.raises(ConfigError, match="level"):
+        study_of().effects(level=level)
+
+
+def test_an_alpha_that_is_not_a_share_is_not_registered(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="alpha"):
+        study_of().register(tmp_path / "plan.yaml", alpha=5)
+    assert not (tmp_path / "plan.yaml").exists()
+
+
+def test_factors_called_arm_or_seed_do_not_take_the_places_of_the_columns() -> None:
+    class Named(Water):
+        arm: str = "left"
+        status: float = 0.0
+
+    study = played(study_of(Named, {"arm": ["left", "right"], "status": [1.0, 2.0]}))
+    arms = ["left · status=1", "left · status=2", "right · status=1", "right · status=2"]
+    for frame in (study.to_frame(), study.runs):
+        assert list(frame["arm"].unique()) == arms
+        assert list(frame["factor arm"].unique()) == ["left", "right"]
+    assert list(study.runs["status"].unique()) == ["done"]
+    assert list(study.runs["factor status"].unique()) == [1.0, 2.0]
+    arranged = study.to_xarray()
+    assert list(arranged["arm"].values) == arms
+    assert list(arranged["factor arm"].values) == ["left", "left", "right", "right"]
+
+
+def test_runs_that_other_code_played_are_named_beside_the_effects(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unchanged = played(study_of(tape=path))
+    assert unchanged.effects().label == ""
+
+    async def turn(self: Any, state: Any, ask: Ask) -> Any:
+        return state.replace(level=state.level + 100)
+
+    monkeypatch.setattr(Water, "turn", turn)
+    study = played(study_of(tape=path, seeds=5))
+    assert "6 of 10 runs were begun with other code of Water" in study.effects().label
+    assert "CODE_CHANGED" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [(0.25, "must name the outcome"), ({"levl": 1}, "did you mean"), ({"level": math.nan}, "nan")],
+)
+def test_a_grid_of_no_outcome_raises(grid: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        study_of().effects(grid=grid)

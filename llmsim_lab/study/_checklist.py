@@ -22,7 +22,6 @@ from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.simulation import SimulationConfig
 from llmsim_lab.study._design import AA, AnyStudy
 from llmsim_lab.study._gate import kept_economics_cards
-from llmsim_lab.study._statistics import run_effects
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ModelInfo
 
@@ -299,6 +298,8 @@ def _units(evidence: Evidence) -> _Items:
     contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
     if contrasts is None and study.reference is None:
         return
+    from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
+
     values = study.outcomes()
     found = run_effects(
         values if contrasts else values[values["arm"] != AA],

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -27,9 +27,11 @@ from llmsim_lab.run._run import CLIENT_SETTINGS
 from llmsim_lab.study._checklist import LIKE, STATUSES, Checklist, Evidence, checklist
 from llmsim_lab.study._design import LAST, AnyStudy, said
 from llmsim_lab.study._playing import StudyRun
-from llmsim_lab.study._statistics import Effect, short_p
 from llmsim_lab.tape._changes import flat
 from llmsim_lab.tape._codec import dumps
+
+if TYPE_CHECKING:
+    from llmsim_lab.study._statistics import Effect
 
 _MOST_COLUMNS = 4
 """Arms that stand side by side; more stand one below the other."""
@@ -281,6 +283,8 @@ def _effects(study: AnyStudy) -> Markup:
     by_arm = _by_arm(study)
     if len(study.arms) < 2 or (study.reference is None and study._registered is None):
         return join([_p("No arms are compared: there is no reference."), by_arm])
+    from llmsim_lab.study._statistics import short_p  # here, since it imports numpy
+
     effects = study.effects()
     level = f"{100 * (effects[0].level if effects else 0.95):g} %"
     header = ["contrast", "outcome"]

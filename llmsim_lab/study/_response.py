@@ -38,7 +38,6 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._config import CommitteeConfig
 from llmsim_lab.study._charts import response_chart
 from llmsim_lab.study._design import Arm, Models, World, seeds_of
-from llmsim_lab.study._statistics import sup_t_band
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.validators import AlwaysValid
 
@@ -717,6 +716,8 @@ class ImpulseResponse:
             )
 
     def _band(self, column: str) -> tuple[Any, Any, Any]:
+        from llmsim_lab.study._statistics import sup_t_band  # here, since it imports numpy
+
         return sup_t_band(self.curves[column].to_numpy(), level=self.level)
 
     def frame(self) -> pd.DataFrame:

@@ -58,13 +58,14 @@ from llmsim_lab.study._playing import (
     played,
 )
 from llmsim_lab.study._report import write_report
-from llmsim_lab.study._statistics import Effect, run_effects, smallest_effect
 from llmsim_lab.tape._codec import dumps
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.figure import Figure
+
+    from llmsim_lab.study._statistics import Effect
 
 logger = logging.getLogger(__name__)
 
@@ -75,12 +76,13 @@ Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 _COSTS = ("calls", "tokens", "seconds")
 _FEW = 3
 """Runs that a spread is estimated from at least."""
+_ROUNDING = 1e-12
 _MOST_ERRORS = 3
 _CODE = ("methods", "parameters", "state")
 """Digests of a world's code; not of its file, which holds more than the world."""
 
 
-class Effects(list[Effect]):
+class Effects(list["Effect"]):
     """Effects, one a contrast and outcome, as text, frame and table.
 
     Attributes:
@@ -806,6 +808,8 @@ class Study:
         Raises:
             ConfigError: there is no reference, or no arm of a name.
         """
+        from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
+
         real_number("level", level, least=0.5, most=0.9999)
         if not self.outcome:
             raise ConfigError(
@@ -1014,6 +1018,8 @@ class Study:
         Args:
             pilot: a tape with runs of this world, or a smaller study; the runs so far if not given.
         """
+        from llmsim_lab.study._statistics import smallest_effect  # here, since it imports numpy
+
         left = sum(it.status != "done" for it in self._entries.values())
         costs, where = self._costs(pilot)
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
@@ -1076,7 +1082,9 @@ class Study:
             variances = [spreads[arm].var() for arm in others if spreads[arm].count() >= _FEW]
             if variances:
                 # The arms' mean, since nobody knows which of them it will be about.
-                found[str(label)] = math.sqrt(math.fsum(variances) / len(variances))
+                spread = math.sqrt(math.fsum(variances) / len(variances))
+                # What rounding leaves where all pairs differ equally is no spread.
+                found[str(label)] = spread if spread > _ROUNDING * table_.abs().max().max() else 0.0
         return found
 
     def _values_on(self, pilot: Tape | str | Path) -> pd.DataFrame:

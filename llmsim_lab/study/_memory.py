@@ -37,10 +37,11 @@ from llmsim_lab.models import SimulationState
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
-from llmsim_lab.study._statistics import Effect, run_effects
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from llmsim_lab.study._statistics import Effect
 
 Way = Literal["named", "masked", "renamed", "shifted", "twin"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -526,6 +527,8 @@ def _recall(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _effects(frame: pd.DataFrame) -> list[Effect]:
     """Return the contrasts of the named way with all others: one family, starts as its units."""
+    from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
+
     values = frame.rename(columns={"way": "arm", "start": "seed", "recall_bp": "value"})
     contrasts = [("named", way) for way in WAYS[1:]]
     found = run_effects(values.assign(outcome=_OUTCOME), contrasts=contrasts, level=_LEVEL)

@@ -631,7 +631,7 @@ def _runs(evidence: Evidence) -> Markup:
         ("tape", tape.path.name if tape is not None else "none: kept in memory"),
         ("design's digest", Markup('<span class="mono">{}</span>').format(study._notes.digest)),
         ("model calls", f"{evidence.calls:,}"),
-        ("decisions", ", ".join(decided) or "none"),
+        *([("decisions of models", ", ".join(decided) or "none")] if evidence.calls else []),
         *(
             (title, each(name))
             for title, name in (

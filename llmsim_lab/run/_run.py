@@ -239,6 +239,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._asked: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
+            if not isinstance(players or {}, Mapping):
+                raise ConfigError(
+                    f"players={players!r:.60} names nobody; a player stands by name, and '*' for "
+                    f"all others: players={{'*': {players!r:.60}}}"
+                )
             config = self._configured(config, parameters, players or {})
         assert config is not None
         self.config = config

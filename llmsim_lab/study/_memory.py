@@ -22,7 +22,7 @@ from functools import cache
 from math import exp
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.waiting import gather_all, run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
@@ -183,7 +183,7 @@ def _player(subject: Any, client: LLMClient | None) -> _Player:
             f"in {subject!r:.80} nobody decides by a model or a rule; a nation of kind 'llm' or "
             "'taylor' does"
         )
-    if isinstance(subject, TaylorRule) or callable(subject):
+    if isinstance(subject, TaylorRule) or (callable(subject) and not isinstance(subject, type)):
         found: _Player = subject
         return found
     raise ConfigError(
@@ -201,7 +201,8 @@ async def _move(player: _Player, asked: _Question, *, place: int, seed: int) -> 
         assert gap is not None  # there are always enough quarters
         rule = player.rate if isinstance(player, TaylorRule) else player
         here = now.interest_rate
-        return 100 * (rule(inflation=now.inflation, output_gap=gap, previous_rate=here) - here)
+        rate = rule(inflation=now.inflation, output_gap=gap, previous_rate=here)
+        return 100 * (real_number("the rule's rate", rate) - here)
     agent = _Briefed(
         player.name,
         player.llm_client,

@@ -190,6 +190,11 @@ def test_without_a_model_or_players_it_says_who_could_answer() -> None:
         PublicGoods().run(1)
 
 
+def test_players_without_names_are_told_how_to_stand_for_all() -> None:
+    with pytest.raises(ConfigError, match=r"players=\{'\*': 'random'\}"):
+        PublicGoods(players="random")
+
+
 def test_random_players_keep_to_the_limits_and_are_the_same_for_the_same_seed() -> None:
     first, again = (PublicGoods(players={"*": "random"}, seed=3) for _ in range(2))
     assert first.run(5)["given.Ann"].tolist()[1:] == again.run(5)["given.Ann"].tolist()[1:]

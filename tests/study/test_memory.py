@@ -209,6 +209,8 @@ class Silent(Agent):
         (TaylorRule(), {"starts": ["1979Q3"]}, "two or more different quarters"),
         (TaylorRule(), {"starts": ["1979Q3", "1955Q1"]}, "from 1965Q1 to 2009Q2"),
         (Simulation(make_config(), agents=[Silent("Ann")]), {}, "nobody decides by a model"),
+        (TaylorRule, {}, "is not a simulation, a configuration"),
+        (lambda **_: "high", {}, "the rule's rate='high'"),
     ],
 )
 def test_misuse_says_what_would_work(subject: Any, more: dict[str, Any], message: str) -> None:

@@ -185,7 +185,7 @@ def test_the_fault_says_what_was_repeated_and_keeps_the_text() -> None:
 def test_no_reply_on_the_tapes_that_come_with_the_package_is_stopped() -> None:
     texts = set[str]()
     for path in sorted(Path(data_path("tapes")).glob("*.tape")):
-        with Tape(path) as tape:
+        with Tape(path, read_only=True) as tape:
             texts |= set(tape.calls_frame()["reply"].dropna())
     assert len(texts) > 50
     for text in texts:

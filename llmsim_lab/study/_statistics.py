@@ -811,12 +811,12 @@ def _asked(values: pd.DataFrame) -> _Answers:
 
     seeded = "seed" in values.columns
     column = "seed" if seeded else "replicate"
-    wordings: dict[str, int] = {}
+    wordings: dict[Any, int] = {}
     answers = 1.0
     whole = values["value"].isna() | values["value"].isin((0.0, 1.0))
     shares = whole.groupby(values["outcome"], sort=False).all()
     if "wording" in values.columns:
-        wordings = values.groupby("arm", sort=False)["wording"].nunique().to_dict()
+        wordings = dict(values.groupby("arm", sort=False)["wording"].nunique().items())
     several = values["arm"].map(wordings).to_numpy() > 1
     alone = values[~several]
     crossed = seeded and _recurs(alone, ["run", "situation"])

@@ -82,6 +82,7 @@ class Effect:
         n: how many units, never calls or turns: pairs of runs, runs, or situations.
         unit: what is counted.
         runs: how many runs the situations are of; None where the unit is runs.
+        wordings: how many wordings both arms have, where one has several.
         speaks_of: what the interval generalises to, in words.
         method: how interval and p-values were computed.
         note: why there is no interval, what was left out, what to keep in mind.
@@ -98,6 +99,7 @@ class Effect:
     n: int = 0
     unit: Unit = "runs"
     runs: int | None = None
+    wordings: int | None = None
     speaks_of: str = ""
     method: str = "none"
     note: str = ""
@@ -116,7 +118,8 @@ class Effect:
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
                 text += f" ({short_p(self.p_family)} in its family)"
         text += f", n = {_count(self.n, self.unit)}"
-        return text if self.runs is None else f"{text} of {_count(self.runs, 'runs')}"
+        text += "" if self.runs is None else f" of {_count(self.runs, 'runs')}"
+        return text if self.wordings is None else f"{text}, {self.wordings} wordings"
 
 
 def _count(n: int, what: Unit) -> str:
@@ -221,6 +224,7 @@ class _Found:
     notes: list[list[str]]
     unit: Unit = "runs"
     runs: NDArray[np.int64] | None = None
+    wordings: int | None = None
     speaks_of: str = "new runs of this design"
     contrast: str = ""
     differences: Numbers | None = None
@@ -592,6 +596,7 @@ def _effects(
                     n=int(one.n[at]),
                     unit=one.unit,
                     runs=None if one.runs is None else int(one.runs[at]),
+                    wordings=one.wordings,
                     speaks_of=one.speaks_of,
                     method=method,
                     note="; ".join(one.notes[at]),
@@ -921,6 +926,8 @@ def _at_situations(
     low, high, p = _t_interval(estimate, variance, freedom, level)
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
     found.runs = run_count
+    if any(worded):
+        found.wordings = sum(asked.wordings[arm] for arm in (one, other))
     found.speaks_of = _in_words(len(asked.run_of), len(runs), new)
     if all(worded):
         found.speaks_of += ", new wordings of both"

@@ -310,6 +310,64 @@ def rare_covered(rng: Rng, replications: int, *, turns: int, answers: int) -> Co
     return total(counts)
 
 
+def wordings_covered(
+    rng: Rng,
+    replications: int,
+    *,
+    wordings: tuple[int, int],
+    runs: int = 1,
+    turns: int = 4,
+    answers: int = 4,
+    spread: float = 0.5,
+    chance: float | None = None,
+    seeds: Literal["none", "crossed", "shared"] = "none",
+    failed: float = 0.0,
+    step: float = 0.0,
+    draw: Draw = normal,
+) -> Count:
+    """Count the intervals that speak of new wordings; the arms' ideas do not differ on average.
+
+    Each wording has a shift of its own, with this standard deviation, and half of it again at each
+    situation; an arm with one wording has none, since the interval speaks of that one. Shares have
+    the shift in their chance. Seeds that recur at each situation are lucky for their wording; those
+    that the arms share, for the wordings of the same number. Several runs differ as in
+    ``situations_covered``.
+    """
+    counts = []
+    for size in in_parts(replications):
+        lean = (
+            ar1(rng, (runs, turns, 1, size), rho=0.8) if runs > 1 else np.zeros((1, turns, 1, size))
+        )
+        frames = []
+        luck = 1.5 * rng.standard_normal((max(wordings), runs, turns, answers, size))
+        for arm, count in enumerate(wordings):
+            shift = np.zeros((count, runs, turns, 1, size))
+            if count > 1:
+                shift += spread * draw(rng, (count, 1, 1, 1, size))
+                shift += spread / 2 * rng.standard_normal((count, runs, turns, 1, size))
+            shape = (count, runs, turns, answers, size)
+            if chance is None:
+                array = shift + arm * lean + normal(rng, shape)
+                if seeds == "crossed":
+                    array += 0.7 * rng.standard_normal((count, 1, 1, answers, size))
+                elif seeds == "shared":
+                    array += luck[:count]
+            else:
+                # The clipped shift has a mean of 0, since it is symmetric.
+                room = min(chance, 1 - chance)
+                array = (rng.random(shape) < chance + np.clip(shift, -room, room)).astype(float)
+            if step:
+                array = step * np.round(array / step)
+            axes = ["wording", "run", "situation", "replicate", "outcome"]
+            frame = framed(missing(rng, array, failed), axes).assign(arm=arm)
+            place = 0 if seeds == "crossed" else 100 * frame["run"] + frame["situation"]
+            frame["seed"] = 10_000 * place + 100 * frame["wording"] + frame["replicate"]
+            frames.append(frame)
+        grid = dict.fromkeys(range(size), step) if step else None
+        counts.append(covered(situation_effects(pd.concat(frames), grid=grid), np.zeros(size)))
+    return total(counts)
+
+
 def turns_as_units(
     rng: Rng, replications: int, *, rho: float, turns: int, answers: int, noise: Draw
 ) -> Count:
@@ -495,6 +553,7 @@ def _cells() -> Iterator[Cell]:
     yield from _cells_of_runs()
     yield from _cells_of_p_values()
     yield from _cells_of_situations()
+    yield from _cells_of_wordings()
     yield from _cells_of_families()
     yield from _cells_of_the_rest()
     yield from _cells_of_old_failures()
@@ -632,6 +691,41 @@ def _cells_of_situations() -> Iterator[Cell]:
             wanted=0,
             rule="never offered",
         )
+
+
+def _cells_of_wordings() -> Iterator[Cell]:
+    """Intervals that speak of new wordings, of these situations and of new ones."""
+    cell = partial(Cell, group="new wordings")
+    for counts in ((2, 2), (3, 3), (5, 5), (8, 8), (3, 8), (3, 1), (8, 1)):
+        play = partial(wordings_covered, wordings=counts)
+        name = " and ".join(map(str, counts))
+        for spread in (0.0, 0.5, 2.0):
+            yield cell(name=f"{name}, sd {spread}", play=partial(play, spread=spread))
+        yield cell(name=f"{name}, 10 % failed", play=partial(play, answers=2, failed=0.1))
+        yield cell(name=f"{name}, t3", play=partial(play, draw=heavy))
+        yield cell(name=f"{name}, one situation", play=partial(play, turns=1))
+        yield cell(name=f"{name}, grid of one sd", play=partial(play, step=1.0))
+        for chance in (0.5, 0.95):
+            for spread in (0.0, 0.2):
+                yield cell(
+                    name=f"{name}, share {chance}, sd {spread}",
+                    play=partial(play, chance=chance, spread=spread),
+                )
+        kinds: tuple[Literal["crossed", "shared"], ...] = ("crossed", "shared")
+        for seeds in kinds:
+            yield cell(name=f"{name}, seeds {seeds}", play=partial(play, seeds=seeds, spread=0.0))
+    cell = partial(Cell, group="new wordings and situations")
+    for runs in (2, 4, 8):
+        for counts in ((3, 3), (8, 8), (3, 8), (8, 1)):
+            play = partial(wordings_covered, wordings=counts, runs=runs, answers=2)
+            name = f"{runs} runs, {counts[0]} and {counts[1]}"
+            for spread in (0.0, 0.5, 2.0):
+                yield cell(name=f"{name}, sd {spread}", play=partial(play, spread=spread))
+            yield cell(name=f"{name}, 10 % failed", play=partial(play, failed=0.1))
+            yield cell(name=f"{name}, share 0.95", play=partial(play, chance=0.95, spread=0.1))
+            yield cell(name=f"{name}, seeds crossed", play=partial(play, seeds="crossed"))
+    one = partial(wordings_covered, wordings=(3, 1), answers=1)
+    yield Cell(group="new wordings", name="one answer", play=one, wanted=0, rule="never offered")
 
 
 def _cells_of_families() -> Iterator[Cell]:

@@ -35,6 +35,9 @@ Change = Callable[[str], str]
 Variant = Prompt | str | Change | LLMClient | None
 """A prompt, a prompt's text, a function of it, another model, or None for what the run used."""
 
+Wordings = Variant | Sequence[Variant] | Mapping[str, Variant]
+"""One variant, or several wordings of it."""
+
 NO_SAMPLE: frozenset[FailureReason] = frozenset(
     ("connection_error", "rate_limited", "server_error", "client_error", "model_not_found")
 )
@@ -52,11 +55,12 @@ class Sample:
     """One playing of a turn with one variant.
 
     Attributes:
-        number: in the order of playing, from 1.
-        variant: the variant's name.
+        number: in the order of playing, from 1; in a run's own turns, where there are several.
+        variant: the variant's name; of an arm with several wordings, the wording's.
         turn: the turn that is played again.
         sample: which of the variant's samples at this turn, from 1.
-        seed: of the model's sampler; the same for all variants.
+        seed: of the model's sampler; the same for all variants, but not for wordings of one arm.
+        run: the number of the run, where turns of several runs are played.
     """
 
     number: int
@@ -64,6 +68,7 @@ class Sample:
     turn: int
     sample: int
     seed: int
+    run: int | None = None
 
 
 class Bench:
@@ -552,6 +557,55 @@ def run_on(tape: Tape, run: int | None, *, kind: str | None = None) -> int:
     )
 
 
+def runs_on(tape: Tape, run: int | str | Sequence[int] | None) -> list[int]:
+    """Return the numbers of the runs to ask again; "all" are those that began by themselves.
+
+    Raises:
+        ConfigError: there are several and none is named, or they are not independent of each other.
+        TapeError: there is no run of such a number.
+    """
+    if run is None or isinstance(run, int):
+        return [run_on(tape, run)]
+    if run == "all":
+        runs = [info.id for info in tape.runs() if info.parent is None]
+    elif isinstance(run, str) or not isinstance(run, Iterable):
+        raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
+    else:
+        runs = [tape.run(number).id for number in dict.fromkeys(run)]
+    if not runs:
+        raise ConfigError(f"run={run!r:.80} names no run of {tape.path}")
+    roots: dict[int, int] = {}
+    for number in runs:
+        root = tape.line(number)[0][0]
+        if (other := roots.setdefault(root, number)) != number:
+            raise ConfigError(
+                f"run={run!r:.80}: runs {other} and {number} share turns, as forks do, and are not "
+                "independent; choose one of them"
+            )
+    return runs
+
+
+def check_independent(simulations: Sequence[AnyRun]) -> None:
+    """Raise ConfigError if runs are of different worlds, or had the same luck."""
+    known: dict[tuple[object, ...], AnyRun] = {}
+    first = simulations[0]
+    for simulation in simulations:
+        if type(simulation) is not type(first):
+            raise ConfigError(
+                f"run {first.run_id} is a {type(first).__name__} and run {simulation.run_id} a "
+                f"{type(simulation).__name__}; compare runs of one world"
+            )
+        config, client = simulation.config, simulation.llm_client
+        sampling = (config.replicate, client.config.seed if client else None)
+        luck = (config.seed, *(sampling if getattr(config, "seed_idle", "") else ()))
+        other: AnyRun = known.setdefault(luck, simulation)
+        if other is not simulation:
+            raise ConfigError(
+                f"runs {other.run_id} and {simulation.run_id} have the same seed, {config.seed}, "
+                "and are not independent; choose runs with different seeds"
+            )
+
+
 def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:
     words = [f"{info.name!r:.80}", f"turns to {info.turns}"]
     parent = others.get(info.parent or 0)
@@ -572,27 +626,59 @@ def source_of(simulation: AnyRun) -> str:
     return f"run {simulation.run_id} {name} of {simulation.tape.path.name}"
 
 
-def variants_of(prompts: object, bench: Bench) -> dict[str, Variant]:
-    """Return prompts as the component can use them; one alone is compared with that of the run.
+def wordings_of(prompts: object) -> dict[str, dict[str, Any]]:
+    """Return each arm's wordings by name; one arm alone is compared with the prompt of the run.
 
     Raises:
-        ConfigError: one is wrong.
+        ConfigError: these are not prompts by name, or an arm has no wording.
     """
     check_variants(prompts)
     assert isinstance(prompts, Mapping)
-    found: dict[str, Variant] = {
-        name: variant_of(name, prompt, bench) for name, prompt in prompts.items()
-    }
-    for name, variant in found.items():
-        if isinstance(variant, Prompt):
-            bench.check(variant, name=name)
+    found: dict[str, dict[str, Any]] = {}
+    for arm, given in prompts.items():
+        check_name(arm)
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            given = dict(enumerate(given, 1))
+        wordings = given if isinstance(given, Mapping) else {"": given}
+        if not wordings:
+            raise ConfigError(
+                f"prompt {arm!r} has no wording; give one, or several: ['...', '...']"
+            )
+        single = len(wordings) == 1
+        found[arm] = {arm if single else f"{arm}: {name}": it for name, it in wordings.items()}
+    labels = [label for arm in found.values() for label in arm]
+    if twice := [label for label, count in Counter(labels).items() if count > 1]:
+        raise ConfigError(f"prompt={prompts!r:.80}: two are called {twice[0]!r}")
     if len(found) == 1:
-        if next(iter(prompts.values())) is None:
+        [wordings] = found.values()
+        if list(wordings.values()) == [None]:
             raise ConfigError(
                 f"prompt={prompts!r:.80} is the prompt as it was; give another to compare it with: "
                 "{'mine': prompt.replace('old words', 'new words')}"
             )
-        found = {"as it was": bench.prompt, **found}
+        found = {"as it was": {"as it was": None}, **found}
+    return found
+
+
+def variants_of(arms: Mapping[str, Mapping[str, Any]], bench: Bench) -> dict[str, Variant]:
+    """Return all wordings of all arms as the component can use them.
+
+    Raises:
+        ConfigError: one is wrong, or two of an arm are the same.
+    """
+    found: dict[str, Variant] = {}
+    for arm, wordings in arms.items():
+        mine: dict[object, str] = {}
+        for name, prompt in wordings.items():
+            found[name] = variant = variant_of(name, prompt, bench)
+            if isinstance(variant, Prompt):
+                bench.check(variant, name=name)
+            same = variant.digest if isinstance(variant, Prompt) else id(variant)
+            if (other := mine.setdefault(same, name)) != name:
+                raise ConfigError(
+                    f"prompt {arm!r}: {other!r} and {name!r} are the same wording; ask more "
+                    "samples= of one, and give wordings that differ"
+                )
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +11,7 @@ from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import safe, table
@@ -30,14 +31,17 @@ from llmsim_lab.study._bench import (
     Sample,
     Turn,
     Variant,
+    Wordings,
+    check_independent,
     check_name,
     check_rendering,
     config_of,
-    run_on,
+    runs_on,
     seed_of,
     source_of,
     turns_of,
     variants_of,
+    wordings_of,
 )
 from llmsim_lab.study._results import (
     Noise,
@@ -50,6 +54,7 @@ from llmsim_lab.study._results import (
     noise,
     outcomes_of,
     samples_frame,
+    these_wordings,
     verdict,
 )
 from llmsim_lab.types import CallRecord
@@ -120,6 +125,23 @@ class Progress:
     seconds: float
 
 
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """One of the runs whose turns are asked again.
+
+    Attributes:
+        run: its number where there are several.
+        run_id: of the comparison's samples on the tape, once it is on it.
+    """
+
+    run: int | None
+    bench: Bench
+    variants: dict[str, Variant]
+    turns: tuple[int, ...]
+    config: LLMConfig
+    run_id: int | None = None
+
+
 class Comparison:
     """Recorded turns of a run asked again with another prompt or model, in any world.
 
@@ -127,7 +149,8 @@ class Comparison:
     for all of them. What was asked before the component in a turn, and of others beside it, is
     answered from the recording; the component and what follows are asked. Where the model itself is
     varied, the whole turn is. The other variants are compared with the first. Turns of one run
-    depend on each other: what is found speaks of these situations, and not of new ones.
+    depend on each other: what is found speaks of these situations, and not of new ones, which takes
+    several runs. It speaks of new wordings of a prompt where there are several, else of this one.
 
     On the run's own tape it is recorded sample by sample and continues where it stopped; without a
     tape, or on one that is read-only, the results are in memory only, which ``plan()`` says. A
@@ -135,10 +158,13 @@ class Comparison:
 
     Args:
         source: a run, a tape, or a tape's file, which is opened for reading only.
-        run: for a tape, the run's number; needed where the tape holds several.
+        run: for a tape, the run's number; needed where the tape holds several. Of several runs with
+            seeds of their own, ``[1, 2, 3]`` or "all", each turn is a situation.
         prompt: prompts by name: a ``Prompt``, a text, a function of the prompt's text, or None for
             the prompt as the run used it, with which one alone is compared. Where the component has
-            no template of its own, a function gets the message that the model would.
+            no template of its own, a function gets the message that the model would. A sequence or
+            a mapping of such, ``{"hawk": [one, other, third]}``, are wordings of one idea, each
+            with seeds of its own.
         model: clients by name, instead of prompts; None is the run's own, or ``llm_client``.
         component: who is asked otherwise, as ``run.decisions()`` names it: ``agent``,
             ``agent:NAME``, ``engine``, ``player``, ...; ``agent``, or else the first one asked.
@@ -166,9 +192,9 @@ class Comparison:
     def __init__(
         self,
         source: Run | Tape | str | Path,
-        run: int | None = None,
+        run: int | Literal["all"] | Sequence[int] | None = None,
         *,
-        prompt: Mapping[str, Variant] | None = None,
+        prompt: Mapping[str, Wordings] | None = None,
         model: Mapping[str, LLMClient | None] | None = None,
         component: str = "",
         turns: Sequence[int] | None = None,
@@ -184,10 +210,12 @@ class Comparison:
         if isinstance(source, Run):
             if run is not None:
                 raise ConfigError(f"run={run} is for a tape; a simulation is one run already")
-            self.simulation: AnyRun = source
+            simulations: list[AnyRun] = [source]
         else:
             tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-            self.simulation = load(tape, run_on(tape, run))
+            simulations = [load(tape, number) for number in runs_on(tape, run)]
+            check_independent(simulations)
+        self.simulation = simulations[0]
         self.bench = Bench(self.simulation, component, only_component=only_component)
         if (prompt is None) == (model is None):
             raise ConfigError(
@@ -195,21 +223,31 @@ class Comparison:
                 "prompt={'hawk': lambda text: text + 'You are an inflation hawk.'}, or "
                 "model={'larger': connect('ollama:...')}"
             )
-        self.variants: dict[str, Variant] = (
-            _models_of(model) if model is not None else variants_of(prompt, self.bench)
-        )
-        self.turns = turns_of(turns, self.bench)
+        models = None if model is None else _models_of(model)
+        arms = wordings_of(prompt) if models is None else {name: {name: None} for name in models}
+        self.arms = {arm: list(wordings) for arm, wordings in arms.items()}
         self.samples = whole_number("samples", samples, least=1)
         self._outcomes = outcomes_of(self.bench, outcome)
         client = llm_client or self.simulation.llm_client
-        self.config = config_of(self.simulation, client, temperature)
         self._temperature = temperature
+        self._parts: dict[int | None, _Part] = {}
+        for simulation in simulations:
+            bench = self.bench
+            if simulation is not self.simulation:
+                bench = Bench(simulation, bench.component, only_component=only_component)
+            number = simulation.run_id if len(simulations) > 1 else None
+            self._parts[number] = part = _Part(
+                run=number,
+                bench=bench,
+                variants=dict(models) if models is not None else variants_of(arms, bench),
+                turns=turns_of(turns, bench),
+                config=config_of(simulation, client, temperature),
+            )
+            check_rendering(part.variants, part.turns, bench)
         self.seed = seed_of(seed, self.config)
         self.by_replicate = self.config.seed is None
         self.llm_client = None if _keeping.has_no_model(client) else client
-        check_rendering(self.variants, self.turns, self.bench)
         self.played: list[tuple[Sample, Turn]] = []
-        self.run_id: int | None = None
         self._chances: dict[Sample, Mapping[str, Choice[Any]]] = {}
         self._loaded = 0
         self._running = False
@@ -217,9 +255,35 @@ class Comparison:
         self._known: tuple[pd.DataFrame, list[Effect], list[Noise]] | None = None
 
     @property
+    def _first(self) -> _Part:
+        return next(iter(self._parts.values()))
+
+    @property
     def source(self) -> str:
         """The run whose turns are played again, in words: its number, its name, its tape."""
-        return source_of(self.simulation)
+        first = source_of(self.simulation)
+        runs = [str(number) for number in self._parts]
+        return first if len(runs) == 1 else f"runs {', '.join(runs)}, the first of them {first}"
+
+    @property
+    def run_id(self) -> int | None:
+        """The comparison's own number on the tape; of the first run's samples, if of several."""
+        return self._first.run_id
+
+    @property
+    def variants(self) -> dict[str, Variant]:
+        """What is asked, by name; an arm's wordings have names of their own (``arms``)."""
+        return self._first.variants
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The turns that are played again, in whichever run."""
+        return tuple(dict.fromkeys(turn for part in self._parts.values() for turn in part.turns))
+
+    @property
+    def config(self) -> LLMConfig:
+        """The settings that the model is asked with; of several runs, those of the first."""
+        return self._first.config
 
     @property
     def component(self) -> str:
@@ -234,7 +298,7 @@ class Comparison:
     @property
     def names(self) -> list[str]:
         """The variants' names; the others are compared with the first."""
-        return list(self.variants)
+        return list(self.arms)
 
     @property
     def outcomes(self) -> list[str]:
@@ -243,22 +307,36 @@ class Comparison:
 
     @property
     def schedule(self) -> list[Sample]:
-        """Every sample in the order of playing: variants in turn, so that a stop leaves pairs."""
+        """Every sample in the order of playing: variants in turn, so that a stop leaves pairs.
+
+        One run comes after the other.
+        """
+        # A seed is used once by each arm: wordings with one seed would seem more alike than new
+        # ones are. All samples 1 have seeds below all samples 2, so that more samples extend them.
+        lines = [(n, label) for labels in self.arms.values() for n, label in enumerate(labels)]
+        widest = max(map(len, self.arms.values()))
+        places = sum(len(part.turns) for part in self._parts.values())
         schedule: list[Sample] = []
-        for sample in range(1, self.samples + 1):
-            for place, turn in enumerate(self.turns):
-                # All samples 1 come before all samples 2, so that more samples extend the seeds.
-                own = sample if self.shared_seeds else (sample - 1) * len(self.turns) + place + 1
-                schedule += [
-                    Sample(
-                        number=len(schedule) + number,
-                        variant=variant,
-                        turn=turn,
-                        sample=sample,
-                        seed=self.seed + own,
-                    )
-                    for number, variant in enumerate(self.variants, 1)
-                ]
+        before = 0
+        for part in self._parts.values():
+            mine: list[Sample] = []
+            for sample in range(1, self.samples + 1):
+                for place, turn in enumerate(part.turns, before + 1):
+                    for wording, label in lines:
+                        draw = (sample - 1) * widest + wording
+                        own = draw + 1 if self.shared_seeds else draw * places + place
+                        mine.append(
+                            Sample(
+                                number=len(mine) + 1,
+                                variant=label,
+                                turn=turn,
+                                sample=sample,
+                                seed=self.seed + own,
+                                run=part.run,
+                            )
+                        )
+            before += len(part.turns)
+            schedule += mine
         return schedule
 
     @property
@@ -277,8 +355,27 @@ class Comparison:
         """Return what is still to be played, and an estimate of what it takes."""
         left = self.schedule[len(self.played) :]
         whole = any(isinstance(variant, LLMClient) for variant in self.variants.values())
-        done = len(self.played)
-        return plan_of(self.bench, left, done=done, storage=self.storage, whole=whole)
+        plans = [
+            plan_of(
+                part.bench,
+                [sample for sample in left if sample.run == part.run],
+                done=len(self.played),
+                storage=self.storage,
+                whole=whole,
+            )
+            for part in self._parts.values()
+        ]
+        asked = [plan for plan in plans if plan.calls]
+        known = [plan.tokens for plan in asked if plan.tokens is not None]
+        return replace(
+            plans[0],
+            samples=len(left),
+            calls=sum(plan.calls for plan in plans),
+            tokens=sum(known) if asked and len(known) == len(asked) else None,
+            seconds=sum(plan.seconds for plan in plans),
+            recorded_calls=sum(plan.recorded_calls for plan in plans),
+            model=", ".join(dict.fromkeys(plan.model for plan in asked)),
+        )
 
     def run(
         self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
@@ -327,15 +424,32 @@ class Comparison:
         on_progress: Callable[[Progress], object] | None,
         advance: Callable[[], object],
     ) -> None:
-        """Play what is left of a schedule, and record on the tape how that ended."""
-        session = self._begin()
+        """Play what is left of a schedule, run by run."""
+        self._begin()
+        left = schedule[len(self.played) :]
+        for part in self._parts.values():
+            if mine := [sample for sample in left if sample.run == part.run]:
+                await self._play_part(part, mine, len(schedule), on_progress, advance)
+
+    async def _play_part(
+        self,
+        part: _Part,
+        samples: Sequence[Sample],
+        total: int,
+        on_progress: Callable[[Progress], object] | None,
+        advance: Callable[[], object],
+    ) -> None:
+        """Play samples of one run, and record on the tape how that ended."""
+        session = None
+        if self.tape is not None and part.run_id is not None:
+            session = Recording(type(self.simulation), self.tape, part.run_id)
         outcome = "interrupted"
         try:
             if session is not None:
                 models = {n: v for n, v in self.variants.items() if isinstance(v, LLMClient)}
                 unchanged = len(models) < len(self.variants)
                 await session.before_turn(self.llm_client if unchanged else None, models)
-            for sample in schedule[len(self.played) :]:
+            for sample in samples:
                 try:
                     turn = await self._play(sample, session)
                 except BaseException as error:  # a cancellation too: its answers are kept
@@ -347,8 +461,8 @@ class Comparison:
                 if on_progress is not None:
                     progress = Progress(
                         done=len(self.played),
-                        total=len(schedule),
-                        failed=sum(not came_off(self.bench, *result) for result in self.played),
+                        total=total,
+                        failed=sum(not self._came_off(*result) for result in self.played),
                         latest=sample,
                         seconds=turn.seconds,
                     )
@@ -365,43 +479,53 @@ class Comparison:
                 finally:
                     session.close()
 
-    def _begin(self) -> Recording | None:
+    def _came_off(self, sample: Sample, turn: Turn) -> bool:
+        return came_off(self._parts[sample.run].bench, sample, turn)
+
+    def _begin(self) -> None:
+        """Put the comparison on the tape, where it is not there yet: an entry below each run."""
         tape = self.tape
         if tape is None:
             log_event(logger, logging.WARNING, "comparison_not_recorded", why=self.storage)
-            return None
-        if self.run_id is None:
+            return
+        # No numbers of runs, which differ on a tape that this one is imported to.
+        group, total = secrets.token_hex(8), len(self._parts)
+        for place, part in enumerate(self._parts.values(), 1):
+            if part.run_id is not None:
+                continue
             settings = {name: getattr(self, name) for name in _keeping.SETTINGS}
-            settings |= {"variants": _keeping.entries_of(self.variants), "turns": list(self.turns)}
-            settings["by_replicate"] = self.by_replicate
+            settings |= {"variants": _keeping.entries_of(part.variants, self.arms)}
+            settings |= {"turns": list(part.turns), "by_replicate": self.by_replicate}
+            settings |= {"group": group, "part": place, "parts": total} if total > 1 else {}
             settings["outcomes"] = [name for name, of in self._outcomes.items() if of is None]
             settings["models"] = {
-                name: self._config_of(variant).model_dump(mode="json")
-                for name, variant in self.variants.items()
+                name: self._config_of(part, variant).model_dump(mode="json")
+                for name, variant in part.variants.items()
                 if isinstance(variant, LLMClient)
             }
-            session = _keeping.begin(self.simulation, tape, settings=settings, config=self.config)
-            self.run_id = session.run
-            return session
-        return Recording(type(self.simulation), tape, self.run_id)
+            simulation = part.bench.simulation
+            part.run_id = _keeping.begin(simulation, tape, settings=settings, config=part.config)
+            if total > 1:
+                tape.end_run(part.run_id, "interrupted")  # until it is its turn
 
     def _client_of(self, variant: Variant) -> LLMClient | None:
         return variant if isinstance(variant, LLMClient) else self.llm_client
 
-    def _config_of(self, variant: Variant) -> LLMConfig:
+    def _config_of(self, part: _Part, variant: Variant) -> LLMConfig:
         if not isinstance(variant, LLMClient):
-            return self.config
-        return config_of(self.simulation, variant, self._temperature)
+            return part.config
+        return config_of(part.bench.simulation, variant, self._temperature)
 
     async def _play(
         self, sample: Sample, session: Session | None, *, silent: LLMClient | None = None
     ) -> Turn:
-        variant = self.variants[sample.variant]
+        part = self._parts[sample.run]
+        variant = part.variants[sample.variant]
         client = silent or self._client_of(variant)
         assert client is not None
         # A client of its own, since the seed is a setting of the client; the backend is shared.
-        asked = client.with_config(self._config_of(variant))
-        turn, self._chances[sample] = await self.bench.play(
+        asked = client.with_config(self._config_of(part, variant))
+        turn, self._chances[sample] = await part.bench.play(
             sample, variant, asked, session, by_replicate=self.by_replicate
         )
         return turn
@@ -412,7 +536,7 @@ class Comparison:
         tape: Tape | str | Path,
         run: int | None = None,
         *,
-        prompt: Mapping[str, Variant] | None = None,
+        prompt: Mapping[str, Wordings] | None = None,
         model: Mapping[str, LLMClient] | None = None,
         llm_client: LLMClient | None = None,
         outcome: str | Sequence[str] | Callable[[Any], float] | None = None,
@@ -421,7 +545,8 @@ class Comparison:
 
         Args:
             tape: the tape, or its file, which is opened for reading only.
-            run: the comparison's number; the latest if not given.
+            run: the comparison's number; the latest if not given. One that is about several runs
+                has a number below each of them, of which any will do.
             prompt: its functions of a text by name, which no tape holds.
             model: its models by name, to continue a comparison of models that was stopped.
             llm_client: a model, to continue a comparison that was stopped.
@@ -433,25 +558,37 @@ class Comparison:
         tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         info = _keeping.comparison_on(tape, run)
         settings = _keeping.recorded_settings(info)
-        variants = _keeping.variants_on(info, {**(prompt or {}), **(model or {})})
+        wordings = wordings_of(prompt) if prompt else {}
+        given = {name: it for arm in wordings.values() for name, it in arm.items()}
+        infos = _keeping.parts_of(tape, info)
+        each = [_keeping.variants_on(part, {**given, **(model or {})}) for part in infos]
         extra = info.manifest["experiment"]
-        simulation = load(tape, info.parent)
         recorded = _keeping.recorded_config(info)
-        varied: dict[str, Any] = {"model" if extra.get("models") else "prompt": variants}
+        varied: dict[str, Any] = {"model" if extra.get("models") else "prompt": each[0]}
+        if len(infos) > 1:
+            settings["turns"] = None
+        runs = [part.parent for part in infos if part.parent is not None]
         found = cls(
-            simulation,
+            tape,
+            runs if len(runs) > 1 else info.parent,
             **varied,
             llm_client=llm_client,
             temperature=recorded.temperature,
             outcome=extra.get("outcomes") or None if outcome is None else outcome,
             **settings,
         )
-        if llm_client is None:
-            # The comparison may have been asked with other settings than its run.
-            found.config = recorded
+        found.arms = _keeping.arms_on(info)
         found.by_replicate = bool(extra.get("by_replicate"))
-        found.run_id = info.id
-        found.played = _keeping.played_on(simulation, tape, info.id, found.schedule)
+        for part, own, variants in zip(found._parts.values(), infos, each, strict=True):
+            part.run_id, part.variants = own.id, variants
+            part.turns = tuple(_keeping.recorded_settings(own)["turns"])
+            if llm_client is None:
+                # The comparison may have been asked with other settings than its run.
+                part.config = _keeping.recorded_config(own)
+        for part in found._parts.values():
+            assert part.run_id is not None
+            mine = [sample for sample in found.schedule if sample.run == part.run]
+            found.played += _keeping.played_on(found.simulation, tape, part.run_id, mine)
         found._loaded = len(found.played)
         return found
 
@@ -468,33 +605,40 @@ class Comparison:
         tape = self.simulation.tape
         if tape is None or self.run_id is None:
             raise TapeError("this comparison is on no tape; there is nothing to replay")
-        silent = LLMClient(self.config, NoModel())
-        self.played = run_sync(
-            _keeping.replayed(
-                self.simulation,
-                tape,
-                self.run_id,
-                self.played,
-                play=partial(self._play, silent=silent),
+        played: list[tuple[Sample, Turn]] = []
+        for part in self._parts.values():
+            assert part.run_id is not None
+            silent = LLMClient(part.config, NoModel())
+            played += run_sync(
+                _keeping.replayed(
+                    self.simulation,
+                    tape,
+                    part.run_id,
+                    [result for result in self.played if result[0].run == part.run],
+                    play=partial(self._play, silent=silent),
+                )
             )
-        )
+        self.played = played
         return self.frame
 
-    def sample(self, variant: str, turn: int, sample: int = 1) -> AnyRun:
+    def sample(self, variant: str, turn: int, sample: int = 1, *, run: int | None = None) -> AnyRun:
         """Return the run up to a sample, with the sample as its last turn: to look at, not to play.
 
         Args:
-            variant: the variant's name.
+            variant: the variant's name; of several wordings, that of one.
             turn: the turn that was played again.
             sample: which, from 1.
+            run: of which run; the first if not given.
 
         Raises:
             ConfigError: that sample was not played.
         """
+        wanted = (variant, turn, sample, self._first.run if run is None else run)
         for found, played in self.played:
-            if (found.variant, found.turn, found.sample) == (variant, turn, sample):
+            if (found.variant, found.turn, found.sample, found.run) == wanted:
+                part = self._parts[found.run]
                 last = replace(played, number=turn)
-                return self.bench.view(turn, last, self.variants[variant])
+                return part.bench.view(turn, last, part.variants[variant])
         raise ConfigError(
             f"there is no sample {sample} of {variant!r} at turn {turn}; played are "
             f"{len(self.played)} of {len(self.schedule)}: variants {', '.join(self.variants)}, "
@@ -505,7 +649,8 @@ class Comparison:
     def frame(self) -> pd.DataFrame:
         """All results so far, one row a decision of the component; failed samples have rows too.
 
-        Columns: ``variant``, ``turn``, ``sample``, ``seed``; ``agent``, who decided, or whose
+        Columns: ``variant``; ``wording`` where a variant has several; ``run`` where there are
+        several; ``turn``, ``sample``, ``seed``; ``agent``, who decided, or whose
         action was judged; ``decision``, ``reasoning``, ``confidence``; ``status``, ``failed`` where
         the model gave no usable answer; of the economic world ``accepted``, whether the validator
         accepted the action, None where it was not asked; the outcomes of the turn as a whole, of
@@ -515,12 +660,16 @@ class Comparison:
         """
         shown = self._shown
         if shown is None or shown[0] is not self.played or shown[1] != len(self.played):
-            made = samples_frame(self.bench, self.played, self._outcomes)
+            benches = {part.run: part.bench for part in self._parts.values()}
+            made = samples_frame(benches, self.played, self._outcomes, self.arms)
             self._shown = shown = self.played, len(self.played), made
         return shown[2].copy()
 
     def __repr__(self) -> str:
-        names = " / ".join(self.variants)
+        names = " / ".join(
+            f"{arm} ({len(labels)} wordings)" if len(labels) > 1 else arm
+            for arm, labels in self.arms.items()
+        )
         done, total = len(self.played), len(self.schedule)
         return (
             f"<Comparison on {self.component} of {self.source}: {names}, {done} of {total} "
@@ -542,7 +691,7 @@ class Comparison:
         """How each variant differs from the first, by outcome and in what was answered.
 
         All are one family: ``p_family`` is adjusted for all of them. The unit is the situation, a
-        recorded state; what is found speaks of these.
+        recorded state; ``speaks_of`` says whether these or new ones are meant, and which wordings.
         """
         return list(self._statistics()[0])
 
@@ -553,12 +702,16 @@ class Comparison:
         There the contrast at these situations is known exactly, of numbers the difference of their
         means. Of a loaded comparison the probabilities are known once it was replayed.
         """
-        return exact_effects(self._chances, self.names)
+        return exact_effects(self._chances, self.arms, only=self._only())
 
     @property
     def noise(self) -> list[Noise]:
         """Each variant's noise floor, by outcome."""
         return list(self._statistics()[1])
+
+    def _only(self) -> str:
+        models = any(isinstance(variant, LLMClient) for variant in self.variants.values())
+        return "" if models else these_wordings(self.frame)
 
     def _statistics(self) -> tuple[list[Effect], list[Noise]]:
         # Tables, sentences and charts each ask, and the answer takes some 60 ms.
@@ -568,7 +721,8 @@ class Comparison:
             economic = isinstance(self.simulation, Simulation)
             limits = getattr(self.simulation.engine, "limits", None) if economic else None
             grid = getattr(limits, "step", None)
-            found = effects_of(frame, names, self.names, grid=grid)
+            of_prompts = bool(self._only())
+            found = effects_of(frame, names, self.names, grid=grid, of_prompts=of_prompts)
             floors = [n for name in names for n in noise(frame, name, self.names)]
             self._known = known = frame, found, floors
         return known[1:]
@@ -604,17 +758,27 @@ class Comparison:
             yield effect, name, both, counts[name]
 
     def _pairs(self) -> dict[str, tuple[int, int]]:
-        """Return by variant how many pairs with the first were played whole, and how many not."""
+        """Return by variant how many pairs with the first were played whole, and how many not.
+
+        Where one has more wordings than the other, a sample of that one is in several pairs.
+        """
         came = {
-            (sample.variant, sample.turn, sample.sample): came_off(self.bench, sample, turn)
+            (sample.variant, (sample.run, sample.turn, sample.sample)): self._came_off(sample, turn)
             for sample, turn in self.played
         }
         counts = {}
+        first = self.arms[self.names[0]]
         for name in self.names[1:]:
+            mine = self.arms[name]
+            pairs = [
+                (first[n % len(first)], mine[n % len(mine)])
+                for n in range(max(len(first), len(mine)))
+            ]
             both = [
-                whole and came[name, turn, sample]
-                for (variant, turn, sample), whole in came.items()
-                if variant == self.names[0] and (name, turn, sample) in came
+                whole and came[other, place]
+                for one, other in pairs
+                for (label, place), whole in came.items()
+                if label == one and (other, place) in came
             ]
             counts[name] = sum(both), len(both) - sum(both)
         return counts

@@ -14,7 +14,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._records import tape_turn
 from llmsim_lab.run._run import AnyRun, NoModel
-from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
+from llmsim_lab.run._session import Replaying, Session, load_turns
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study._bench import Sample, Variant
 from llmsim_lab.study._results import Played
@@ -55,10 +55,8 @@ def check_is_run(info: RunInfo) -> None:
         )
 
 
-def begin(
-    simulation: AnyRun, tape: Tape, *, settings: Mapping[str, Any], config: LLMConfig
-) -> Recording:
-    """Begin a comparison on the tape that the run is on, and return what records its samples.
+def begin(simulation: AnyRun, tape: Tape, *, settings: Mapping[str, Any], config: LLMConfig) -> int:
+    """Begin a comparison on the tape that the run is on, and return its number there.
 
     Args:
         simulation: the run, which is on this tape.
@@ -76,14 +74,13 @@ def begin(
     }
     # Every run on a tape starts with a turn 0; the samples follow it as turns 1, 2, ...
     cls, start = type(simulation), simulation.turns[0]
-    number = tape.add_run(
+    return tape.add_run(
         manifest,
         name=f"prompts of {settings['component']}",
         first=tape_turn(cls, cls.turn_type(number=0, state=start.state), {}),
         verb="experiment",
         parent=parent.id,
     )
-    return Recording(cls, tape, number)
 
 
 def played_on(simulation: AnyRun, tape: Tape, run: int, schedule: Sequence[Sample]) -> list[Played]:
@@ -164,10 +161,36 @@ def comparison_on(tape: Tape, run: int | None) -> RunInfo:
     return found[-1]
 
 
-def entries_of(variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
+def parts_of(tape: Tape, info: RunInfo) -> list[RunInfo]:
+    """Return a comparison of turns of several runs: one entry below each run, in their order.
+
+    Raises:
+        TapeError: not all of them are on the tape.
+    """
+    group, total = (info.manifest["experiment"].get(name) for name in ("group", "parts"))
+    if group is None:
+        return [info]
+    there = {
+        other.manifest["experiment"].get("part"): other
+        for other in tape.runs()
+        if other.verb == "experiment" and other.manifest["experiment"].get("group") == group
+    }
+    if sorted(there) != list(range(1, total + 1)):
+        raise TapeError(
+            f"comparison {info.id} is about {total} runs, and {tape.path} holds its samples of "
+            f"{len(there)}: import the others too"
+        )
+    return [there[number] for number in sorted(there)]
+
+
+def entries_of(
+    variants: Mapping[str, Variant], arms: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
     """Return variants as a manifest has them: prompts with their texts, others by name alone."""
+    arm_of = {name: arm for arm, names in arms.items() if len(names) > 1 for name in names}
     return [
         {"variant": name}
+        | ({"arm": arm_of[name]} if name in arm_of else {})
         | (
             {
                 "name": variant.name,
@@ -182,6 +205,14 @@ def entries_of(variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
         )
         for name, variant in variants.items()
     ]
+
+
+def arms_on(info: RunInfo) -> dict[str, list[str]]:
+    """Return the names of each arm's wordings, which ``variants_on`` has read."""
+    arms: dict[str, list[str]] = {}
+    for entry in info.manifest["experiment"]["variants"]:
+        arms.setdefault(str(entry.get("arm", entry["variant"])), []).append(str(entry["variant"]))
+    return arms
 
 
 def variants_on(info: RunInfo, given: Mapping[str, Any]) -> dict[str, Variant]:
@@ -201,9 +232,10 @@ def variants_on(info: RunInfo, given: Mapping[str, Any]) -> dict[str, Variant]:
             name = str(entry["variant"])
             if "as" in entry:
                 if entry["as"] == "function" and name not in given:
+                    again = f"{entry['arm']!r}: [...]" if "arm" in entry else f"{name!r}: ..."
                     raise ConfigError(
                         f"variant {name!r} of comparison {info.id} is a function, which no tape "
-                        f"holds; give it again: load(..., prompt={{{name!r}: ...}})"
+                        f"holds; give it again: load(..., prompt={{{again}}})"
                     )
                 variants[name] = given.get(name)
                 if entry["as"] == "model" and variants[name] is None:

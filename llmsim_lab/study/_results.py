@@ -53,8 +53,8 @@ _MOST_OUTCOMES = 3
 
 _WORST_FIRST: tuple[Status, ...] = ("failed", "fallback", "repaired", "ok")
 
-Place = tuple[str, int, int]
-"""Of a sample: variant, turn, and number."""
+Place = tuple[str, Any, Any]
+"""Of a sample: variant; turn, with its run; and number, with its wording's."""
 
 _KEYS = ["variant", "turn", "sample"]
 
@@ -145,13 +145,35 @@ def outcomes_of(
 # --- the frame -----------------------------------------------------------------------------------
 
 
-def samples_frame(bench: Bench, results: Iterable[Played], outcomes: Outcomes) -> pd.DataFrame:
+def samples_frame(
+    benches: Mapping[int | None, Bench],
+    results: Iterable[Played],
+    outcomes: Outcomes,
+    arms: Mapping[str, Sequence[str]],
+) -> pd.DataFrame:
     """Return one row a decision of the component; ``Comparison.frame`` has the columns."""
     import pandas as pd
 
-    rows = [row for one in results for row in _sample_rows(bench, *one, outcomes)]
+    arm_of = {label: arm for arm, labels in arms.items() for label in labels}
+    rows = [
+        row | {"variant": arm_of[sample.variant], "wording": sample.variant, "run": sample.run}
+        for sample, turn in results
+        for row in _sample_rows(benches[sample.run], sample, turn, outcomes)
+    ]
+    bench = next(iter(benches.values()))
     of_turn = [name for name in outcomes if name not in OF_DECISIONS]
-    columns = [*_KEYS, "seed", "agent", "decision", "reasoning", "confidence", "status"]
+    columns = ["variant", *(["wording"] if len(arm_of) > len(arms) else [])]
+    columns += [
+        *(["run"] if len(benches) > 1 else []),
+        "turn",
+        "sample",
+        "seed",
+        "agent",
+        "decision",
+        "reasoning",
+        "confidence",
+        "status",
+    ]
     columns += ["accepted"] if isinstance(bench.simulation, Simulation) else []
     columns += [*(["before", of_turn[0], "move"] if of_turn else []), *of_turn[1:]]
     return pd.DataFrame(
@@ -164,7 +186,6 @@ def _sample_rows(
 ) -> Iterable[dict[str, Any]]:
     done = came_off(bench, sample, played)
     common: dict[str, Any] = {
-        "variant": sample.variant,
         "turn": sample.turn,
         "sample": sample.sample,
         "seed": sample.seed,
@@ -255,6 +276,22 @@ def _plain_value(value: Any) -> str:
     return number(value) if is_number else str(value)
 
 
+def _placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame in which turns tell runs apart, and samples the wordings of a variant."""
+    if "run" in frame:
+        places: list[Any] = list(zip(frame["run"], frame["turn"], strict=True))
+        frame = frame.assign(turn=places)
+    if "wording" in frame:
+        numbers = {
+            label: number
+            for _, labels in frame.groupby("variant", sort=False)["wording"]
+            for number, label in enumerate(labels.unique())
+        }
+        draws: list[Any] = list(zip(frame["wording"].map(numbers), frame["sample"], strict=True))
+        frame = frame.assign(sample=draws)
+    return frame
+
+
 def sample_values(frame: pd.DataFrame, outcome: Outcome) -> pd.DataFrame:
     """Return the outcome by variant, turn and sample; NaN where a sample has none.
 
@@ -263,8 +300,9 @@ def sample_values(frame: pd.DataFrame, outcome: Outcome) -> pd.DataFrame:
     """
     if outcome not in frame.columns:
         raise ConfigError(f"outcome={outcome!r} is not a number of this comparison's frame")
-    values = frame[[*_KEYS, "seed"]].assign(value=frame[outcome].astype(float))
-    groups = values.groupby([*_KEYS, "seed"], sort=False)["value"]
+    keys = [*_KEYS, "seed", *(name for name in ("wording", "run") if name in frame)]
+    values = _placed(frame)[keys].assign(value=frame[outcome].astype(float))
+    groups = values.groupby(keys, sort=False)["value"]
     # Not ``groups.mean()``, which would leave out an agent that has no answer.
     return groups.agg(lambda group: float(group.mean(skipna=False))).reset_index()
 
@@ -274,9 +312,10 @@ def noise(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) -> lis
     values = sample_values(frame, outcome)
     found = []
     for variant in variants:
-        own = values.loc[values["variant"] == variant, ["turn", "value"]]
+        own = values[values["variant"] == variant]
         known = own.dropna()
-        groups = [list(map(float, group)) for _, group in known.groupby("turn")["value"]]
+        places = ["turn", "wording"] if "wording" in own else ["turn"]
+        groups = [list(map(float, group)) for _, group in known.groupby(places)["value"]]
         repeated = [group for group in groups if len(group) > 1]
         floor = spread = None
         note = "two samples a turn are needed to tell noise from difference"
@@ -295,7 +334,7 @@ def noise(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) -> lis
                 sd_within=spread,
                 samples=len(known),
                 failed=len(own) - len(known),
-                turns=len(repeated),
+                turns=int(known.groupby(places).size().gt(1).groupby("turn").any().sum()),
                 note=note,
             )
         )
@@ -306,11 +345,17 @@ def noise(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) -> lis
 
 
 def effects_of(
-    frame: pd.DataFrame, outcomes: Sequence[Outcome], variants: Sequence[str], *, grid: float | None
+    frame: pd.DataFrame,
+    outcomes: Sequence[Outcome],
+    variants: Sequence[str],
+    *,
+    grid: float | None,
+    of_prompts: bool = False,
 ) -> list[Effect]:
     """Return how each variant differs from the first in each outcome, and in what was answered.
 
-    They are one family: ``p_family`` is adjusted for all of them, by Holm's method.
+    They are one family: ``p_family`` is adjusted for all of them, by Holm's method. What prompts do
+    is said of new wordings where a variant has several, and else of this wording only.
     """
     import pandas as pd
 
@@ -318,22 +363,30 @@ def effects_of(
 
     reference, *others = variants
     parts = [
-        sample_values(frame, name).assign(outcome=name, run=1)
-        for name in outcomes
-        if not frame.empty
+        sample_values(frame, name).assign(outcome=name) for name in outcomes if not frame.empty
     ]
     found = []
     if parts:
         names = {"variant": "arm", "turn": "situation", "sample": "replicate"}
         there = [(name, reference) for name in others if {name, reference} <= {*frame["variant"]}]
         values = pd.concat(parts, ignore_index=True).rename(columns=names)
+        if "run" not in values:
+            values["run"] = 1
+        if of_prompts and "wording" not in values:
+            values["wording"] = values["arm"]
         steps = None if grid is None else {"interest_rate": grid}
-        found = situation_effects(values, contrasts=there, speak_of="these", grid=steps)
-    found += [_answers_effect(frame, name, reference) for name in others]
+        found = situation_effects(values, contrasts=there, grid=steps)
+    only = these_wordings(frame) if of_prompts else ""
+    found += [_answers_effect(frame, name, reference, only) for name in others]
     return one_family(found)
 
 
-def _answers_effect(frame: pd.DataFrame, variant: str, reference: str) -> Effect:
+def these_wordings(frame: pd.DataFrame) -> str:
+    """Return in words that something is said of the wordings that were asked alone."""
+    return f", {'these wordings' if 'wording' in frame else 'this wording'} only"
+
+
+def _answers_effect(frame: pd.DataFrame, variant: str, reference: str, only: str) -> Effect:
     """Return how far apart two variants' answers are, whatever they are about."""
     from llmsim_lab.study._statistics import Effect, energy_test
 
@@ -358,7 +411,7 @@ def _answers_effect(frame: pd.DataFrame, variant: str, reference: str) -> Effect
         estimate=round(statistic, 12) + 0.0,  # never minus zero
         p=p,
         n=situations,
-        speaks_of=f"these {situations} situations" if situations > 1 else "this situation",
+        speaks_of=(f"these {situations} situations" if situations > 1 else "this situation") + only,
         method=f"energy distance of {'answers' if few else 'their words'}, permuted by situation",
     )
 
@@ -383,24 +436,29 @@ def one_family(effects: Sequence[Effect]) -> list[Effect]:
 Chances = Mapping[Sample, Mapping[str, Choice[Any]]]
 
 
-def exact_effects(chances: Chances, variants: Sequence[str]) -> list[Effect]:
-    """Return how variants differ where the chance of each answer is known, without drawing any.
+def exact_effects(
+    chances: Chances, arms: Mapping[str, Sequence[str]], *, only: str = ""
+) -> list[Effect]:
+    """Return how arms differ where the chance of each answer is known, without drawing any.
 
-    Of numbers the difference of the means; else the difference of each answer's chance.
+    Of numbers the difference of the means; else the difference of each answer's chance. An arm's
+    wordings are taken together; ``only`` says that it is about these.
     """
     import pandas as pd
 
     from llmsim_lab.study._statistics import exact_situation_effects
 
     rows: list[dict[str, Any]] = []
-    seen: set[tuple[str, int, str]] = set()
+    seen: set[tuple[str, int | None, int, str]] = set()
+    arm_of = {label: arm for arm, labels in arms.items() for label in labels}
     for sample, choices in chances.items():
         for agent, choice in choices.items():
-            place = (sample.variant, sample.turn, agent)
+            place = (sample.variant, sample.run, sample.turn, agent)
             if place in seen:  # every sample of a turn measures the same chances
                 continue
             seen.add(place)
-            common = {"arm": sample.variant, "run": 1, "situation": sample.turn}
+            common = {"arm": arm_of[sample.variant], "run": sample.run or 1}
+            common |= {"situation": sample.turn}
             options = choice.probabilities
             if all(isinstance(it, int | float) and not isinstance(it, bool) for it in options):
                 rows += [
@@ -412,7 +470,10 @@ def exact_effects(chances: Chances, variants: Sequence[str]) -> list[Effect]:
                 pair = common | {"outcome": f"chance of {getattr(option, 'value', option)}"}
                 rows += [pair | {"value": 1.0, "chance": p}, pair | {"value": 0.0, "chance": 1 - p}]
     frame = pd.DataFrame(rows, columns=["arm", "run", "situation", "outcome", "value", "chance"])
-    return exact_situation_effects(frame, reference=variants[0]) if rows else []
+    if not rows:
+        return []
+    found = exact_situation_effects(frame, reference=next(iter(arms)))
+    return [replace(effect, speaks_of=effect.speaks_of + only) for effect in found]
 
 
 def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, failed: int) -> str:
@@ -482,7 +543,7 @@ def directions(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    moves = _moves(frame)
+    moves, frame = _moves(frame), _placed(frame)
     rows = []
     for variant in variants:
         known = [move for (name, _, _), move in moves.items() if name == variant and move]
@@ -513,7 +574,7 @@ def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
     moves, texts = _moves(frame), _texts(frame)
-    there: dict[tuple[str, int], list[Place]] = {}
+    there: dict[tuple[str, Any], list[Place]] = {}
     for place in texts:
         there.setdefault(place[:2], []).append(place)
     turns = dict.fromkeys(turn for _, turn in there)
@@ -586,6 +647,7 @@ def _plain(text: str) -> str:
 
 
 def _moves(frame: pd.DataFrame) -> dict[Place, str | None]:
+    frame = _placed(frame)
     keys = zip(frame["variant"], frame["turn"], frame["sample"], strict=True)
     moves = frame["move"] if "move" in frame else [math.nan] * len(frame)
     return {key: direction(move) for key, move in zip(keys, moves, strict=True)}
@@ -594,6 +656,7 @@ def _moves(frame: pd.DataFrame) -> dict[Place, str | None]:
 def _texts(frame: pd.DataFrame) -> dict[Place, str | None]:
     """Return what was decided in each sample, all agents together; None where one failed."""
     texts: dict[Place, str | None] = {}
+    frame = _placed(frame)
     keys = zip(frame["variant"], frame["turn"], frame["sample"], strict=True)
     for key, text in zip(keys, frame["decision"], strict=True):
         before = texts.get(key, "")

@@ -6,7 +6,8 @@ Frames of numbers in, ``Effect`` out; nothing here knows of runs, tapes or model
 - *situations*: recorded states asked again (``situation_effects``; ``exact_situation_effects``
   where each answer's probabilities are known). Consecutive turns of one run depend on each other,
   so they are one cluster: from one run the interval speaks of these situations only, from several
-  runs it speaks of new ones.
+  runs it speaks of new ones. Where an arm was asked in several wordings, they are the units, and
+  the interval speaks of new wordings.
 
 Signatures::
 
@@ -14,7 +15,8 @@ Signatures::
                 grid=None) -> list[Effect]          # columns arm, seed, outcome, value
     situation_effects(values, *, reference=None, contrasts=None, level=.95, speak_of=None,
                 grid=None) -> list[Effect]          # arm, run, situation, replicate, outcome,
-                                                    # value, and seed where arms share seeds
+                                                    # value, and seed where arms share seeds,
+                                                    # wording where arms have several
     exact_situation_effects(values, *, reference=None, contrasts=None, level=.95) -> list[Effect]
                                                     # arm, run, situation, outcome, value, chance
     energy_test(x, y, *, distance="words", blocks=None, permutations=999, seed=0) -> (statistic, p)
@@ -80,6 +82,7 @@ class Effect:
         n: how many units, never calls or turns: pairs of runs, runs, or situations.
         unit: what is counted.
         runs: how many runs the situations are of; None where the unit is runs.
+        wordings: how many wordings both arms have, where one has several.
         speaks_of: what the interval generalises to, in words.
         method: how interval and p-values were computed.
         note: why there is no interval, what was left out, what to keep in mind.
@@ -96,6 +99,7 @@ class Effect:
     n: int = 0
     unit: Unit = "runs"
     runs: int | None = None
+    wordings: int | None = None
     speaks_of: str = ""
     method: str = "none"
     note: str = ""
@@ -114,7 +118,8 @@ class Effect:
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
                 text += f" ({short_p(self.p_family)} in its family)"
         text += f", n = {_count(self.n, self.unit)}"
-        return text if self.runs is None else f"{text} of {_count(self.runs, 'runs')}"
+        text += "" if self.runs is None else f" of {_count(self.runs, 'runs')}"
+        return text if self.wordings is None else f"{text}, {self.wordings} wordings"
 
 
 def _count(n: int, what: Unit) -> str:
@@ -219,6 +224,7 @@ class _Found:
     notes: list[list[str]]
     unit: Unit = "runs"
     runs: NDArray[np.int64] | None = None
+    wordings: int | None = None
     speaks_of: str = "new runs of this design"
     contrast: str = ""
     differences: Numbers | None = None
@@ -590,6 +596,7 @@ def _effects(
                     n=int(one.n[at]),
                     unit=one.unit,
                     runs=None if one.runs is None else int(one.runs[at]),
+                    wordings=one.wordings,
                     speaks_of=one.speaks_of,
                     method=method,
                     note="; ".join(one.notes[at]),
@@ -746,11 +753,17 @@ def situation_effects(
       V(seed) - V(run and seed) (Cameron, Gelbach and Miller 2011, "Robust inference with multiway
       clustering", Journal of Business & Economic Statistics 29); differs from the source: it is at
       least the larger of V(run) and V(seed), with t of one less than the fewer of both.
+    - new *wordings*, where an arm has several: each is one draw, its mean over the situations.
+      Student's t over both arms' wordings, which differ in number; an arm with one wording adds the
+      variance of its answers, since the interval speaks of that one. With several runs the variance
+      of their means is added, so that what is noise counts twice.
 
     Args:
         values: a row for each answer: arm, run, situation (unique within its run), replicate,
             outcome, value, which is NaN if the call failed. A column seed, if there is one, pairs
-            the arms' answers of the same situation and seed; without it answers are independent.
+            the arms' answers of the same situation and seed; without it answers are independent. A
+            column wording, if there is one, says in which words the arm asked; different wordings
+            of an arm must have had different seeds.
         reference: the arm that is subtracted from each other one; the first if not given.
         contrasts: pairs of arms instead, the second is subtracted from the first.
         level: of the intervals.
@@ -783,6 +796,9 @@ class _Answers:
         seeded: whether answers have seeds, which arms may share.
         crossed: whether a seed recurs in another situation.
         crossed_runs: whether a seed recurs in another run.
+        wordings: by arm how many it has; of several, each is one answer in each situation, the
+            mean of so many ``answers``.
+        shares: which outcomes are 0 or 1.
     """
 
     table: _Table
@@ -790,6 +806,9 @@ class _Answers:
     seeded: bool
     crossed: bool
     crossed_runs: bool
+    wordings: Mapping[str, int]
+    answers: float
+    shares: NDArray[np.bool_]
 
 
 def _asked(values: pd.DataFrame) -> _Answers:
@@ -797,18 +816,50 @@ def _asked(values: pd.DataFrame) -> _Answers:
 
     seeded = "seed" in values.columns
     column = "seed" if seeded else "replicate"
+    wordings: dict[Any, int] = {}
+    answers = 1.0
+    whole = values["value"].isna() | values["value"].isin((0.0, 1.0))
+    shares = whole.groupby(values["outcome"], sort=False).all()
+    if "wording" in values.columns:
+        wordings = dict(values.groupby("arm", sort=False)["wording"].nunique().items())
+    several = values["arm"].map(wordings).to_numpy() > 1
+    alone = values[~several]
+    crossed = seeded and _recurs(alone, ["run", "situation"])
+    crossed_runs = seeded and _recurs(alone, ["run"])
+    if several.any():
+        keys = ["arm", "run", "situation", "wording", "outcome"]
+        cells = values[several].groupby(keys, sort=False)["value"]
+        means, answers = cells.mean().reset_index(), float(cells.size().mean())
+        # Strings, so that no wording is taken for a seed.
+        names = alone[column].map("answer {}".format)
+        if not crossed:
+            names = names + alone["run"].map(" {}".format) + alone["situation"].map(" {}".format)
+        means = means.assign(**{column: means["wording"].map("wording {}".format)})
+        values = pd.concat([alone.assign(**{column: names}), means], ignore_index=True)
     cell = values.groupby(["run", "situation"], sort=False).ngroup()
     frame = values.assign(cell=cell, answer=values[column])
-    crossed = seeded and bool((frame.groupby("seed")["cell"].nunique() > 1).any())
-    crossed_runs = seeded and bool((frame.groupby("seed")["run"].nunique() > 1).any())
-    if not crossed:
+    if not (crossed or several.any()):
         # Numbers within the situation, so that the array stays small.
         within = frame.groupby("cell")["answer"]
         frame["answer"] = within.transform(lambda group: pd.factorize(group)[0])
     table = _pivot(frame, ["cell", "answer"])
     runs = dict(zip(cell, pd.factorize(values["run"])[0], strict=True))
     run_of = np.array([runs[key] for key in table.keys[0]])
-    return _Answers(table, run_of, seeded, crossed, crossed_runs)
+    return _Answers(
+        table,
+        run_of,
+        seeded,
+        crossed,
+        crossed_runs,
+        wordings,
+        answers,
+        shares.loc[table.outcomes].to_numpy(),
+    )
+
+
+def _recurs(values: pd.DataFrame, places: list[str]) -> bool:
+    """Return True if a seed is used in more than one of these places."""
+    return bool(values[["seed", *places]].drop_duplicates()["seed"].duplicated().any())
 
 
 def _at_situations(
@@ -817,6 +868,8 @@ def _at_situations(
     """Return one contrast at these situations, or at new ones, in each outcome."""
     a, b = asked.table.of(one), asked.table.of(other)
     paired = asked.seeded and bool((asked.table.there(one) & asked.table.there(other)).any())
+    worded = [asked.wordings.get(arm, 1) > 1 for arm in (one, other)]
+    paired = paired and not any(worded)
     # Each group is situations x answers x outcomes.
     groups = [_without_rounding(a - b, a, b)] if paired else [a, -b]
     counts = [(~np.isnan(group)).sum(axis=1) for group in groups]
@@ -837,7 +890,7 @@ def _at_situations(
         spread = _moments(means, 0)[1]
         variance, freedom = spread / np.maximum(run_count, 1), run_count - 1.0
         methods = [f"t over {count} run means, {what}" for count in run_count]
-        if asked.crossed_runs:
+        if asked.crossed_runs and not any(worded):
             variance, freedom, seeds = _two_ways(groups, counts, weight, runs, variance)
             methods = [
                 f"t over {count} runs crossed with {by} seeds"
@@ -856,16 +909,77 @@ def _at_situations(
         zero = (difference == 0).all(axis=0)
         few = "one answer a situation: an interval takes two or more"
         equal = "all answers of a situation are alike"
+    if any(worded):
+        part, degrees, of_wordings = _by_wording(asked, groups, worded, weight, new)
+        # What is random from run to run is in both, so that the sum is rather too large.
+        variance = variance + part if new else part
+        freedom = np.minimum(freedom, degrees) if new else degrees
+        wordings = " and ".join(str(asked.wordings[arm]) for arm in (one, other))
+        methods = [
+            f"t over {wordings} wordings" + (f" and {it} runs" if new else "") for it in run_count
+        ]
+        spread = np.where(freedom >= 1, spread if new else of_wordings, np.nan)
+        step = step if new else step / asked.answers
+        few = "an interval takes two wordings, of a single one two answers a situation"
+        few += ", and two runs" if new else ""
+        equal = "all runs or wordings differ by the same" if new else "all wordings are alike"
     low, high, p = _t_interval(estimate, variance, freedom, level)
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
     found.runs = run_count
+    if any(worded):
+        found.wordings = sum(asked.wordings[arm] for arm in (one, other))
     found.speaks_of = _in_words(len(asked.run_of), len(runs), new)
+    if all(worded):
+        found.speaks_of += ", new wordings of both"
+    elif asked.wordings:
+        named = dict(zip(worded, (one, other), strict=True))
+        found.speaks_of += (
+            f", new wordings of {named[True]!r} and this one of {named[False]!r}"
+            if any(worded)
+            else ", this wording only"
+        )
     for place in np.flatnonzero(n < len(used)):
         found.notes[place].append(
             f"{len(used) - n[place]} of {len(used)} situations left out: an arm has no answer"
         )
     _check_spread(found, np.where(n > 0, spread, np.nan), step, few=few, equal=equal, zero=zero)
     return found
+
+
+def _by_wording(
+    asked: _Answers,
+    groups: Sequence[Numbers],
+    worded: Sequence[bool],
+    weight: Numbers,
+    new: bool,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the variance that wordings make, its degrees of freedom, and the wordings' spread.
+
+    The parts of both arms are added, with the degrees of freedom of the part that has the fewest:
+    Welch's would be too many where arms have different numbers of wordings. Source: Mickey and
+    Brown (1966), "Bounds on the distribution functions of the Behrens-Fisher statistic", Annals of
+    Mathematical Statistics 37.
+    """
+    parts, freedoms, spreads = [], [], []
+    for group, several in zip(groups, worded, strict=True):
+        if new and not (several or asked.crossed_runs):
+            continue  # the spread of runs has it already
+        part, freedom, spread = _of_these([group], weight, several or asked.crossed)
+        each = asked.answers if several else 1.0
+        parts.append(np.where(asked.shares, np.maximum(part, _of_share(group, each)), part))
+        freedoms.append((~np.isnan(group)).any(axis=0).sum(axis=0) - 1.0 if several else freedom)
+        spreads.append(spread)
+    return np.sum(parts, axis=0), np.fmin.reduce(freedoms, axis=0), np.max(spreads, axis=0)
+
+
+def _of_share(group: Numbers, each: float) -> Numbers:
+    """Return the variance of a share of ``each`` answers a value, with a 0 and a 1 added to them.
+
+    Without these, answers that are all alike would have none.
+    """
+    count = each * (~np.isnan(group)).sum(axis=(0, 1)) + 2
+    share = (each * np.abs(np.nansum(group, axis=(0, 1))) + 1) / count
+    return np.asarray(share * (1 - share) / count)
 
 
 def _of_these(

@@ -494,6 +494,8 @@ def bench() -> Any:
         ("runs, yes or no", "n=20, 0.0 and 0.1"),
         ("these situations", "4x4, seeds crossed, 10 % failed"),
         ("new situations", "4 runs, AR(1) 0.95"),
+        ("new wordings", "3 and 8, sd 0.5"),
+        ("new wordings and situations", "4 runs, 8 and 1, sd 0.5"),
         ("old failures", "now: four such runs, of new situations"),
     ],
 )

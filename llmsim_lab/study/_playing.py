@@ -31,6 +31,7 @@ from llmsim_lab.run import resume
 from llmsim_lab.run._session import rare_collections
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._codec import RunInfo, dumps
+from llmsim_lab.tape._ledger import check_free
 
 NOTE = "study"
 """The entry of a run's manifest that says which run of which study it is."""
@@ -115,6 +116,16 @@ class Notes:
             arm, seed = note.get("arm"), note.get("seed")
             if isinstance(arm, str) and isinstance(seed, int):
                 yield _entry_of(info, arm, seed), note, info.manifest.get("code") or {}
+
+    def check_free(self, tape: Tape) -> None:
+        """Raise ConfigError where somebody else is recording a run of the study."""
+        for row in tape.file.query("SELECT id, writer FROM runs WHERE writer IS NOT NULL"):
+            note = tape.run(row["id"]).manifest.get(NOTE)
+            if isinstance(note, Mapping) and note.get("name") == self.name:
+                try:
+                    check_free(row["writer"], tape.path, row["id"])
+                except TapeError as error:
+                    raise ConfigError(f"the study {self.name!r} is being played: {error}") from None
 
     def _difference(self, note: Mapping[str, Any]) -> str:
         there = note.get("design")
@@ -221,6 +232,7 @@ class StudyPlayer:
             run._record(self.tape, known)
             return run
         parts = {name: run.parts[name] for name in self.tape.run(before.run).manifest["given"]}
+        client = client or run.llm_client  # a function may give its runs one of its own
         return resume(self.tape, before.run, llm_client=client, kind=type(run), **parts)
 
     def _not_its_arm(self, run: AnyRun, places: Sequence[str]) -> ConfigError:

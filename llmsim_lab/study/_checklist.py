@@ -300,13 +300,17 @@ def _units(evidence: Evidence) -> _Items:
         return
     from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
-    values = study.outcomes()
+    question = "the interval's unit"
+    try:
+        values = study.outcomes()
+    except LabError as error:
+        yield _missing(question, str(error), "an outcome that is a number for every run")
+        return
     found = run_effects(
         values if contrasts else values[values["arm"] != AA],
         reference=study.reference,
         contrasts=contrasts,
     )
-    question = "the interval's unit"
     # Of these, only what makes an interval possible is read, and no estimate.
     without = {it.outcome: it.note for it in found if it.low is None}
     least = min(it.n for it in found)

@@ -311,7 +311,7 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
         on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
@@ -326,7 +326,7 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
         on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
@@ -342,7 +342,9 @@ class Study:
                 how many jobs are handed out at once: all if not given.
             executor: plays each run as a job of its own, such as a ``ProcessPoolExecutor``, or
                 Dask's ``client.get_executor()``; needs ``pip install 'llmsim-lab[study]'`` and
-                models that are named or made by a function.
+                models that are named or made by a function. A pool that loses a process is broken,
+                and another call continues; a function that makes pools, ``lambda:
+                ProcessPoolExecutor(4)``, is called for the next one, and their end is seen to here.
             budget: what may be spent on calls by all runs together; then the rest is left.
             on_run: called with each run as it ends; may be async.
             progress: whether a line says how far it is.
@@ -353,8 +355,8 @@ class Study:
         """
         if self._running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
-        path = self._path or (self._tape and self._tape.path)
-        key = path and (path.resolve(), self.name)
+        path = self._path if self._tape is None else self._tape.path
+        key = None if path is None else (path.resolve(), self.name)
         if key is not None and key in _PLAYED:
             raise ConfigError(
                 f"the study {self.name!r} on {path} is being played by another Study; wait for it, "
@@ -455,7 +457,7 @@ class Study:
             for it in self._in_order()
         ]
 
-    def _begin(self, executor: Executor | None) -> None:
+    def _begin(self, executor: object) -> None:
         """Open the tape, find what is on it, and check what only matters when runs are played."""
         if self._tape is None and self._path is not None:
             self._open()

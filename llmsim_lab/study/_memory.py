@@ -747,15 +747,17 @@ def recorded_recalls(tape: Tape) -> Iterator[RecordedRecall]:
         if info.manifest.get("kind") == Recall.kind and isinstance(note, Mapping):
             by_name.setdefault(str(note.get("name")), []).append(info)
     for infos in by_name.values():
-        done = [info.id for info in infos if info.outcome == "done"]
-        wanted = len(infos[0].manifest[NOTE].get("design", {}).get("starts", ()))
-        whole = len(done) >= max(2, wanted)
-        frame = _recall(_rows([_recalled(tape, run) for run in done])) if whole else None
+        design = infos[0].manifest[NOTE].get("design")
+        wanted = design.get("starts") if isinstance(design, Mapping) else None
+        states = [_recalled(tape, info.id) for info in infos if info.outcome == "done"]
+        whole = isinstance(wanted, list) and len(states) == len(wanted) > 1
+        whole = whole and all(state.next_moves.keys() == set(WAYS) for state in states)
+        frame = _recall(_rows(states)) if whole else None
         model = infos[-1].manifest.get("model")
         yield RecordedRecall(
             model=model if isinstance(model, Mapping) else {},
             flagged=None if frame is None else _flagged(_effects(frame)),
-            starts=len(done),
+            starts=len(states),
         )
 
 

@@ -28,6 +28,7 @@ from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialAgent, Socia
 from llmsim_lab.statechart._agent import GUARDS, interest_match
 from llmsim_lab.statechart._config import seed_posts
 from llmsim_lab.statechart._reasoner import MoveQuestion
+from llmsim_lab.study import position_bias
 
 __all__ = ["main", "make_questions", "time_batches"]
 
@@ -87,12 +88,11 @@ async def measure(model: str, questions: int, repeats: int, out: Path) -> dict[s
         answers.to_csv(out, index=False)
         info = await client.model_info()
         batches = await time_batches(client, asked[:8], repeats)
-    first, last = (Reasoner.position_bias(answers, place=place) for place in (1, 6))
+    places = position_bias(answers)
     return {
         "model": info.name,
-        "first": asdict(first),
-        "last": asdict(last),
-        "in_words": str(first),
+        "places": [asdict(effect) for effect in places],
+        "in_words": str(places),
         "batch": batches,
     }
 

@@ -19,7 +19,6 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from markupsafe import Markup
 from pydantic import Field, model_validator
-from scipy.stats import binomtest
 
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.files import data_path
@@ -41,6 +40,7 @@ from llmsim_lab.assistant.tasks._server import task_server
 from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._choose import wilson
 
 _USER = "ann"
 """Who writes the messages."""
@@ -392,8 +392,9 @@ class Evaluation:
     def scores(self, *, by_kind: bool = False) -> pd.DataFrame:
         """Return the share of messages that came out right, with its 95 % interval.
 
-        The interval is Wilson's (1927, "Probable inference, the law of succession, and statistical
-        inference", Journal of the American Statistical Association 22), without a correction.
+        The unit is a message: the interval is Wilson's (1927, "Probable inference, the law of
+        succession, and statistical inference", Journal of the American Statistical Association
+        22), and speaks of messages like these.
 
         Args:
             by_kind: the type of decision for each kind of message, instead of all measures.
@@ -473,5 +474,4 @@ class Evaluation:
 
 def _share(values: Sequence[bool]) -> tuple[int, int, float, float, float]:
     right, count = sum(values), len(values)
-    interval = binomtest(right, count).proportion_ci(0.95, method="wilson")
-    return right, count, right / count, float(interval.low), float(interval.high)
+    return right, count, right / count, *wilson(right, count)

@@ -245,7 +245,7 @@ def spread(turns: Sequence[int], most: int) -> list[int]:
 
 
 def done_text(experiment: Comparison) -> str:
-    """Return what can be done next with a completed experiment, and what failed in it.
+    """Return what can be done next with a completed comparison, and what failed in it.
 
     Failed samples cannot be played again by themselves: only those that succeed the second time
     would be added, which is not a fair sample of either variant.
@@ -568,7 +568,7 @@ class VariantList(w.VBox):
 
 
 MOST_SAMPLES = 1_000
-"""More is taken for a typing error; a recorded experiment may still have more."""
+"""More is taken for a typing error; a recorded comparison may still have more."""
 
 
 _TICK_S = 1.0
@@ -599,8 +599,8 @@ class PromptComparer(LabWidget):
             holds several runs and none is named; the message lists them.
 
     Attributes:
-        experiment: the one that was run last or loaded, if any.
-        experiments: all of them, in order.
+        comparison: the one that was run last or loaded, if any.
+        comparisons: all of them, in order.
         variants: the editors; the first is the one that the others are compared with.
         editor_box: contains them.
         difference_box: ticked to show what differs from the first variant.
@@ -648,8 +648,8 @@ class PromptComparer(LabWidget):
         check_variants(variants, called="variants")
         super().__init__()
         self.bench = bench
-        self.experiment: Comparison | None = None
-        self.experiments: list[Comparison] = []
+        self.comparison: Comparison | None = None
+        self.comparisons: list[Comparison] = []
         self._lay_out(turns=turns_text(first), samples=samples)
         self.simulation = simulation
         self.llm_client = llm_client
@@ -729,15 +729,15 @@ class PromptComparer(LabWidget):
         *,
         llm_client: LLMClient | None = None,
     ) -> Self:
-        """Show a recorded experiment with its results; no model is needed for that.
+        """Show a recorded comparison with its results; no model is needed for that.
 
         Args:
             tape: as for ``Comparison.load``.
             run: as there.
-            llm_client: as there; with it the experiment can be varied, too.
+            llm_client: as there; with it the comparison can be varied, too.
 
         Raises:
-            TapeError: there is no such experiment.
+            TapeError: there is no such comparison.
         """
         experiment = Comparison.load(tape, run, llm_client=llm_client)
         widget = cls(
@@ -804,8 +804,8 @@ class PromptComparer(LabWidget):
                 "there is no model, for a recorded run has none; everything else works. To run: "
                 "PromptComparer(..., llm_client=connect('auto'))"
             )
-        if self._all_played and self.experiment is not None:
-            return done_text(self.experiment)
+        if self._all_played and self.comparison is not None:
+            return done_text(self.comparison)
         return ""
 
     @property
@@ -819,8 +819,8 @@ class PromptComparer(LabWidget):
             turns = read_turns(self.turns_box.value, self.bench.turns)
         except ConfigError as error:
             return str(error)
-        if self.experiment is not None and self._unchanged():
-            return str(self.experiment.plan())
+        if self.comparison is not None and self._unchanged():
+            return str(self.comparison.plan())
         variants, samples = len(self.editors), self.samples_box.value
         draft = (
             Sample(number=place, variant="", turn=turn, sample=place, seed=0)
@@ -832,7 +832,7 @@ class PromptComparer(LabWidget):
 
     @property
     def _all_played(self) -> bool:
-        experiment = self.experiment
+        experiment = self.comparison
         whole = experiment is not None and len(experiment.played) == len(experiment.schedule)
         return whole and self._unchanged()
 
@@ -856,23 +856,23 @@ class PromptComparer(LabWidget):
             return False
 
     def _take(self, experiment: Comparison) -> None:
-        self.experiment = experiment
-        self.experiments.append(experiment)
+        self.comparison = experiment
+        self.comparisons.append(experiment)
         self._set_up_as = self._settings()
 
     async def _run(self) -> None:
         await self._settle()
         if fault := self.fault:
             raise ConfigError(fault)
-        experiment = self.experiment
+        experiment = self.comparison
         if experiment is None or not self._unchanged():
             experiment = self._set_up(self._seed)
         await self._play(experiment)
 
     async def _run_again(self) -> None:
-        """Play all again with the seeds that follow; the earlier results are in `experiments`."""
+        """Play all again with the seeds that follow; the earlier results are in `comparisons`."""
         await self._settle()
-        experiment = self.experiment
+        experiment = self.comparison
         if experiment is None or not self._unchanged():
             raise ConfigError("the set-up was changed since it was played; click Run")
         if self._all_played:
@@ -931,7 +931,7 @@ class PromptComparer(LabWidget):
 
     def stopped(self) -> None:
         """Show how far it got."""
-        experiment = self.experiment
+        experiment = self.comparison
         if experiment is not None:
             done, total = len(experiment.played), len(experiment.schedule)
             self.say(f"Stopped after {done} of {total} samples; Run continues with the next.")
@@ -944,7 +944,7 @@ class PromptComparer(LabWidget):
     # --- results ------------------------------------------------------------------------------
 
     def _show_results(self) -> None:
-        experiment = self.experiment
+        experiment = self.comparison
         if experiment is None or not experiment.played:
             return
         self.results.value = str(results_html(experiment))
@@ -971,9 +971,9 @@ class PromptComparer(LabWidget):
 
     @property
     def _results(self) -> Comparison:
-        if self.experiment is None or not self.experiment.played:
-            raise ConfigError("nothing was played yet; click Run, or load a recorded experiment")
-        return self.experiment
+        if self.comparison is None or not self.comparison.played:
+            raise ConfigError("nothing was played yet; click Run, or load a recorded comparison")
+        return self.comparison
 
     # --- the static view ----------------------------------------------------------------------
 
@@ -990,14 +990,14 @@ class PromptComparer(LabWidget):
             fault = f"; wrong: {editor.fault}" if editor.fault else ""
             lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
         lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
-        if self.experiment is None or not self.experiment.played:
+        if self.comparison is None or not self.comparison.played:
             return "\n".join([*lines, "  nothing played yet"])
-        done, total = len(self.experiment.played), len(self.experiment.schedule)
-        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.experiment)])
+        done, total = len(self.comparison.played), len(self.comparison.schedule)
+        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.comparison)])
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML; with results, their tables."""
-        if self.experiment is None or not self.experiment.played:
+        if self.comparison is None or not self.comparison.played:
             return pre(self.static_text())
         heading = Markup("<p>{}</p>").format(safe(self._heading))
-        return join([heading, results_html(self.experiment), answers_html(self.experiment)])
+        return join([heading, results_html(self.comparison), answers_html(self.comparison)])

@@ -52,7 +52,7 @@ class Checked:
 async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Checked:
     """Return what is wrong with a tape, and how many of its runs came out as recorded.
 
-    Where the tape itself is damaged, no run is replayed. Experiments on runs are not runs, and a
+    Where the tape itself is damaged, no run is replayed. Comparisons on runs are not runs, and a
     redacted run cannot be replayed.
 
     Args:

@@ -605,7 +605,7 @@ async def by_samples(
         method="samples",
         measured=tuple(measured),
         label_pull={label: pulls[label] / valid for label in orders[0].labels},
-        interval={option: _interval(counts[option], valid) for option in options.values},
+        interval={option: wilson(counts[option], valid) for option in options.values},
         samples=len(answers),
         calls=calls,
     )
@@ -630,12 +630,12 @@ def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
     return options
 
 
-def _interval(count: int, whole: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share.
+def wilson(count: int, whole: int) -> tuple[float, float]:
+    """Return Wilson's (1927) 95 % interval of a share, without a correction.
 
-    The counts come from several orders of the options, of which each may have a share of its own.
-    Their sum varies less than one binomial count does (Hoeffding 1956), so the interval is, if
-    anything, too wide.
+    A choice's counts come from several orders of the options, of which each may have a share of
+    its own. Their sum varies less than one binomial count does (Hoeffding 1956), so the interval
+    is, if anything, too wide.
     """
     from scipy.stats import binomtest  # here, since it takes long to import
 

@@ -57,7 +57,7 @@ async def progress_line(
         enabled: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
     """
     # The task's context says whether a line counts already: step() inside run(), or run() inside
-    # an experiment, is part of what that one counts.
+    # a comparison, is part of what that one counts.
     around = scope()
     wanted = enabled and not around.counted and around.watch is None
     show = _screen() if wanted else None

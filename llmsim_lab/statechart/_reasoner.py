@@ -5,7 +5,7 @@ backend that ignores schemas. Options stand in an order drawn from the run's see
 answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
 questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72
 answers (95 % interval 0 to 9 %), those in places 2 to 4 in 72 %; without a preference for places it
-would be 17 % each. Other models prefer the first; ``Reasoner.position_bias`` measures it.
+would be 17 % each. Other models prefer the first; ``study.position_bias`` measures it.
 """
 
 from __future__ import annotations
@@ -87,38 +87,6 @@ class MoveChoice:
     state: AgentState
     status: Status
     chain: LLMReasoningChain | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionBias:
-    """How often the option in one place was chosen.
-
-    Attributes:
-        place: the place, 1 for first.
-        share: of the answers that chose it, 0 to 1.
-        low: lower end of the 95 % interval; None with fewer than two questions.
-        high: upper end.
-        expected: the share without any preference for places.
-        questions: how many there were.
-        answers: how many there were; fallbacks are left out, since there no model chose.
-    """
-
-    place: int
-    share: float
-    low: float | None
-    high: float | None
-    expected: float
-    questions: int
-    answers: int
-
-    def __str__(self) -> str:
-        interval = ""
-        if self.low is not None and self.high is not None:
-            interval = f" (95 % interval {self.low:.0%} to {self.high:.0%})"
-        return (
-            f"place {self.place} was chosen in {self.share:.0%} of {self.answers} answers"
-            f"{interval}; without a preference for places it would be {self.expected:.0%}"
-        )
 
 
 class Chooser(ABC):
@@ -214,46 +182,6 @@ class Chooser(ABC):
         ]
         columns = ["question", "agent", "trigger", "post", "rotation", "options", "shown_first"]
         return pd.DataFrame(rows, columns=[*columns, "chosen", "place", "status"])
-
-    @staticmethod
-    def position_bias(answers: pd.DataFrame, *, place: int = 1) -> PositionBias:
-        """Return how often the option in a place was chosen, and how sure that is.
-
-        The interval is Student's t over the questions' own shares, since answers to one question
-        are not independent.
-
-        Args:
-            answers: as ``ask_rotated`` returns them.
-            place: 1 for first.
-
-        Raises:
-            ConfigError: all answers are fallbacks.
-        """
-        from scipy import stats
-
-        # A fallback takes the first option whatever the model prefers, and would look like a bias.
-        given = answers[answers["status"] != "fallback"]
-        if given.empty:
-            raise ConfigError(
-                "there is no answer that a model chose; nothing can be said of its bias"
-            )
-        shares = (given["place"] == place).groupby(given["question"]).mean()
-        # Of each question once, as the shares: one with more options has more rotations.
-        options = given.groupby("question")["options"].first()
-        share, count = float(shares.mean()), len(shares)
-        low = high = None
-        if count > 1:
-            reach = float(stats.t.ppf(0.975, count - 1) * shares.std(ddof=1) / math.sqrt(count))
-            low, high = max(0.0, share - reach), min(1.0, share + reach)
-        return PositionBias(
-            place=place,
-            share=share,
-            low=low,
-            high=high,
-            expected=float((1 / options).where(options >= place, 0.0).mean()),
-            questions=count,
-            answers=len(given),
-        )
 
 
 FALLBACK_REASONS = ("timeout", "invalid_response", "generation_stopped")

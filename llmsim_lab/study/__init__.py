@@ -7,6 +7,7 @@ from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
 from llmsim_lab.study._memory import memorisation
+from llmsim_lab.study._position import position_bias
 from llmsim_lab.study._response import impulse_response
 from llmsim_lab.study._study import Study
 
@@ -20,4 +21,5 @@ __all__ = [
     "fitness_card",
     "impulse_response",
     "memorisation",
+    "position_bias",
 ]

@@ -22,6 +22,7 @@ from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.simulation import SimulationConfig
 from llmsim_lab.study._design import AA, AnyStudy
 from llmsim_lab.study._gate import kept_economics_cards
+from llmsim_lab.study._memory import recorded_recalls
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ModelInfo
 
@@ -300,13 +301,17 @@ def _units(evidence: Evidence) -> _Items:
         return
     from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
-    values = study.outcomes()
+    question = "the interval's unit"
+    try:
+        values = study.outcomes()
+    except LabError as error:
+        yield _missing(question, str(error), "an outcome that is a number for every run")
+        return
     found = run_effects(
         values if contrasts else values[values["arm"] != AA],
         reference=study.reference,
         contrasts=contrasts,
     )
-    question = "the interval's unit"
     # Of these, only what makes an interval possible is read, and no estimate.
     without = {it.outcome: it.note for it in found if it.low is None}
     least = min(it.n for it in found)
@@ -509,9 +514,23 @@ def _memory(evidence: Evidence) -> _Items:
         return
     masked = all(it.masked and it.briefing == "economist" for it in configs)
     told = "dates and names are masked" if masked else "dates or names are told"
-    found = f"the runs start from {', '.join(sorted(starts))}, {told}; no test is kept with a study"
-    remedy = "study.memorisation(model), and report it beside the effects"
-    yield _unknown("the model does not recall the history", found, remedy)
+    where = f"the runs start from {', '.join(sorted(starts))}, {told}"
+    question, tape = "the model does not recall the history", evidence.study.tape
+    recalls = list(recorded_recalls(tape)) if tape is not None else []
+    asked = {_model_name(it): it for models in evidence.models.values() for it in models}
+    for name in asked or {"": {}}:
+        tests = [it for it in recalls if _model_name(it.model) == name and it.flagged is not None]
+        if not tests:
+            found = f"{where}; no whole test of {name or 'the model'} is on the tape"
+            remedy = "study.memorisation(model, tape=the study's own), and report it"
+            yield _unknown(question, found, remedy)
+        elif tests[-1].flagged:
+            found = f"{where}; {name} is closer to history when told which it is"
+            remedy = "masked briefings and starts of your own; say how far effects rest on recall"
+            yield _missing(question, found, remedy)
+        else:
+            found = f"{where}; no evidence that {name} does, asked at {tests[-1].starts} starts"
+            yield _ok(question, found)
 
 
 # --- the record ----------------------------------------------------------------------------------

@@ -268,6 +268,10 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
 # --- what names stand for ------------------------------------------------------------------------
 
 
+class WrongFunctionError(ConfigError):
+    """A function that makes runs does not return what it must: wrong for all seeds, not for one."""
+
+
 class World:
     """What a study or an impulse response plays: makes a run of an arm and a seed.
 
@@ -542,17 +546,17 @@ class World:
                 values[name] = value
         run = self.make(**values)
         if not isinstance(run, Run):
-            raise ConfigError(
+            raise WrongFunctionError(
                 f"{_called(self.make)} returned {run!r:.60}; it must return a run: return MyWorld("
                 "..., seed=seed)"
             )
         if run.config.seed != seed:
-            raise ConfigError(
+            raise WrongFunctionError(
                 f"{_called(self.make)}(seed={seed}) returned a run with the seed {run.config.seed};"
                 " hand the seed on: MyWorld(..., seed=seed)"
             )
         if run.tape is not None:
-            raise ConfigError(
+            raise WrongFunctionError(
                 f"{_called(self.make)} gave its run a tape; leave it out, and give it to what "
                 "plays the runs: Study(..., tape='study.tape')"
             )

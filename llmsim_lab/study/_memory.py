@@ -16,27 +16,32 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import exp
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.html import join, pairs, table
-from llmsim_lab._util.waiting import gather_all, run_sync
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.economy import TaylorRule, load_us_macro
 from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._data import Quarter, latest_gap, next_quarter, quarters_before
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import LLMClient, connect
-from llmsim_lab.llm._scope import CallLog, recording
-from llmsim_lab.models import SimulationState
+from llmsim_lab.llm import LLMClient, Tape, connect
+from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
+from llmsim_lab.study._design import Arm, Models, World
+from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, play_here
+from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +66,8 @@ SHIFT = 28
 _MIDDLE = "1987Q1"
 _TWIN_QUARTERS, _WARM_UP, _ORDER = 80, 120, 4
 _MOVES = tuple(sorted({*MOVES_BP, *(-move for move in MOVES_BP)}))
+_MOST_STARTS = 1_000
+"""More than there are quarters: the distance of the seeds of two memorisations."""
 _LEVEL = 0.95
 _OUTCOME = "recall, basis points"
 
@@ -72,6 +79,8 @@ def memorisation(
     seed: int = 0,
     llm_client: LLMClient | None = None,
     parallel: int = 8,
+    tape: Tape | str | Path | None = None,
+    name: str = "memorisation",
     play: bool = True,
     progress: bool = True,
 ) -> Memorisation:
@@ -81,7 +90,8 @@ def memorisation(
     they were; masked; under another country's name; with dates seven years off; and about a twin of
     each, figures that nobody has seen. Statistic: its recall, by how much its move is nearer to
     what was done next at that start than at the others, as a paired difference over starts between
-    named and each other way. Nothing is recorded.
+    named and each other way. On a tape each start is a run. The same call continues there: a start
+    that has its answers is not asked about again. ``checklist`` finds it on a study's own tape.
 
     Args:
         subject: who is asked: a simulation, of which it is the first nation; its configuration; a
@@ -91,6 +101,8 @@ def memorisation(
         seed: of starts, twins and calls.
         llm_client: the model, where a configuration needs one.
         parallel: how many starts are asked about at a time.
+        tape: where to record it, such as that of the study whose model it is.
+        name: of it on the tape, which holds one of a name.
         play: False returns it unplayed, for ``await memory.arun()``.
         progress: whether a line says how far it is, if it takes long.
 
@@ -105,8 +117,10 @@ def memorisation(
     memory = Memorisation(
         _player(subject, llm_client),
         starts=_starts(starts, seed),
-        seed=whole_number("seed", seed, least=0),
+        seed=whole_number("seed", seed, least=0, most=2**50),
         parallel=whole_number("parallel", parallel, least=1),
+        tape=Tape(tape) if isinstance(tape, str | Path) else tape,
+        name=name,
         progress=progress,
     )
     if play:
@@ -192,20 +206,24 @@ def _player(subject: Any, client: LLMClient | None) -> _Player:
     )
 
 
-async def _move(player: _Player, asked: _Question, *, place: int, seed: int) -> float:
-    """Return a player's move, basis points."""
-    quarters, now = asked.quarters, asked.quarters[-1]
-    if not isinstance(player, NationAgent):
-        gap = latest_gap([quarter.real_output for quarter in quarters])
-        assert now.inflation is not None
-        assert gap is not None  # there are always enough quarters
-        rule = player.rate if isinstance(player, TaylorRule) else player
-        here = now.interest_rate
-        rate = rule(inflation=now.inflation, output_gap=gap, previous_rate=here)
-        return 100 * (real_number("the rule's rate", rate) - here)
+def _by_rule(rule: TaylorRule | Rule, quarters: Sequence[Quarter]) -> float:
+    """Return a rule's move, basis points."""
+    now, gap = quarters[-1], latest_gap([quarter.real_output for quarter in quarters])
+    assert now.inflation is not None
+    assert gap is not None  # there are always enough quarters
+    of = rule.rate if isinstance(rule, TaylorRule) else rule
+    here = now.interest_rate
+    rate = of(inflation=now.inflation, output_gap=gap, previous_rate=here)
+    return 100 * (real_number("the rule's rate", rate) - here)
+
+
+async def _by_model(
+    player: NationAgent, asked: _Question, *, client: LLMClient, seed: int
+) -> Action:
+    """Return the action of an agent like a player; its move is the action's, basis points."""
     agent = _Briefed(
         player.name,
-        player.llm_client,
+        client,
         profile=player.profile,
         prompt=player.prompt if "history" in player.prompt.slots else None,
         moves_bp=player.moves_bp or _MOVES,
@@ -213,15 +231,129 @@ async def _move(player: _Player, asked: _Question, *, place: int, seed: int) -> 
         decide=player.decide,
         seed=seed,
     )
-    agent.quarters = quarters
-    # The same sampling seed in all five ways: where the prompts are the same, so is the answer.
-    log = CallLog("memorisation", place, sampling=(seed, 0))
-    with recording(None, log):
-        action = await agent.decide_action(SimulationState(turn=place))
-    log.close()
+    agent.quarters = asked.quarters
+    action = await agent.decide_action(SimulationState(turn=0))
     if action.rate_change_bp is None:
         raise ConfigError(f"{player.name!r} did not state a change of the rate: {action!r:.120}")
-    return float(action.rate_change_bp)
+    return action
+
+
+# --- one start, as a run --------------------------------------------------------------------------
+
+
+class RecallConfig(RunConfig):
+    """What a player is asked about: one start, in five ways.
+
+    Attributes:
+        start: the quarter.
+        place: its number, from which the other country's name follows.
+        twins: the seed of the twins.
+    """
+
+    start: str
+    place: int
+    twins: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What a player did at a start, and what was done next there; by the way of asking."""
+
+    start: str = ""
+    moves: dict[str, float] = field(default_factory=dict)
+    next_moves: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("moves", "next_moves"):
+            object.__setattr__(self, name, FrozenDict(getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallTurn(RunTurn[Recalled, RunIntervention]):
+    """A start that was asked about."""
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return ``start``, ``move_bp.WAY`` and ``next_move_bp.WAY``; no move without an answer."""
+        state = self.state
+        return {
+            "start": state.start,
+            **{f"move_bp.{way}": move for way, move in state.moves.items()},
+            **{f"next_move_bp.{way}": move for way, move in state.next_moves.items()},
+        }
+
+
+class Asked:
+    """Who is asked, and what became of it in this process.
+
+    Attributes:
+        who: the player.
+        answers: of starts that lack some, by start.
+        faults: what went wrong.
+    """
+
+    def __init__(self, who: _Player) -> None:
+        self.who = who
+        self.answers: dict[str, Recalled] = {}
+        self.faults: list[Exception] = []
+
+
+class Recall(Run[Recalled, RecallTurn, RecallConfig, RunIntervention]):
+    """Asks a player about one start of history in five ways; one turn."""
+
+    kind = "memorisation"
+    part_names = ("asked",)
+
+    def __init__(
+        self,
+        config: RecallConfig,
+        *,
+        asked: Asked,
+        llm_client: LLMClient | None = None,
+        state: Recalled | None = None,
+        prompts: Mapping[str, Any] | None = None,
+    ) -> None:
+        del prompts  # who is asked has their own
+        self.asked = asked
+        first = RecallTurn(number=0, state=state or Recalled())
+        super().__init__(config, first=first, llm_client=llm_client, given=("asked",))
+
+    async def _play(self, before: RecallTurn, planned: Sequence[RunIntervention]) -> RecallTurn:
+        del before, planned
+        config, who = self.config, self.asked.who
+        moves: dict[str, float] = {}
+        done: dict[str, float] = {}
+        chains, faults = [], []
+        for question in questions(config.start, place=config.place, seed=config.twins):
+            done[question.way] = question.next_move
+            try:
+                if isinstance(who, NationAgent):
+                    client = self._client()
+                    action = await _by_model(who, question, client=client, seed=config.seed)
+                    moves[question.way] = float(action.rate_change_bp or 0)
+                    chains += [action.chain] if action.chain else []
+                else:
+                    moves[question.way] = _by_rule(who, question.quarters)
+            except LLMFailureException as failure:
+                faults.append(failure)
+            except Exception as error:
+                self.asked.faults.append(error)
+                raise
+            await asyncio.sleep(0)  # where nothing waits, as for rules
+        state = Recalled(start=config.start, moves=moves, next_moves=done)
+        if faults:
+            self.asked.answers[config.start] = state
+            self.asked.faults += faults
+            raise faults[0]  # another call asks what has no answer again
+        return RecallTurn(number=1, state=state, chains=tuple(chains))
+
+    def _client(self) -> LLMClient:
+        """Return the client with one sampling seed: where prompts are the same, answers are."""
+        assert self.llm_client is not None
+        settings = self.llm_client.config
+        if settings.seed is not None:
+            return self.llm_client
+        seed = random.Random(f"recall/{self.config.seed}").getrandbits(31)
+        return self.llm_client.with_config(settings.model_copy(update={"seed": seed}))
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -389,9 +521,12 @@ class Memorisation:
         starts: tuple[str, ...],
         seed: int,
         parallel: int,
+        tape: Tape | None,
+        name: str,
         progress: bool,
     ) -> None:
-        self._player, self._parallel, self._progress = player, parallel, progress
+        self._asked, self._parallel, self._progress = Asked(player), parallel, progress
+        self._tape, self._name, self._playing = tape, name, False
         self.starts, self.seed = starts, seed
         self.effects: list[Effect] = []
         self.notes: tuple[str, ...] = ()
@@ -402,58 +537,101 @@ class Memorisation:
         return run_sync(self.arun())
 
     async def arun(self) -> Memorisation:
-        """Ask all questions, and return this.
+        """Ask all questions, or those that have no answer on the tape, and return this.
 
         Raises:
             LLMFailureException: no start has an answer to each way of asking.
+            ConfigError: it is being played already, or the tape holds another one of its name.
         """
-        room, faults = asyncio.Semaphore(self._parallel), list[LLMFailureException]()
-        last = len(self.starts)
-        async with progress_line("start", number=1, last=last, enabled=self._progress) as advance:
-
-            async def one(place: int, start: str) -> list[dict[str, Any]]:
-                rows = []
-                async with room:
-                    for asked in questions(start, place=place, seed=self.seed):
-                        try:
-                            move = await _move(self._player, asked, place=place, seed=self.seed)
-                        except LLMFailureException as failure:
-                            faults.append(failure)
-                            move = float("nan")
-                        rows.append(
-                            {
-                                "start": start,
-                                "way": asked.way,
-                                "move_bp": move,
-                                "next_move_bp": asked.next_move,
-                            }
-                        )
-                        await asyncio.sleep(0)  # where nothing waits, as for rules
-                advance()
-                return rows
-
-            found = await gather_all([one(*it) for it in enumerate(self.starts)])
-        rows = [row for rows in found for row in rows]
-        if faults and len(faults) == len(rows):
+        if self._playing:
+            raise ConfigError("this memorisation is being played; wait for it, or cancel it")
+        self._playing = True
+        try:
+            states = await self._ask()
+        finally:
+            self._playing = False
+        faults = self._asked.faults
+        for fault in faults:
+            if not isinstance(fault, LLMFailureException):
+                raise fault
+        if faults and not any(state.moves for state in states):
             raise faults[0]
-        import pandas as pd
-
-        self._frame = _recall(pd.DataFrame(rows))
+        self._frame = _recall(_rows(states))
         self.notes = (f"{len(faults)} questions had no answer: {faults[0]}",) if faults else ()
         self.effects = _effects(self._frame)
         return self
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what a recording must agree with: who is asked, about what."""
+        who = self._asked.who
+        if isinstance(who, NationAgent):
+            asked: Any = {
+                "model": who.llm_client.config.model,
+                "profile": who.profile.model_dump(),
+                "moves": who.moves_bp,
+                "decide": who.decide,
+            }
+        else:
+            asked = repr(who) if isinstance(who, TaylorRule) else getattr(who, "__name__", "a rule")
+        return {"asked": asked, "starts": self.starts, "seed": self.seed}
+
+    async def _ask(self) -> list[Recalled]:
+        """Play the starts that are left; returns what is known of all of them."""
+        asked, who = self._asked, self._asked.who
+        asked.answers.clear()
+        asked.faults.clear()
+        client = who.llm_client if isinstance(who, NationAgent) else None
+        places = {self.seed * _MOST_STARTS + place: place for place in range(len(self.starts))}
+
+        def start_of(seed: int) -> Recall:
+            place = places[seed]
+            config = RecallConfig(
+                name=f"{self._name}, {self.starts[place]}",
+                turns=1,
+                seed=seed,
+                start=self.starts[place],
+                place=place,
+                twins=self.seed,
+            )
+            return Recall(config, asked=asked, llm_client=client)
+
+        arm = Arm(name="", levels={}, values={})
+        notes = Notes(self._name, {"world": Recall.kind, **self._identity()})
+        world = World(start_of, fixed={}, factors={}, turns=1)
+        player = StudyPlayer(world, Models(None), notes, self._tape)
+        entries = {seed: StudyRun(arm=arm.name, seed=seed) for seed in places}
+        if self._tape is not None:
+            notes.check_free(self._tape)
+            entries |= {found.seed: found for found, _, _ in notes.found(self._tape)}
+        left = [(arm, entry) for entry in entries.values() if entry.status != "done"]
+        first, last = len(entries) - len(left) + 1, len(entries)
+        async with progress_line(
+            "start", number=first, last=last, enabled=self._progress
+        ) as advance:
+            async for entry in play_here(player, left, self._parallel):
+                entries[entry.seed] = entry
+                advance()
+        found = []
+        for entry in entries.values():
+            start = self.starts[places[entry.seed]]
+            if start in asked.answers:
+                found.append(asked.answers[start])
+            elif entry.status != "done":
+                if not asked.faults:
+                    raise ConfigError(f"{start} could not be asked about: {entry.error}")
+            elif (kept := player.kept.get((arm.name, entry.seed))) is not None:
+                found.append(kept.state)
+            else:
+                assert self._tape is not None
+                assert entry.run is not None
+                found.append(_recalled(self._tape, entry.run))
+        return found
 
     @property
     def flagged(self) -> bool:
         """Whether it is closer to history when named, beyond chance at 5 % for all ways at once."""
         self._checked()
-        return any(
-            one.estimate is not None
-            and one.estimate > 0
-            and one.p_family is not None
-            and one.p_family < 1 - _LEVEL
-            for one in self.effects
-        )
+        return _flagged(self.effects)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each start and way of asking.
@@ -503,6 +681,84 @@ class Memorisation:
         notes = [("note", note) for note in self.notes]
         facts = pairs([*notes, ("verdict", self.verdict)])
         return str(join([table(header, rows, caption=caption), facts]))
+
+
+def _rows(states: Sequence[Recalled]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "start": state.start,
+            "way": way,
+            "move_bp": state.moves.get(way, float("nan")),
+            "next_move_bp": state.next_moves[way],
+        }
+        for state in states
+        for way in WAYS
+    )
+
+
+def _recalled(tape: Tape, run: int) -> Recalled:
+    """Return what a recorded run came to."""
+    row = list(tape.frame_rows(run).values())[-1]
+    by_way: dict[str, dict[str, float]] = {
+        name: {
+            way: float(row[f"{name}.{way}"])
+            for way in WAYS
+            if isinstance(row.get(f"{name}.{way}"), int | float)
+        }
+        for name in ("move_bp", "next_move_bp")
+    }
+    return Recalled(
+        start=str(row.get("start")), moves=by_way["move_bp"], next_moves=by_way["next_move_bp"]
+    )
+
+
+def _flagged(effects: Sequence[Effect]) -> bool:
+    return any(
+        one.estimate is not None
+        and one.estimate > 0
+        and one.p_family is not None
+        and one.p_family < 1 - _LEVEL
+        for one in effects
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRecall:
+    """A memorisation that a tape holds.
+
+    Attributes:
+        model: which model answered, as it said who it is; empty for a rule.
+        flagged: whether it is closer to history when named; None where starts are left.
+        starts: how many were asked about.
+    """
+
+    model: Mapping[str, Any]
+    flagged: bool | None
+    starts: int
+
+
+def recorded_recalls(tape: Tape) -> Iterator[RecordedRecall]:
+    """Yield the memorisations on a tape, oldest first."""
+    by_name: dict[str, list[Any]] = {}
+    for info in tape.runs():
+        note = info.manifest.get(NOTE)
+        if info.manifest.get("kind") == Recall.kind and isinstance(note, Mapping):
+            by_name.setdefault(str(note.get("name")), []).append(info)
+    for infos in by_name.values():
+        design = infos[0].manifest[NOTE].get("design")
+        wanted = design.get("starts") if isinstance(design, Mapping) else None
+        states = [_recalled(tape, info.id) for info in infos if info.outcome == "done"]
+        whole = isinstance(wanted, list) and len(states) == len(wanted) > 1
+        whole = whole and all(state.next_moves.keys() == set(WAYS) for state in states)
+        frame = _recall(_rows(states)) if whole else None
+        model = infos[-1].manifest.get("model")
+        yield RecordedRecall(
+            model=model if isinstance(model, Mapping) else {},
+            flagged=None if frame is None else _flagged(_effects(frame)),
+            starts=len(states),
+        )
 
 
 def _recall(frame: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import gzip
 import hashlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import aclosing, suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -31,6 +31,7 @@ from llmsim_lab.run import resume
 from llmsim_lab.run._session import rare_collections
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._codec import RunInfo, dumps
+from llmsim_lab.tape._ledger import check_free
 
 NOTE = "study"
 """The entry of a run's manifest that says which run of which study it is."""
@@ -67,6 +68,7 @@ class StudyRun:
 
 Key = tuple[str, int]
 """A run's arm and seed."""
+MakesExecutor = Callable[[], Executor]
 
 
 # --- how runs are found again --------------------------------------------------------------------
@@ -115,6 +117,16 @@ class Notes:
             arm, seed = note.get("arm"), note.get("seed")
             if isinstance(arm, str) and isinstance(seed, int):
                 yield _entry_of(info, arm, seed), note, info.manifest.get("code") or {}
+
+    def check_free(self, tape: Tape) -> None:
+        """Raise ConfigError where somebody else is recording a run of the study."""
+        for row in tape.file.query("SELECT id, writer FROM runs WHERE writer IS NOT NULL"):
+            note = tape.run(row["id"]).manifest.get(NOTE)
+            if isinstance(note, Mapping) and note.get("name") == self.name:
+                try:
+                    check_free(row["writer"], tape.path, row["id"])
+                except TapeError as error:
+                    raise ConfigError(f"the study {self.name!r} is being played: {error}") from None
 
     def _difference(self, note: Mapping[str, Any]) -> str:
         there = note.get("design")
@@ -221,6 +233,7 @@ class StudyPlayer:
             run._record(self.tape, known)
             return run
         parts = {name: run.parts[name] for name in self.tape.run(before.run).manifest["given"]}
+        client = client or run.llm_client  # a function may give its runs one of its own
         return resume(self.tape, before.run, llm_client=client, kind=type(run), **parts)
 
     def _not_its_arm(self, run: AnyRun, places: Sequence[str]) -> ConfigError:
@@ -346,19 +359,70 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
             return ended, gzip.compress(lines.read_bytes())
 
 
+class _Workers:
+    """The executor that was given, or those that a function makes, one after the other.
+
+    Attributes:
+        broken: what it broke with, if it was given and takes no more jobs.
+        lost: how many broke since a run came back.
+    """
+
+    def __init__(self, given: Executor | MakesExecutor) -> None:
+        self._given = given
+        self._now = given if isinstance(given, Executor) else None
+        self._made: list[Executor] = []
+        self.broken: BrokenExecutor | None = None
+        self.lost = 0
+
+    def submit(self, *job: Any) -> Future[Any] | None:
+        """Hand a job out; None where the executor is broken."""
+        while self.broken is None:
+            executor = self._now or self._next()
+            try:
+                return executor.submit(*job)
+            except BrokenExecutor as error:
+                self._now, self.lost = None, self.lost + 1
+                if executor is self._given:
+                    self.broken = error
+        return None
+
+    def _next(self) -> Executor:
+        if self.lost > _TRIES:
+            raise ConfigError(
+                f"{self.lost} pools of processes broke one after the other, and no run came to its "
+                "end: look for what ends the processes, such as too little memory for the model in "
+                "each"
+            )
+        make: Any = self._given
+        found = make()
+        if not isinstance(found, Executor):
+            raise ConfigError(
+                f"executor={make!r:.60} returned {found!r:.60}; it must return an executor: "
+                "lambda: ProcessPoolExecutor(4)"
+            )
+        self._made.append(found)
+        self._now = found
+        return found
+
+    def close(self) -> None:
+        """End those that a function made."""
+        for executor in self._made:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
 async def play_elsewhere(
-    executor: Executor,
+    executor: Executor | MakesExecutor,
     player: StudyPlayer,
     jobs: Sequence[tuple[Arm, StudyRun]],
     parallel: int | None,
 ) -> AsyncIterator[StudyRun]:
     """Play runs as jobs of an executor; yields each when it is on the tape here.
 
-    A job whose worker was lost is handed out again. A pool of processes that broke is replaced by
-    one like it.
+    A job whose worker was lost is handed out again. An executor that broke as a whole, as a pool of
+    processes does with its first lost process, is replaced where a function makes it.
 
     Raises:
-        ConfigError: there is no tape, or the executor broke and is not a pool of processes.
+        ConfigError: there is no tape, or the executor broke and no function makes another one.
     """
     tape = player.tape
     if tape is None:
@@ -369,28 +433,29 @@ async def play_elsewhere(
     waiting = list(reversed(jobs))
     tries: dict[Key, int] = {}
     out: dict[asyncio.Future[Any], tuple[Arm, StudyRun]] = {}
-    pool, own, renewed = executor, [], 0
+    workers = _Workers(executor)
     try:
-        while waiting or out:
+        while out or waiting:
             while waiting and (parallel is None or len(out) < parallel):
-                arm, before = waiting.pop()
+                arm, before = waiting[-1]
                 begun = None if before.run is None else _bytes_of(tape, before.run, parts)
-                try:
-                    future = asyncio.wrap_future(pool.submit(work, spec, before, begun))
-                except BrokenExecutor:
-                    waiting.append((arm, before))
-                    pool, renewed = _another(pool), renewed + 1
-                    own.append(pool)
-                    _check_renewed(renewed)
-                    continue
-                out[future] = arm, before
+                if (future := workers.submit(work, spec, before, begun)) is None:
+                    break
+                out[asyncio.wrap_future(future)] = waiting.pop()
+            if not out:
+                raise ConfigError(
+                    f"the {type(executor).__name__} lost a process, and {len(waiting)} runs with "
+                    "it; what has ended is on the tape, and another study.run(executor=...) "
+                    "continues. With a function this call does so itself: "
+                    "study.run(executor=lambda: ProcessPoolExecutor(4))"
+                ) from workers.broken
             ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
-            for future in ended:
-                arm, before = out.pop(future)
-                error = future.exception() if not future.cancelled() else asyncio.CancelledError()
+            for job in ended:
+                arm, before = out.pop(job)
+                error = job.exception() if not job.cancelled() else asyncio.CancelledError()
                 if error is None:
-                    renewed = 0
-                    yield _merged(tape, parts, *future.result())
+                    workers.lost = 0
+                    yield _merged(tape, parts, *job.result())
                     continue
                 key = (arm.name, before.seed)
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
@@ -401,35 +466,11 @@ async def play_elsewhere(
                     said_ = str(error) or repr(error)
                     yield replace(before, status="failed", error=f"its worker was lost: {said_}")
     finally:
-        for future in out:
-            future.cancel()
-        for pool in own:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for job in out:
+            job.cancel()
+        workers.close()
         with suppress(OSError):
             parts.rmdir()
-
-
-def _another(pool: Executor) -> Executor:
-    if not isinstance(pool, ProcessPoolExecutor):
-        raise ConfigError(
-            f"the {type(pool).__name__} is broken; what has ended is on the tape, and "
-            "study.run(executor=...) with another one continues"
-        )
-    settings: Any = pool
-    return ProcessPoolExecutor(
-        settings._max_workers,
-        mp_context=settings._mp_context,
-        initializer=settings._initializer,
-        initargs=settings._initargs,
-    )
-
-
-def _check_renewed(renewed: int) -> None:
-    if renewed > _TRIES:
-        raise ConfigError(
-            f"{renewed} pools of processes broke one after the other, and no run came to its end: "
-            "look for what ends the processes, such as too little memory for the model in each"
-        )
 
 
 def _bytes_of(tape: Tape, run: int, folder: Path) -> bytes:
@@ -483,7 +524,7 @@ async def played(
     jobs: Sequence[tuple[Arm, StudyRun]],
     *,
     parallel: int | None,
-    executor: Executor | None,
+    executor: Executor | MakesExecutor | None,
     done: Callable[[StudyRun], Any],
 ) -> None:
     """Play a study's runs, here or elsewhere, and call back with each as it ends."""

@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
 from llmsim_lab._util.text import clip
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
 from llmsim_lab.study._checklist import LIKE, STATUSES, Checklist, Evidence, checklist
 from llmsim_lab.study._design import LAST, AnyStudy, said
@@ -280,7 +280,13 @@ def _effects(study: AnyStudy) -> Markup:
         return _p("No run is complete.")
     if not study.outcome:
         return _p("No outcome is named, so nothing is compared.")
-    by_arm = _by_arm(study)
+    try:
+        return _compared(study, _by_arm(study))
+    except LabError as error:  # of an outcome that is a function, such as a user's mistake
+        return _p(f"No effects can be shown. {error}")
+
+
+def _compared(study: AnyStudy, by_arm: Markup) -> Markup:
     if len(study.arms) < 2 or (study.reference is None and study._registered is None):
         return join([_p("No arms are compared: there is no reference."), by_arm])
     from llmsim_lab.study._statistics import short_p  # here, since it imports numpy

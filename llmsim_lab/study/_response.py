@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._config import CommitteeConfig
 from llmsim_lab.study._charts import response_chart
-from llmsim_lab.study._design import Arm, Models, World, seeds_of
+from llmsim_lab.study._design import Arm, Models, World, WrongFunctionError, seeds_of
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.validators import AlwaysValid
 
@@ -50,6 +51,8 @@ Curves = dict[str, "pd.DataFrame"]
 
 _SHOCKS = tuple(one.name for one in fields(Shocks))
 _BOUND = 1e-9
+_OF_A_PAIR = (LLMFailureException, EconomyError)
+"""What may go wrong in one pair and not in the next."""
 _DUST = 1e-12
 """Differences that are smaller, relative to the response, are rounding."""
 
@@ -304,9 +307,20 @@ class _Pairs:
     words: str = ""
     linear: dict[str, list[float]] = field(default_factory=dict)
     failed: dict[int, Exception] = field(default_factory=dict)
+    playing: bool = False
 
     async def play(self) -> tuple[dict[int, _Pair], dict[int, _Pair]]:
         """Return the pairs by seed: those of the run, and those of what it is compared with."""
+        if self.playing:
+            raise ConfigError("this response is being played; wait for it, or cancel it")
+        self.playing = True
+        self.failed.clear()
+        try:
+            return await self._play()
+        finally:
+            self.playing = False
+
+    async def _play(self) -> tuple[dict[int, _Pair], dict[int, _Pair]]:
         room, last = asyncio.Semaphore(self.parallel), len(self.seeds)
         async with progress_line("pair", number=1, last=last, enabled=self.progress) as advance:
 
@@ -314,12 +328,11 @@ class _Pairs:
                 async with room:
                     try:
                         return await self._of_seed(seed)
-                    except (LLMFailureException, EconomyError) as error:
-                        self.failed[seed] = error
-                        return None
-                    except LabError:
-                        raise
-                    except Exception as error:  # noqa: BLE001 - the world's own, kept with the pair
+                    except Exception as error:
+                        # An argument that is wrong, or a tape, is not a pair's own fault.
+                        of_pair = not isinstance(error, LabError) or isinstance(error, _OF_A_PAIR)
+                        if not of_pair and self.failed.get(seed) is not error:
+                            raise
                         self.failed[seed] = error
                         return None
                     finally:
@@ -329,6 +342,8 @@ class _Pairs:
         done = {seed: both for seed, both in zip(self.seeds, found, strict=True) if both}
         if not done:
             seed, error = next(iter(self.failed.items()))
+            if isinstance(error, ConfigError):
+                raise error
             raise ConfigError(
                 f"no pair could be played to its end; seed {seed}: {_fault(error)}"
             ) from error
@@ -336,13 +351,25 @@ class _Pairs:
         return {seed: pair for seed, (pair, _) in done.items()}, rule
 
     async def _of_seed(self, seed: int) -> tuple[_Pair, _Pair | None]:
-        fresh = self.make(seed)
+        with self._by_the_world(seed):
+            fresh = self.make(seed)
         if not self.series:
             self._look_at(fresh)
         rule = None
         if self.against is not None:
             rule = await self._pair(_by_rule(fresh, self.against))
         return await self._pair(fresh, self.tape), rule
+
+    @contextmanager
+    def _by_the_world(self, seed: int) -> Iterator[None]:
+        """Keep a ConfigError that the world raises, which may be about this seed alone."""
+        try:
+            yield
+        except WrongFunctionError:
+            raise
+        except ConfigError as error:
+            self.failed[seed] = error
+            raise
 
     def _look_at(self, run: AnyRun) -> None:
         """Take from the first run what all share: the columns, and the linear solution."""
@@ -369,10 +396,11 @@ class _Pairs:
         try:
             await self._play_to(base, fork_at)
             if base.turn_number < fork_at:
-                raise ConfigError(
-                    f"the run of seed {base.config.seed} is over at turn {base.turn_number}, "
-                    f"before it can be forked at turn {fork_at}; choose a smaller at"
-                )
+                with self._by_the_world(base.config.seed):
+                    raise ConfigError(
+                        f"the run of seed {base.config.seed} is over at turn {base.turn_number}, "
+                        f"before it can be forked at turn {fork_at}; choose a smaller at"
+                    )
             items = _interventions(base, self.shock, self.at, fork_at)
             if not self.words:
                 self.words = _in_words(base, self.shock, self.at)
@@ -405,7 +433,8 @@ class _Pairs:
 
     async def _play_to(self, run: AnyRun, turn: int) -> None:
         if run.turn_number < turn:
-            await run.play_on(turn - run.turn_number, progress=self.progress)
+            with self._by_the_world(run.config.seed):
+                await run.play_on(turn - run.turn_number, progress=self.progress)
 
     def _base(self, fresh: AnyRun, tape: Tape, fork_at: int) -> AnyRun:
         """Return the seed's run as it is on the tape; it begins there if it is not."""
@@ -649,10 +678,12 @@ class ImpulseResponse:
     async def arun(self) -> ImpulseResponse:
         """Play all pairs, or those that are missing on the tape, and return this response.
 
-        A pair in which a model or the economy failed is left out, and ``notes`` says so.
+        A pair in which the model, the economy or the world failed is left out, and ``notes`` says
+        so.
 
         Raises:
-            ConfigError: the shock has no place in such a run, or no pair could be played.
+            ConfigError: the shock has no place in such a run, no pair could be played, or the
+                response is being played already.
         """
         plan = self._pairs
         done, rule = await plan.play()

@@ -73,6 +73,8 @@ Outcome = str | Callable[[AnyRun], float]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 
+_PLAYED = set[tuple[Path, str] | None]()
+"""The studies that this process is playing, by tape and name; one without a tape is its own."""
 _COSTS = ("calls", "tokens", "seconds")
 _FEW = 3
 """Runs that a spread is estimated from at least."""
@@ -309,7 +311,7 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
         on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
@@ -324,7 +326,7 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
         on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
@@ -340,16 +342,26 @@ class Study:
                 how many jobs are handed out at once: all if not given.
             executor: plays each run as a job of its own, such as a ``ProcessPoolExecutor``, or
                 Dask's ``client.get_executor()``; needs ``pip install 'llmsim-lab[study]'`` and
-                models that are named or made by a function.
+                models that are named or made by a function. A pool that loses a process is broken,
+                and another call continues; a function that makes pools, ``lambda:
+                ProcessPoolExecutor(4)``, is called for the next one, and their end is seen to here.
             budget: what may be spent on calls by all runs together; then the rest is left.
             on_run: called with each run as it ends; may be async.
             progress: whether a line says how far it is.
 
         Raises:
-            ConfigError: there is no model, or the study is being played already.
+            ConfigError: there is no model, or the study is being played already, also by another
+                ``Study`` of its name on the same tape.
         """
         if self._running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
+        path = self._path if self._tape is None else self._tape.path
+        key = None if path is None else (path.resolve(), self.name)
+        if key is not None and key in _PLAYED:
+            raise ConfigError(
+                f"the study {self.name!r} on {path} is being played by another Study; wait for it, "
+                "or give this one another name or tape"
+            )
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
         if executor is not None and budget is not None:
@@ -358,6 +370,7 @@ class Study:
                 "limit with turns="
             )
         self._running = True
+        _PLAYED.add(key)
         self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
             self._begin(executor)
@@ -393,6 +406,7 @@ class Study:
                 await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
         finally:
             self._running, self._task = False, None
+            _PLAYED.discard(key)
             self._player.playing.clear()
             self._after()
             self._tell()
@@ -443,13 +457,14 @@ class Study:
             for it in self._in_order()
         ]
 
-    def _begin(self, executor: Executor | None) -> None:
+    def _begin(self, executor: object) -> None:
         """Open the tape, find what is on it, and check what only matters when runs are played."""
         if self._tape is None and self._path is not None:
             self._open()
         if self._tape is not None:
             if self._tape.read_only:
                 raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
+            self._notes.check_free(self._tape)
             merge_left_over(self._tape)
             self._find()
             if why := self._mixed_code():
@@ -460,20 +475,23 @@ class Study:
             for arm in self._arms:  # here a wrong model raises before anything is played
                 client = self._models.of(self._world, arm)
                 if client is None and arm is self._arms[0]:
-                    self._check_answered()
+                    client = self._own_client()
             if why := idle_seeds(seeds, model_seed=client.config.seed if client else None):
                 log_event(
                     logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", study=self.name, reason=why
                 )
 
-    def _check_answered(self) -> None:
-        """Raise ConfigError where a run needs a model and has none."""
+    def _own_client(self) -> LLMClient | None:
+        """Return the client that a function gives its run; raise ConfigError where one lacks."""
         run = self._world.run(self._arms[0], self.seeds[0], None)  # the built-in worlds raise here
-        if run._is_own() and run.config.needs_model and not run.players:
+        asks = run._is_own() and run.config.needs_model and not run.players
+        if asks and run.llm_client is None:
             raise ConfigError(
                 f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
                 "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
             )
+        client: LLMClient | None = run.llm_client
+        return client
 
     def _after(self) -> None:
         """Find out how far runs are that were interrupted."""

@@ -106,7 +106,7 @@ class Tape:
         return [info_of(row, turns=row["last_turn"], calls=row["call_count"]) for row in rows]
 
     def run(self, run: int | None = None) -> RunInfo:
-        """Return one run, the latest if none is named; experiments on runs have to be named.
+        """Return one run, the latest if none is named; comparisons on runs have to be named.
 
         Raises:
             TapeError: there is no such run.

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import runpy
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from assistant_kit import ScriptedAdapter, call
 from builders import make_client, second_by_second
@@ -293,6 +295,27 @@ def test_shares_have_wilsons_interval() -> None:
     assert row["low"] == pytest.approx(0.4902, abs=1e-4)
     assert row["high"] == pytest.approx(0.9433, abs=1e-4)
     assert "tool" not in scores.index
+
+
+def test_two_models_are_compared_message_by_message() -> None:
+    repo = Path(__file__).parents[2]
+    compared = runpy.run_path(str(repo / "data" / "assistant" / "evaluate.py"))["compared"]
+    always = made(*["RESPOND_ONLY"] * 12).to_frame()
+    seldom = made(*["INVOKE_TOOL"] * 8, *["RESPOND_ONLY"] * 4, "RESPOND_ONLY").to_frame()
+    decision, safe = compared(always, seldom, names=("always", "seldom"))
+    assert (decision.outcome, decision.estimate, decision.n) == ("decision", 8 / 12, 12)
+    assert (decision.unit, decision.speaks_of) == ("situations", "messages like these")
+    assert decision.p == pytest.approx(2 * 0.5**8)
+    assert decision.low > 0.2
+    assert (safe.estimate, safe.p) == (0, 1)
+    kept = pd.read_csv(repo / "data" / "assistant" / "qwen2.5-coder-1.5b.csv", index_col="id")
+    same = compared(kept, kept, names=("one", "other"))
+    assert [(one.outcome, one.estimate, one.n) for one in same] == [
+        ("decision", 0, 60),
+        ("tool", 0, 46),
+        ("arguments", 0, 27),
+        ("safe", 0, 60),
+    ]
 
 
 def test_scores_can_be_had_by_kind() -> None:

@@ -53,15 +53,3 @@ def test_batches_are_timed_against_one_by_one() -> None:
     assert figures["questions"] == 3
     assert [len(times) for times in figures["seconds"].values()] == [2, 2]
     assert figures["one_by_one_to_at_once"] > 0
-
-
-def test_the_measured_answers_are_as_the_script_writes_them() -> None:
-    import pandas as pd
-
-    from llmsim_lab._util.files import data_path
-    from llmsim_lab.statechart import Reasoner
-
-    answers = pd.read_csv(data_path("social/position_bias.csv"))
-    bias = Reasoner.position_bias(answers)
-    assert bias.expected == pytest.approx(1 / 6)
-    assert bias.answers == len(answers) == 6 * bias.questions

@@ -50,7 +50,7 @@ def stepper(lab: LabPage) -> bytes:
 
 
 def comparer(lab: LabPage) -> bytes:
-    """The results of a recorded experiment, from what it cost to the first chart."""
+    """The results of a recorded comparison, from what it cost to the first chart."""
     notebook = lab.write("comparer", [COMPARER])
     notebook.run_cell(0)
     output = notebook.output(0)

@@ -30,7 +30,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 
 RECORDED = data_path("tapes/first_run.tape")
-EXPERIMENT = data_path("tapes/prompt_experiment.tape")
+COMPARISON = data_path("tapes/prompt_experiment.tape")
 
 
 def seated_run() -> Simulation:
@@ -150,18 +150,18 @@ def test_a_tree_selects_whole_numbers_only(arguments: Any, more: dict[str, Any])
     assert tree.selected == 1
 
 
-# --- experiments are no runs ----------------------------------------------------------------------
+# --- comparisons are no runs ----------------------------------------------------------------------
 
 
-def test_an_experiment_is_not_offered_for_comparison() -> None:
-    tree = RunTree(EXPERIMENT)
+def test_a_comparison_is_not_offered_for_comparison() -> None:
+    tree = RunTree(COMPARISON)
     assert [number for _, number in tree.run_box.options] == [1, 2]
     assert [number for _, number in tree.other_box.options] == [0, 1]
 
 
 @pytest.mark.parametrize(("run", "other"), [(1, 2), (2, 1)])
-def test_an_experiment_is_not_compared_from_code(run: int, other: int) -> None:
-    tree = RunTree(EXPERIMENT)
+def test_a_comparison_is_not_compared_from_code(run: int, other: int) -> None:
+    tree = RunTree(COMPARISON)
     with pytest.raises(
         TapeError, match="run 2 is a comparison of prompts, whose turns are samples"
     ):
@@ -169,8 +169,8 @@ def test_an_experiment_is_not_compared_from_code(run: int, other: int) -> None:
     assert tree.comparison is None
 
 
-async def test_an_experiment_chosen_in_the_lists_is_not_compared() -> None:
-    tree = RunTree(EXPERIMENT)
+async def test_a_comparison_chosen_in_the_lists_is_not_compared() -> None:
+    tree = RunTree(COMPARISON)
     tree.select(2)
     tree.other_box.value = 1
     await tree.idle()

@@ -259,8 +259,8 @@ async def test_stop_keeps_what_was_played_and_run_continues(
     assert len(widget.editors) == 2
     widget.stop_button.click()
     await widget.idle()
-    assert widget.experiment is not None
-    done = len(widget.experiment.played)
+    assert widget.comparison is not None
+    done = len(widget.comparison.played)
     assert done == 2
     await asyncio.sleep(0)  # its clock has stopped as well
     assert f"Stopped after {done} of 6 samples; Run continues" in widget.status.value
@@ -298,9 +298,9 @@ async def test_a_click_that_overtakes_what_was_typed_plays_what_was_typed() -> N
     hawkish(widget)
     widget.samples_box.value = 2
     await widget.idle()
-    assert widget.experiment is not None
-    assert "a hawk" in widget.experiment.variants["variant 2"].text
-    assert widget.experiment.samples == 2
+    assert widget.comparison is not None
+    assert "a hawk" in widget.comparison.variants["variant 2"].text
+    assert widget.comparison.samples == 2
 
 
 async def test_a_click_that_overtakes_a_fault_plays_nothing_and_says_the_fault() -> None:
@@ -309,7 +309,7 @@ async def test_a_click_that_overtakes_a_fault_plays_nothing_and_says_the_fault()
     widget.editors[1].text_box.value += "{{ inflaton }}"
     await widget.idle()
     assert "inflaton" in widget.error.value
-    assert widget.experiment is None
+    assert widget.comparison is None
 
 
 async def test_when_all_samples_fail_it_says_why_and_all_can_be_played_again() -> None:
@@ -331,8 +331,8 @@ async def test_when_all_samples_fail_it_says_why_and_all_can_be_played_again() -
     broken.clear()
     widget.again_button.click()
     await widget.idle()
-    first, second = widget.experiments
-    assert widget.experiment is second
+    first, second = widget.comparisons
+    assert widget.comparison is second
     assert second.frame.completed.all()
     assert not first.frame.completed.any()
     assert set(first.frame.seed).isdisjoint(second.frame.seed)
@@ -347,7 +347,7 @@ async def test_what_is_to_be_played_again_must_be_what_was_played() -> None:
     widget.samples_box.value = 2
     await widget.idle()
     assert "the set-up was changed since it was played; click Run" in widget.error.value
-    assert len(widget.experiments) == 1
+    assert len(widget.comparisons) == 1
 
 
 async def test_differences_and_preview_are_shown_on_demand() -> None:
@@ -367,16 +367,16 @@ def test_other_kinds_of_simulation_are_refused_with_what_shows_them() -> None:
         PromptComparer(data_path("tapes/social.tape"))
 
 
-async def test_a_changed_variant_begins_another_experiment() -> None:
+async def test_a_changed_variant_begins_another_comparison() -> None:
     widget = PromptComparer(await played(), samples=1)
     widget.run_button.click()
     await widget.idle()
-    first = widget.experiment
+    first = widget.comparison
     hawkish(widget)
     widget.run_button.click()
     await widget.idle()
-    assert widget.experiment is not first
-    assert "hawk" in widget.experiment.variants["variant 2"].text  # type: ignore[union-attr]
+    assert widget.comparison is not first
+    assert "hawk" in widget.comparison.variants["variant 2"].text  # type: ignore[union-attr]
 
 
 async def test_before_a_run_there_are_no_results_to_ask_for() -> None:
@@ -470,7 +470,7 @@ async def test_a_tape_with_several_runs_is_asked_about_and_the_one_compared_is_n
     assert "in run 1 &#39;first&#39; of x.tape, over pairs of the same turn" in widget.results.value
 
 
-async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_is(
+async def test_a_comparison_of_more_samples_than_the_box_takes_is_shown_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.MOST_SAMPLES", 5)
@@ -578,5 +578,5 @@ async def test_only_the_component_can_be_asked_and_then_no_rate_is_shown() -> No
     await widget.idle()
     assert "resulting interest rate" not in widget.results.value
     assert "Which way the rate went" not in widget.answers.value
-    assert isinstance(widget.experiment, Comparison)
-    assert widget.experiment.only_component
+    assert isinstance(widget.comparison, Comparison)
+    assert widget.comparison.only_component

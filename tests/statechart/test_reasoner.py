@@ -212,58 +212,6 @@ def test_in_all_rotations_each_option_stands_in_each_place_once() -> None:
         assert sorted(order[place] for order in orders) == sorted(OPTIONS)
 
 
-async def test_a_model_that_takes_what_stands_first_is_found_out() -> None:
-    client = social_client(
-        lambda request: {"next_state": request.schema["properties"]["next_state"]["enum"][0]}
-    )
-    answers = await Reasoner(client).ask_rotated([make_question(name) for name in "ABC"])
-    assert len(answers) == 12
-    bias = Reasoner.position_bias(answers)
-    assert (bias.share, bias.expected, bias.low, bias.high) == (1.0, 0.25, 1.0, 1.0)
-    assert Reasoner.position_bias(answers, place=4).share == 0
-    assert str(bias) == (
-        "place 1 was chosen in 100% of 12 answers (95 % interval 100% to 100%); without a "
-        "preference for places it would be 25%"
-    )
-
-
-async def test_a_model_that_only_weighs_the_options_has_no_bias() -> None:
-    answers = await Reasoner(social_client(picks("engaging_like"))).ask_rotated(
-        [make_question(name) for name in "ABC"]
-    )
-    assert [Reasoner.position_bias(answers, place=place).share for place in (1, 2, 3, 4)] == [
-        0.25
-    ] * 4
-    assert set(answers["chosen"]) == {"engaging_like"}
-
-
-async def test_questions_of_two_and_of_four_options_count_once_each() -> None:
-    # Who only weighs the options takes the first place in 1/2 of one question's answers and in 1/4
-    # of the other's: the mean is 3/8. The mean over answers would be (2 · 1/2 + 4 · 1/4) / 6 = 1/3.
-    answers = await Reasoner(social_client(picks("engaging_like"))).ask_rotated(
-        [make_question("A", options=OPTIONS[:2]), make_question("B")]
-    )
-    assert len(answers) == 6
-    first, third = (Reasoner.position_bias(answers, place=place) for place in (1, 3))
-    assert (first.share, first.expected) == (0.375, 0.375)
-    assert (third.share, third.expected) == (0.125, 0.125)
-
-
-async def test_one_question_has_no_interval_and_fallbacks_are_no_answers() -> None:
-    answers = await Reasoner(social_client(picks("scrolling"))).ask_rotated([make_question()])
-    assert Reasoner.position_bias(answers).low is None
-    assert "interval" not in str(Reasoner.position_bias(answers))
-    failed = await Reasoner(social_client(picks("idle"))).ask_rotated([make_question()])
-    with pytest.raises(ConfigError, match="no answer that a model chose"):
-        Reasoner.position_bias(failed)
-
-
-async def test_without_questions_nothing_is_said_of_the_bias() -> None:
-    answers = await RuleReasoner().ask_rotated([])
-    with pytest.raises(ConfigError, match="nothing can be said of its bias"):
-        Reasoner.position_bias(answers)
-
-
 async def test_a_reasoner_that_shuffles_is_no_use_for_rotations() -> None:
     with pytest.raises(ConfigError, match=r"use Reasoner\(client\)"):
         await Reasoner(social_client(), seed=1).ask_rotated([make_question()])

@@ -1,4 +1,4 @@
-"""For the experiments' tests: a model whose policy follows from its prompt and its seed."""
+"""For the tests of comparisons: a model whose policy follows from its prompt and its seed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def hawk_of(simulation: Simulation) -> Prompt:
 
 
 def make_comparison(simulation: Simulation | None = None, **arguments: Any) -> Comparison:
-    """Return an experiment: the run's own prompt and a hawk's, two samples at every turn."""
+    """Return a comparison: the run's own prompt and a hawk's, two samples at every turn."""
     simulation = simulation or make_run()
     values: dict[str, Any] = {
         "prompt": {"as it was": None, "hawk": hawk_of(simulation)},

@@ -1,4 +1,4 @@
-"""Prompt experiments: what is played, what comes of it, what it costs."""
+"""Comparisons of prompts: what is played, what comes of it, what it costs."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ async def test_an_action_outside_the_domain_is_a_result_not_a_lost_sample() -> N
     assert (frame["move"] == 0).all()
 
 
-async def test_a_server_that_fails_stops_the_experiment_and_is_not_a_sample() -> None:
+async def test_a_server_that_fails_stops_the_comparison_and_is_not_a_sample() -> None:
     down = [BackendError("gone", reason="connection_error")]
 
     def reply(request: ChatRequest) -> Any:
@@ -382,7 +382,7 @@ async def test_cancelling_keeps_what_was_played_and_run_continues() -> None:
     assert experiment.frame[same].equals(whole[same])
 
 
-async def test_an_experiment_runs_once_at_a_time() -> None:
+async def test_a_comparison_runs_once_at_a_time() -> None:
     experiment = make_comparison(llm_client=seeded_client())
     first = asyncio.ensure_future(experiment.arun())
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Experiments on tapes: recorded beside their run, resumed, loaded, replayed without a call."""
+"""Comparisons on tapes: recorded beside their run, resumed, loaded, replayed without a call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from llmsim_lab.types import ChatRequest
 
 
 async def recorded(path: Path, **arguments: Any) -> Comparison:
-    """A finished experiment on a tape."""
+    """A finished comparison on a tape."""
     simulation = await asyncio.to_thread(make_run, tape=path)
     experiment = make_comparison(simulation, **arguments)
     await experiment.arun()
@@ -32,11 +32,11 @@ async def recorded(path: Path, **arguments: Any) -> Comparison:
 
 
 def rebuilt(path: Path) -> Comparison:
-    """The experiment on a tape with a model that answers, to continue it."""
+    """The comparison on a tape with a model that answers, to continue it."""
     return Comparison.load(Tape(path), llm_client=seeded_client())
 
 
-async def test_an_experiment_is_one_run_below_the_one_it_plays_again(tmp_path: Path) -> None:
+async def test_a_comparison_is_one_run_below_the_one_it_plays_again(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape")
     tape = experiment.tape
     assert tape is not None
@@ -49,7 +49,7 @@ async def test_an_experiment_is_one_run_below_the_one_it_plays_again(tmp_path: P
     assert "Results are recorded on x.tape." in make_comparison(experiment.simulation).storage
 
 
-async def test_a_loaded_experiment_equals_the_one_that_was_run(tmp_path: Path) -> None:
+async def test_a_loaded_comparison_equals_the_one_that_was_run(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape")
     loaded = Comparison.load(tmp_path / "x.tape")
     assert loaded.frame.equals(experiment.frame)
@@ -90,7 +90,7 @@ async def test_other_prompts_than_the_recorded_ones_are_a_miss(tmp_path: Path) -
         loaded.replay()
 
 
-async def test_an_interrupted_experiment_continues_in_another_process(tmp_path: Path) -> None:
+async def test_an_interrupted_comparison_continues_in_another_process(tmp_path: Path) -> None:
     simulation = await asyncio.to_thread(make_run, tape=tmp_path / "x.tape")
     experiment = make_comparison(simulation)
 
@@ -152,7 +152,7 @@ async def test_on_a_read_only_tape_results_are_kept_in_memory_and_that_is_said(
         experiment.replay()
 
 
-async def test_a_loaded_run_without_a_model_cannot_be_experimented_on(tmp_path: Path) -> None:
+async def test_a_loaded_run_without_a_model_cannot_be_compared_on(tmp_path: Path) -> None:
     await asyncio.to_thread(make_run, tape=tmp_path / "x.tape")
     experiment = make_comparison(load(tmp_path / "x.tape"))
     assert experiment.plan().calls == 36
@@ -176,7 +176,7 @@ async def test_samples_are_asked_with_the_recorded_settings_on_the_given_model(
     assert hotter.config.temperature == 1.0
 
 
-async def test_an_experiment_survives_export_and_import(tmp_path: Path) -> None:
+async def test_a_comparison_survives_export_and_import(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
     assert experiment.tape is not None
     [file] = experiment.tape.export(tmp_path / "x.jsonl")
@@ -186,7 +186,7 @@ async def test_an_experiment_survives_export_and_import(tmp_path: Path) -> None:
     assert Comparison.load(other).replay().equals(experiment.frame)
 
 
-async def test_the_latest_run_is_the_latest_that_is_not_an_experiment(tmp_path: Path) -> None:
+async def test_the_latest_run_is_the_latest_that_is_not_a_comparison(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
     assert experiment.tape is not None
     assert experiment.tape.run().id == 1
@@ -194,13 +194,13 @@ async def test_the_latest_run_is_the_latest_that_is_not_an_experiment(tmp_path: 
 
 
 @pytest.mark.parametrize("verb", [load, replay, resume, rerun, fork])
-async def test_operations_on_runs_are_errors_for_experiments(tmp_path: Path, verb: Any) -> None:
+async def test_operations_on_runs_are_errors_for_comparisons(tmp_path: Path, verb: Any) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
     with pytest.raises(TapeError, match=r"Comparison.load\(tape, run\) shows it"):
         await asyncio.to_thread(verb, experiment.tape, 2)
 
 
-def test_a_tape_without_experiments_says_so(tmp_path: Path) -> None:
+def test_a_tape_without_comparisons_says_so(tmp_path: Path) -> None:
     make_run(tape=tmp_path / "x.tape", turns=1)
     with pytest.raises(TapeError, match="holds no comparison of prompts"):
         Comparison.load(tmp_path / "x.tape")
@@ -211,7 +211,7 @@ def test_a_tape_without_experiments_says_so(tmp_path: Path) -> None:
 
 
 def changed(path: Path, **changes: Any) -> None:
-    """Write other settings into the experiment's manifest."""
+    """Write other settings into the comparison's manifest."""
     connection = sqlite3.connect(path)
     [(text,)] = connection.execute("SELECT manifest FROM runs WHERE id = 2")
     manifest = json.loads(text)
@@ -239,7 +239,7 @@ VARIANT = {"variant": "a", "name": "p", "text": "## User\n\nHi", "parent": None,
         ({"llm": {"model": 7}}, "is damaged"),
     ],
 )
-async def test_a_damaged_experiment_is_an_error_with_what_is_wrong(
+async def test_a_damaged_comparison_is_an_error_with_what_is_wrong(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     experiment = await recorded(tmp_path / "x.tape")

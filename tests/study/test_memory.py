@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import random
 import re
@@ -18,10 +19,11 @@ from llmsim_lab.agents import Agent
 from llmsim_lab.economy import TaylorRule, load_us_macro
 from llmsim_lab.economy._data import quarters_before
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.study import memorisation
-from llmsim_lab.study._memory import WAYS, questions, twin_of, twin_path
+from llmsim_lab.study import Study, checklist, memorisation
+from llmsim_lab.study._memory import WAYS, questions, recorded_recalls, twin_of, twin_path
+from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest
 
 
@@ -158,6 +160,85 @@ def test_a_run_is_asked_as_its_own_nation_is() -> None:
     assert all("-50, 0, +50" in one and "Inflation target: 3%" in one for one in prompts)
     rule = Simulation(make_config())
     assert not memorisation(rule, seed=1).flagged
+
+
+# --- on a tape ------------------------------------------------------------------------------------
+
+
+def test_what_a_tape_has_is_not_asked_again_and_gives_the_same(tmp_path: Path) -> None:
+    tape, client = tmp_path / "m.tape", make_client(holds)
+    first = memorisation(client, starts=3, tape=tape)
+    assert len(requests_of(client)) == 15
+    again = memorisation(make_client(ConnectionError("gone")), starts=3, tape=tape)
+    assert again.to_frame().equals(first.to_frame())
+    assert str(again) == str(first)
+    with Tape(tape, read_only=True) as recorded:
+        assert verify(recorded) == []
+        assert [info.calls for info in recorded.runs()] == [5, 5, 5]
+
+
+def test_starts_without_all_answers_are_asked_about_again(tmp_path: Path) -> None:
+    def dies_after(count: int) -> Iterator[Any]:
+        yield from [holds] * count
+        while True:
+            yield ConnectionError("gone")
+
+    tape = tmp_path / "m.tape"
+    cut = memorisation(make_client(dies_after(7)), starts=3, parallel=1, tape=tape)
+    assert cut.notes[0].startswith("8 questions had no answer")
+    client = make_client(holds)
+    whole = memorisation(client, starts=3, tape=tape)
+    assert len(requests_of(client)) == 8
+    assert whole.notes == ()
+    assert whole.to_frame().equals(memorisation(make_client(holds), starts=3).to_frame())
+
+
+def test_a_tape_holds_one_of_a_name(tmp_path: Path) -> None:
+    tape = tmp_path / "m.tape"
+    memorisation(TaylorRule(), starts=2, tape=tape)
+    with pytest.raises(ConfigError, match="its asked is"):
+        memorisation(TaylorRule(inertia=0.5), starts=2, tape=tape)
+    memorisation(TaylorRule(inertia=0.5), starts=2, tape=tape, name="inertia")
+    assert len(list(recorded_recalls(Tape(tape, read_only=True)))) == 2
+
+
+async def test_it_is_not_played_twice_at_once() -> None:
+    memory = memorisation(make_client(holds), starts=2, play=False)
+    first = asyncio.create_task(memory.arun())
+    await asyncio.sleep(0)
+    with pytest.raises(ConfigError, match="is being played"):
+        await memory.arun()
+    await first
+
+
+@pytest.mark.parametrize("recalls", [True, False])
+def test_the_checklist_finds_it_on_a_studys_tape(
+    players: Any, tmp_path: Path, recalls: bool
+) -> None:
+    tape = tmp_path / "study.tape"
+    client = players.scripted(players.recalls_dates if recalls else holds)
+    study = Study(
+        SimulationConfig(start="1979Q3", nations=["Aland"], validator={"kind": "always_valid"}),
+        seeds=2,
+        turns=1,
+        outcome="inflation",
+        tape=tape,
+        llm_client=client,
+    ).run(progress=False)
+
+    def answer() -> tuple[str, str]:
+        [item] = [it for it in checklist(study) if "recall" in it.question]
+        return item.answer, item.found
+
+    assert answer()[0] == "unknown"
+    assert "no whole test of scripted" in answer()[1]
+    memorisation(client, tape=study.tape)
+    state, found = answer()
+    assert state == ("missing" if recalls else "ok")
+    if recalls:
+        assert "closer to history when told which it is" in found
+    else:
+        assert "asked at 20 starts" in found
 
 
 # --- what is shown, and misuse --------------------------------------------------------------------

@@ -185,6 +185,20 @@ def test_a_latin_hypercube_has_no_effects_and_says_so(tmp_path: Path) -> None:
     )
 
 
+def test_an_outcome_function_that_raises_is_named_in_the_report(tmp_path: Path) -> None:
+    def depth(run: Any) -> float:
+        return float(run.state.depth)
+
+    page = page_of(played(study_of(outcome={"depth": depth}, seeds=2)), tmp_path)
+    fault = (
+        "outcome 'depth' fails for arm 'factor=1', seed 0: AttributeError: 'Basin' object has no "
+        "attribute 'depth'"
+    )
+    assert f"No effects can be shown. {fault}" in page.text
+    assert page.text.count(fault) == 2  # among what a referee would ask, too
+    assert "factor=2" in page.text
+
+
 def test_an_outcome_without_a_column_leaves_the_worlds_first_chart(tmp_path: Path) -> None:
     def ann(run: Any) -> float:
         return float(run.state.shares["Ann"])

@@ -280,6 +280,50 @@ def test_a_world_that_fails_with_one_seed_does_not_lose_the_other_pairs() -> Non
     assert list(response.curves) == ["coins.Ann"]
 
 
+@pytest.mark.parametrize("where", ["made", "played"])
+def test_a_world_that_refuses_one_seed_is_one_failed_pair(where: str) -> None:
+    def refuses(seed: int) -> int:
+        if seed == 1:
+            raise ConfigError("seed 1 has no harvest")
+        return 5
+
+    def world(seed: int) -> PublicGoods:
+        if where == "made":
+            refuses(seed)
+        return PublicGoods(seed=seed, turns=6, players={"*": lambda question: refuses(seed)})
+
+    options: dict[str, Any] = {"shock": {"coins.Ann": -5}, "at": 1, "horizon": 2}
+    response = impulse_response(world, seeds=[0, 1, 2], columns="coins.Ann", **options)
+    assert response.seeds == (0, 2)
+    assert response.notes[0] == "seed 1 failed: seed 1 has no harvest"
+    with pytest.raises(ConfigError, match="seed 1 has no harvest"):
+        impulse_response(world, seeds=[1], columns="coins.Ann", **options)
+
+
+def test_a_run_that_is_over_too_early_is_one_failed_pair() -> None:
+    def world(seed: int) -> PublicGoods:
+        return (Short if seed == 1 else PublicGoods)(seed=seed, turns=12, players={"*": shares})
+
+    response = impulse_response(
+        world, shock={"coins.Ann": -1}, at=9, horizon=1, seeds=2, columns="coins.Ann"
+    )
+    assert response.seeds == (0,)
+    assert "the run of seed 1 is over at turn" in response.notes[0]
+
+
+async def test_a_response_is_not_played_twice_at_once(tmp_path: Path) -> None:
+    with Tape(tmp_path / "a.tape") as tape:
+        response = impulse_response(
+            economy(), shock=SUPPLY, at=1, horizon=1, seeds=2, tape=tape, play=False
+        )
+        first = asyncio.create_task(response.arun())
+        await asyncio.sleep(0)
+        with pytest.raises(ConfigError, match="this response is being played"):
+            await response.arun()
+        await first
+        assert len(tape) == 2 * 3
+
+
 def test_a_response_without_columns_raises() -> None:
     with pytest.raises(ConfigError, match="charts no numbers"):
         impulse_response(economy(), shock=SUPPLY, columns=[], seeds=1, horizon=1)

@@ -27,6 +27,7 @@ from llmsim_lab import (
     State,
     Tape,
     load,
+    resume,
 )
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
@@ -218,6 +219,47 @@ async def test_a_study_is_played_once_at_a_time() -> None:
     with pytest.raises(ConfigError, match="being played"):
         await study.arun(progress=False)
     await first
+
+
+async def test_two_studies_of_one_name_on_one_tape_are_not_played_at_once(path: Path) -> None:
+    one, other = (study_of(tape=path, llm_client=instant_client(pause_s=0.001)) for _ in range(2))
+    first = asyncio.create_task(one.arun(progress=False))
+    await asyncio.sleep(0)
+    with pytest.raises(ConfigError, match="being played by another Study"):
+        await other.arun(progress=False)
+    await first
+    await other.arun(progress=False)
+    assert other.counts == {"done": 6}
+    assert len(one.tape or ()) == 6
+
+
+def test_a_study_of_which_a_run_is_being_recorded_elsewhere_is_not_played(path: Path) -> None:
+    played(study_of(tape=path), budget=Budget(calls=4))
+    held = resume(path, 1, llm_client=instant_client())
+    client = instant_client()
+    with pytest.raises(ConfigError, match=r"'Water' is being played: run 1 on .* recorded by"):
+        played(study_of(tape=path, llm_client=client))
+    assert client.backend.requests == []
+    held.close()
+    assert played(study_of(tape=path)).counts == {"done": 6}
+
+
+def test_a_function_may_give_its_runs_a_client_of_its_own(path: Path) -> None:
+    own = instant_client()
+
+    def world(seed: int, factor: float) -> Water:
+        return Water(seed=seed, factor=factor, llm_client=own)
+
+    started = played(study_of(world, tape=path, llm_client=None), budget=Budget(calls=9))
+    assert started.counts["stopped"] > 0
+    whole = played(study_of(world, tape=path, llm_client=None))
+    pd.testing.assert_frame_equal(whole.outcomes(), played(study_of()).outcomes())
+
+
+def test_a_function_that_gives_no_client_to_runs_that_ask_needs_one() -> None:
+    study = study_of(lambda seed, factor: Water(seed=seed, factor=factor), llm_client=None)
+    with pytest.raises(ConfigError, match="the study has none"):
+        played(study)
 
 
 def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:

@@ -8,7 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -48,9 +54,14 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessPoolExecutor]:
+def kit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let other processes import the tests' kit."""
     here = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))
+
+
+@pytest.fixture
+def pool(kit: None) -> Iterator[ProcessPoolExecutor]:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         yield executor
 
@@ -130,11 +141,33 @@ def test_a_run_that_was_begun_here_is_continued_there(
     pd.testing.assert_frame_equal(results(study), serial)
 
 
-def test_a_killed_workers_runs_are_played_by_others(
+def test_a_killed_workers_runs_are_played_by_the_next_pool(
+    path: Path, kit: None, one_kill: Path, serial: pd.DataFrame
+) -> None:
+    made = []
+
+    def pools() -> ProcessPoolExecutor:
+        made.append(ProcessPoolExecutor(2, mp_context=get_context("spawn")))
+        return made[-1]
+
+    study = study_of(path, deadly_client).run(executor=pools, progress=False)
+    assert len(made) == 2
+    assert not one_kill.exists()
+    assert study.counts == {"done": 12}
+    pd.testing.assert_frame_equal(results(study), serial)
+    study.close()
+    check_tape(path)
+
+
+def test_a_pool_that_lost_a_process_ends_the_call_and_another_pool_continues(
     path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
 ) -> None:
-    study = study_of(path, deadly_client).run(executor=pool, progress=False)
+    study = study_of(path, deadly_client)
+    with pytest.raises(ConfigError, match=r"lost a process.*executor=lambda: Process"):
+        study.run(executor=pool, progress=False)
     assert not one_kill.exists()
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as other:
+        study.run(executor=other, progress=False)
     assert study.counts == {"done": 12}
     pd.testing.assert_frame_equal(results(study), serial)
     study.close()
@@ -266,6 +299,25 @@ def test_what_came_back_to_a_process_that_ended_is_taken_up(
 def test_a_client_cannot_travel_and_the_way_out_is_named(path: Path) -> None:
     with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="name the model"):
         study_of(path, instant_client()).run(executor=executor, progress=False)
+
+
+class Broken(Executor):
+    """Is broken, or breaks with the first job that it is given."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        raise BrokenExecutor("a process is gone")
+
+
+def test_pools_that_break_one_after_the_other_end_the_call(path: Path) -> None:
+    with pytest.raises(ConfigError, match="4 pools of processes broke one after the other"):
+        study_of(path).run(executor=Broken, progress=False)
+    with pytest.raises(ConfigError, match="the Broken lost a process, and 12 runs with it"):
+        study_of(path).run(executor=Broken(), progress=False)
+
+
+def test_a_function_that_makes_no_executor_is_named(path: Path) -> None:
+    with pytest.raises(ConfigError, match="must return an executor"):
+        study_of(path).run(executor=lambda: 4, progress=False)  # type: ignore[arg-type,return-value]
 
 
 def test_an_executor_needs_a_tape() -> None:

@@ -1,4 +1,4 @@
-"""What an experiment says in words, and what it leaves unsaid."""
+"""What a comparison says in words, and what it leaves unsaid."""
 
 from __future__ import annotations
 

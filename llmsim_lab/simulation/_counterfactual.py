@@ -16,6 +16,8 @@ from llmsim_lab.simulation._config import NationConfig, SimulationConfig
 from llmsim_lab.simulation._simulation import Simulation, agent_for
 from llmsim_lab.validators import AlwaysValid
 
+_NAMES = {"taylor": "Taylor rule", "hold": "rate held", "llm": "language model"}
+
 
 def people_in(simulation: Simulation) -> list[HumanAgent]:
     """Return the agents of a run that are people."""
@@ -24,7 +26,7 @@ def people_in(simulation: Simulation) -> list[HumanAgent]:
 
 def with_seats(
     simulation: Simulation,
-    kind: Literal["taylor", "llm"],
+    kind: Literal["taylor", "hold", "llm"],
     *,
     llm_client: LLMClient | None = None,
 ) -> Simulation:
@@ -37,9 +39,10 @@ def with_seats(
 
     Args:
         simulation: a run with people in it.
-        kind: the Taylor rule with the nation's inflation target, or a language model with the
-            nation's profile and prompt; where that is the shipped one, briefed as the
-            configuration says. Either has the moves on offer that the people had.
+        kind: the Taylor rule with the nation's inflation target; ``hold``, which never moves the
+            rate; or a language model with the nation's profile and prompt; where that is the
+            shipped one, briefed as the configuration says. All have the moves on offer that the
+            people had.
         llm_client: the model; needed where any of the agents or the validator is one.
 
     Raises:
@@ -68,7 +71,7 @@ def with_seats(
         parts["validator"] = AlwaysValid()
     config = simulation.config.model_copy(
         update={
-            "name": "Taylor rule" if kind == "taylor" else "language model",
+            "name": _NAMES[kind],
             "turns": simulation.turn_number - simulation.turns[0].number,
             # What was done to the first turn is in its state already.
             "interventions": tuple(
@@ -82,16 +85,15 @@ def with_seats(
 
 def _seated(
     agent: Agent,
-    kind: Literal["taylor", "llm"],
+    kind: Literal["taylor", "hold", "llm"],
     client: LLMClient | None,
     config: SimulationConfig,
 ) -> Agent:
     if not isinstance(agent, HumanAgent):
         other: Agent = _asking(agent, client)
         return other
-    if kind == "taylor":
-        rule = TaylorRule(inflation_target=agent.profile.inflation_target)
-        return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits, moves_bp=agent.moves_bp)
+    if kind != "llm":
+        return rule_for(agent, hold=kind == "hold")
     if client is None:
         raise ConfigError(
             f"the seat of {agent.name!r} needs a model; give llm_client=connect('auto')"
@@ -105,6 +107,21 @@ def _seated(
     # A prompt of one's own that has no slot for moves asks for words, which the engine judges.
     moves = moves if "moves" in prompt.slots else None
     return NationAgent(agent.name, client, profile=profile, prompt=prompt, moves_bp=moves)
+
+
+def rule_for(agent: HumanAgent, *, hold: bool = False) -> TaylorRuleAgent:
+    """Return the Taylor rule in a person's place, with what they have on offer.
+
+    Args:
+        agent: the person.
+        hold: for one that never moves the rate instead.
+    """
+
+    def held(*, previous_rate: float, **_: float) -> float:
+        return previous_rate
+
+    rule = held if hold else TaylorRule(inflation_target=agent.profile.inflation_target)
+    return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits, moves_bp=agent.moves_bp)
 
 
 def _asking(part: Any, client: LLMClient | None) -> Any:

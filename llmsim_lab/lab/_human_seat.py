@@ -434,6 +434,10 @@ _NEWS = (
     '<div style="display:grid;grid-template-columns:repeat(auto-fit,minmax(8em,1fr));'
     'gap:8px 16px;margin:8px 0">{}</div></div>'
 )
+_ENDING = (
+    '<div role="heading" aria-level="3" style="font:700 22px/1.25 Georgia,serif;margin:4px 0">{}'
+    "</div><p>{}</p>"
+)
 _TILE = (
     '<div style="font-variant-numeric:tabular-nums"><div>{}</div>'
     '<div><span style="font-size:22px;font-weight:600">{} %</span> {}</div><div>{}</div></div>'
@@ -829,7 +833,7 @@ class HumanSeat(LabWidget):
                 self.facts.value = str(state_html(shown.name, states, target=target))
                 if self._advised.get(shown.name) != self.simulation.turn_number:
                     self.advice.value = ""
-                self.advice_button.disabled = self._over
+                self.form_box.layout.display = "none" if self._over else ""
             if self.form_box.children != (self.forms[shown.name],):
                 self.form_box.children = (self.forms[shown.name],)
             self.step_button.disabled = self.worker.busy or not self._may_begin
@@ -1125,9 +1129,9 @@ class HumanSeat(LabWidget):
 
     def _score_html(self, board: Leaderboard) -> Markup:
         asked = advice_asked(self.simulation)
-        counted = f" The rule was asked in {asked} quarters." if asked else ""
-        big = '<div style="font:700 22px/1.25 Georgia,serif;margin:4px 0">{}</div>'
-        return Markup(big).format(board.verdict + counted) + board.html
+        times = "once" if asked == 1 else f"{asked} times"
+        counted = f" The rule was asked {times}." if asked else ""
+        return Markup(_ENDING).format(board.verdict, counted) + board.html
 
     # --- the static view ----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import safe, table
+from llmsim_lab._util.html import join, safe, table
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
@@ -110,12 +110,19 @@ class Leaderboard:
     @property
     def html(self) -> Markup:
         """The table, as a notebook shows it."""
-        header = _HEADER if self.frame["note"].any() else _HEADER[:-1]
         rows = [
-            [_cell(row[name.replace(" ", "_")]) for name in header]
-            for row in self.frame.to_dict("records")
+            [_cell(row[name.replace(" ", "_")]) for name in _HEADER[:-1]]
+            for row in self.frame.dropna(subset="loss").to_dict("records")
         ]
-        return table(header, rows, caption=self._caption())
+        # On a narrow page the table can be scrolled, and what is around it is not widened by it.
+        return Markup('<div style="width:0;min-width:100%;overflow-x:auto">{}</div>{}').format(
+            table(_HEADER[:-1], rows, caption=self._caption()),
+            join(Markup("<p>{}</p>").format(safe(note, limit=300)) for note in self._notes()),
+        )
+
+    def _notes(self) -> list[str]:
+        records = self.frame.to_dict("records")
+        return [f"{row['who']}: {row['note']}" for row in records if row["note"]]
 
     def _caption(self) -> str:
         loss = self.loss
@@ -132,10 +139,8 @@ class Leaderboard:
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns="note").round(2)
-        notes = [
-            f"{row['who']}: {row['note']}" for row in self.frame.to_dict("records") if row["note"]
-        ]
-        return "\n".join([self._caption(), shown.to_string(index=False, na_rep="-"), *notes])
+        table_text = shown.to_string(index=False, na_rep="-")
+        return "\n".join([self._caption(), table_text, *self._notes()])
 
 
 def _against(mine: float, rule: float) -> float:
@@ -291,6 +296,7 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
         committee="median",
         validator={"kind": "always_valid"},
         moves_bp=None,
+        briefing="thin",
         start=None,
         interventions=(),
         economy=run.config.economy.model_copy(update=calm),

@@ -11,6 +11,7 @@ from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation._config import NationConfig, SimulationConfig
 from llmsim_lab.simulation._simulation import Simulation, agent_for
@@ -55,7 +56,7 @@ def with_seats(
             "HumanSeat(simulation)"
         )
     agents = [_seated(agent, kind, llm_client, simulation.config) for agent in simulation.agents]
-    rules = all(isinstance(agent, TaylorRuleAgent) for agent in agents)
+    rules = all(isinstance(agent, TaylorRuleAgent | _Held) for agent in agents)
     if llm_client is None and not rules:
         raise ConfigError(
             "this run needs a model, for the people's seats or for another agent that is not a "
@@ -93,7 +94,8 @@ def _seated(
         other: Agent = _asking(agent, client)
         return other
     if kind != "llm":
-        return rule_for(agent, hold=kind == "hold")
+        rule = rule_for(agent)
+        return rule if kind == "taylor" else _Held(rule)
     if client is None:
         raise ConfigError(
             f"the seat of {agent.name!r} needs a model; give llm_client=connect('auto')"
@@ -109,18 +111,22 @@ def _seated(
     return NationAgent(agent.name, client, profile=profile, prompt=prompt, moves_bp=moves)
 
 
-def rule_for(agent: HumanAgent, *, hold: bool = False) -> TaylorRuleAgent:
-    """Return the Taylor rule in a person's place, with what they have on offer.
+class _Held(Agent):
+    """Never moves the rate, which is no rule that a run's check of rules would pass."""
 
-    Args:
-        agent: the person.
-        hold: for one that never moves the rate instead.
-    """
+    def __init__(self, place: TaylorRuleAgent) -> None:
+        super().__init__(place.name)
+        place.rule = lambda **now: now["previous_rate"]
+        self._place = place
 
-    def held(*, previous_rate: float, **_: float) -> float:
-        return previous_rate
+    async def decide_action(self, state: SimulationState) -> Action:
+        """Propose the rate in force."""
+        return await self._place.decide_action(state)
 
-    rule = held if hold else TaylorRule(inflation_target=agent.profile.inflation_target)
+
+def rule_for(agent: HumanAgent) -> TaylorRuleAgent:
+    """Return the Taylor rule in a person's place, with what they have on offer."""
+    rule = TaylorRule(inflation_target=agent.profile.inflation_target)
     return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits, moves_bp=agent.moves_bp)
 
 

@@ -16,7 +16,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import HumanSeat, leaderboard
 from llmsim_lab.run import load
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._counterfactual import people_in, rule_for
+from llmsim_lab.simulation._counterfactual import _Held, people_in, rule_for
 
 OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
 
@@ -202,7 +202,8 @@ def test_in_the_game_the_rule_beats_a_rate_held_on_nearly_every_seed() -> None:
     for seed in range(20):
         losses = []
         for hold in (False, True):
-            agent = rule_for(person, hold=hold)
+            rule = rule_for(person)
+            agent = _Held(rule) if hold else rule
             frame = Simulation(config.with_values(seed=seed), agents=[agent]).run()
             parts = ("inflation", "output_gap", "interest_rate")
             losses.append(

@@ -100,7 +100,7 @@ class Leaderboard:
             return ""
         mine, rule = losses[who], losses[_RULE]
         won = "beats" if mine < rule else "equals" if mine == rule else "loses to"
-        pct = f"{_against(mine, rule):+.0f} %"
+        pct = f"{_against(mine, rule):+.1f} %"
         held = f" Holding the rate would have cost {losses[_HOLD]:.1f}." if _HOLD in losses else ""
         return f"A loss of {mine:.1f} {won} the rule's {rule:.1f} ({pct}).{held}"
 

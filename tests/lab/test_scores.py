@@ -148,7 +148,7 @@ def test_the_quarters_after_the_term_count_and_are_the_rules() -> None:
 def test_the_verdict_compares_with_the_rule_and_with_a_rate_held() -> None:
     verdict = leaderboard(held(8, seed=7)).verdict
     assert re.fullmatch(
-        r"A loss of [\d.]+ loses to the rule's [\d.]+ \(\+\d+ %\)\. "
+        r"A loss of [\d.]+ loses to the rule's [\d.]+ \(\+[\d.]+ %\)\. "
         r"Holding the rate would have cost [\d.]+\.",
         verdict,
     )

@@ -112,7 +112,13 @@ class HumanAgent(NationAgent):
         return next(iter(self.person.questions), None)
 
     def answer(
-        self, action: str, *, reasoning: str, confidence: float, rate: float | None = None
+        self,
+        action: str,
+        *,
+        reasoning: str,
+        confidence: float,
+        rate: float | None = None,
+        notes: Mapping[str, Any] | None = None,
     ) -> None:
         """Answer the open question; may be called from any thread.
 
@@ -122,6 +128,7 @@ class HumanAgent(NationAgent):
             confidence: 0 to 1, in steps of 0.05.
             rate: the new interest rate, percent per year, one of those offered; only where the
                 agent names rates.
+            notes: what the tape keeps with the reply's text besides, such as ``advice_asked``.
 
         Raises:
             ConfigError: no question is open, or a field is wrong; then nothing was sent.
@@ -144,7 +151,7 @@ class HumanAgent(NationAgent):
                 wrong["rate"] = wrong.pop("proposed_rate")  # as the argument is called here
             faults = "; ".join(f"{name} {fault}" for name, fault in wrong.items())
             raise ConfigError(f"the answer of {self.name} was not sent: {faults}")
-        self.person.answer(question, values)
+        self.person.answer(question, {**values, **(notes or {})})
 
     def complaint_about(self, action: str) -> str:
         """Return what would be wrong with an action's content; empty if nothing is.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,105 +18,257 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import plain_text, real_number
-from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pairs, pre, safe, table
+from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pre, safe, table
 from llmsim_lab._util.text import clip, number
-from llmsim_lab._util.waiting import background_loop
+from llmsim_lab._util.waiting import background_loop, run_sync
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._headlines import headlines
+from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._run_reading import decisions_of
-from llmsim_lab.lab._scores import Leaderboard, leaderboard
+from llmsim_lab.lab._scores import AFTER, Leaderboard, advice_asked, leaderboard
 from llmsim_lab.lab._widget import LabWidget, button, row, settled
+from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.llm import LLMClient, Person, Tape
-from llmsim_lab.llm._human import OpenQuestion, same_choice, schema_words
+from llmsim_lab.llm._human import (
+    OpenQuestion,
+    field_fault,
+    same_choice,
+    schema_words,
+    typed_value,
+)
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import RunTurn
-from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._counterfactual import people_in
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._counterfactual import people_in, rule_for
 from llmsim_lab.simulation._simulation import Turn
 from llmsim_lab.types import reply_schema
 
 _OPEN = float("-inf")  # None as an option's value would show as an empty line
 _CHOOSE = ("choose", _OPEN)
-_CONFIDENCE = reply_schema(PolicyDecision)["properties"]["confidence"]["enum"]
-_WIDE = {"description_width": "7em"}
+_LABEL = {"description_width": "7em"}
+_MOST_BUTTONS, _MOST_BUTTON_CHARS = 5, 40
 
 
-def _text(label: str, *, hint: str, rows: int) -> w.Textarea:
+def _number_of(box: w.Text) -> float | None:
+    """Return the number that stands in a box; None where there is none."""
+    typed = typed_value(box.value.strip(), {"type": "number"})
+    return typed if isinstance(typed, int | float) else None
+
+
+def _tie(box: w.Text, slider: Any) -> None:
+    """Let a box and a slider follow each other."""
+
+    def slid(change: Mapping[str, Any]) -> None:
+        if not same_choice(_number_of(box), change["new"]):
+            box.value = _shown(change["new"])
+
+    def typed(_: object) -> None:
+        wanted = _number_of(box)
+        if wanted is None or same_choice(wanted, slider.value):
+            return
+        if isinstance(slider, w.SelectionSlider):
+            fits = [value for _, value in slider.options if same_choice(wanted, value)]
+        else:
+            whole = not isinstance(slider, w.IntSlider) or isinstance(wanted, int)
+            fits = [wanted] if whole and slider.min <= wanted <= slider.max else []
+        # What the slider has no place for stays in the box, and the hint says what is wrong.
+        if fits:
+            slider.value = fits[0]
+
+    slider.observe(slid, names="value")
+    box.observe(typed, names="value")
+
+
+def _slider(label: str, schema: Mapping[str, Any]) -> Any:
+    """Return a slider over a number's choices or between its limits; None where it has neither."""
+    look = {
+        "readout": False,
+        "tooltip": label,
+        "layout": w.Layout(flex="1 1 10em", min_width="10em", max_width="28em"),
+    }
+    if choices := schema.get("enum"):
+        return w.SelectionSlider(options=[(_shown(one), one) for one in choices], **look)
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if low is None or high is None:
+        return None
+    if schema.get("type") == "integer":
+        return w.IntSlider(min=low, max=high, value=low, **look)
+    return w.FloatSlider(min=low, max=high, value=low, step=(high - low) / 100, **look)
+
+
+def _input(name: str, schema: Mapping[str, Any]) -> Any:
+    """Return what one field of a question is filled in with; nothing is chosen in it."""
+    label = name.replace("_", " ").capitalize()
+    choices = schema.get("enum", ())
+    if schema.get("type") == "boolean":
+        return w.Checkbox(description=label, style=_LABEL)
+    numbers = all(isinstance(one, int | float) for one in choices)
+    if schema.get("type") in ("integer", "number") or (choices and numbers):
+        return w.Text(description=label, style=_LABEL, layout=w.Layout(width="13em"))
+    if choices:
+        options = [(str(one), one) for one in choices]
+        if len(choices) <= _MOST_BUTTONS and len("".join(map(str, choices))) <= _MOST_BUTTON_CHARS:
+            width = {"button_width": "auto"}
+            return w.ToggleButtons(
+                options=options, value=None, description=label, style=_LABEL | width
+            )
+        return w.Dropdown(
+            options=[_CHOOSE, *options],
+            description=label,
+            style=_LABEL,
+            layout=w.Layout(width="20em"),
+        )
     return w.Textarea(
         description=label,
-        placeholder=hint,
-        rows=rows,
-        style=_WIDE,
+        placeholder="in your own words",
+        rows=2,
+        style=_LABEL,
         layout=w.Layout(width="auto", max_width="48em"),
     )
 
 
-def _choice(label: str) -> w.Dropdown:
-    return w.Dropdown(
-        options=[_CHOOSE], description=label, style=_WIDE, layout=w.Layout(width="20em")
-    )
+def _shown(value: float) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _read(field: Any, schema: Mapping[str, Any]) -> Any:
+    """Return what a field holds; None where nothing is chosen, or written for a number."""
+    if isinstance(field, w.Dropdown):
+        return None if field.value == _OPEN else field.value
+    if not isinstance(field.value, str) or isinstance(field, w.ToggleButtons):
+        return field.value
+    written = field.value.strip()
+    if isinstance(field, w.Textarea) and schema.get("type", "string") == "string":
+        return written
+    return typed_value(written, schema) if written else None
+
+
+def _write(field: Any, value: Any) -> None:
+    """Put a value into a field; None, or a choice not on offer, leaves it open."""
+    if isinstance(field, w.Dropdown | w.ToggleButtons):
+        offered = [one for _, one in field.options if value is not None and same_choice(one, value)]
+        field.value = next(iter(offered), _OPEN if isinstance(field, w.Dropdown) else None)
+    elif isinstance(field, w.Checkbox):
+        field.value = bool(value)
+    elif value is None or isinstance(value, str):
+        field.value = value or ""
+    else:
+        field.value = _shown(value) if isinstance(field, w.Text) else json.dumps(value)
 
 
 class AnswerForm(w.VBox):
-    """One person's answer, as far as it is written; nothing is preselected.
-
-    Its fields are those of the latest question, unless it is made with some.
-
-    Args:
-        inputs: by name, where they are known before anything is asked.
+    """One person's answer, as far as it is written, with a field for each value that is asked for.
 
     Attributes:
         inputs: what the person fills in, by the names that the answer has for it.
-        answer_button: sends it.
+        optional: names of those that may be left empty; they stand below the button.
+        answer_button: sends it, as Enter in a number's box does.
+        sliders: of those numbers that have limits or choices, by name.
         hint: what would be wrong with it, shown while it is being written.
         complaint: what was wrong with it when it was sent.
+        more: what the seat shows beside the button.
     """
 
-    def __init__(self, inputs: Mapping[str, w.ValueWidget] | None = None) -> None:
-        self.inputs = dict(inputs or {})
+    def __init__(self, *, optional: Collection[str] = ()) -> None:
+        self.inputs: dict[str, Any] = {}
+        self.optional = optional
         self.answer_button = button(
             "Answer", tooltip="Send this answer; the turn continues", button_style="primary"
         )
         self.hint = w.HTML()
         self.complaint = w.HTML()
+        self.more: tuple[w.Widget, ...] = ()
         self._sent: tuple[int, Mapping[str, Any]] | None = None
-        self._fixed = bool(inputs)
         self._schemas: Mapping[str, Any] = {}
-        self._question: OpenQuestion | None = None
+        self.sliders: dict[str, Any] = {}
         # Set by the seat, which knows the question; a form by itself tells nobody.
         self._on_change: Callable[[], object] = lambda: None
-        super().__init__(self._parts())
-        self._observe()
-
-    def _parts(self) -> list[w.Widget]:
-        return [*self.inputs.values(), self.hint, self.complaint, self.answer_button]
-
-    def _observe(self) -> None:
-        for field in self.inputs.values():
-            # A bound method, so that observing a kept field a second time adds nothing.
-            field.observe(self._on_input, names="value")
-
-    def _on_input(self, _: object) -> None:
-        self._on_change()
+        super().__init__()
 
     def on_change(self, callback: Callable[[], object]) -> None:
         """Register a callback for whenever something is written or chosen."""
         self._on_change = callback
 
+    def show(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+        """Show a field for each value asked for; those that are the same keep what is in them.
+
+        Args:
+            schemas: of the fields, by name.
+        """
+        before, self._schemas = self._schemas, schemas
+        kept = {}
+        for name, schema in schemas.items():
+            old = before.get(name)
+            if schema == old:
+                kept[name] = self.inputs[name]
+            elif name in self.sliders and old and old.keys() == schema.keys() == {"enum"}:
+                kept[name] = self._offer(name, schema["enum"])
+            else:
+                kept[name] = self._made(name, schema)
+        if kept and list(kept.values()) == list(self.inputs.values()):
+            return  # the same fields, so that the focus stays where it was
+        self.inputs = kept
+        asked = [
+            part for name in schemas if name not in self.optional for part in self._parts(name)
+        ]
+        left = [part for name in schemas if name in self.optional for part in self._parts(name)]
+        self.children = (
+            *asked,
+            self.hint,
+            self.complaint,
+            row(self.answer_button, *self.more, gap="4px 8px"),
+            *([w.HTML("<p>If you like, say why:</p>"), *left] if left else ()),
+        )
+
+    def _made(self, name: str, schema: Mapping[str, Any]) -> Any:
+        """Return a new field, tied to its slider where it has one."""
+        field = _input(name, schema)
+        self.sliders.pop(name, None)
+        if isinstance(field, w.Text):
+            field.on_msg(self._on_message)
+            if (slider := _slider(name, schema)) is not None:
+                self.sliders[name] = slider
+                _tie(field, slider)
+        field.observe(lambda _: self._on_change(), names="value")
+        return field
+
+    def _offer(self, name: str, choices: Sequence[float]) -> Any:
+        """Let a number's slider offer other choices; what is written stays, and the focus too."""
+        box, written = self.inputs[name], self.inputs[name].value
+        self.sliders[name].options = [(_shown(one), one) for one in choices]
+        # By way of nothing, so that the slider goes back to what is written.
+        box.value = ""
+        box.value = written
+        return box
+
+    def _parts(self, name: str) -> list[w.Widget]:
+        """Return a field, below its description and limits where it has any."""
+        schema = self._schemas[name]
+        limits = "" if schema.get("enum") else schema_words(schema)
+        words = "; ".join(filter(None, (schema.get("description"), limits)))
+        slider = [self.sliders[name]] if name in self.sliders else []
+        field = row(self.inputs[name], *slider) if slider else self.inputs[name]
+        return [*([w.HTML(str(safe(words, limit=500)))] if words else []), field]
+
+    def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
+        if content.get("event") == "submit" and not self.answer_button.disabled:
+            self.answer_button.click()
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with what is filled in, apart from what is missing."""
+        known = {name: value for name, value in self.values.items() if value not in ("", None)}
+        found = {name: field_fault(value, self._schemas[name]) for name, value in known.items()}
+        return [f"{name} {fault}" for name, fault in found.items() if fault]
+
     @property
     def values(self) -> dict[str, Any]:
         """What is filled in, by name; None where nothing is chosen, or written for a number."""
-        return {name: self._value(name, field) for name, field in self.inputs.items()}
-
-    def _value(self, name: str, field: w.ValueWidget) -> Any:
-        if isinstance(field, w.Dropdown):
-            return _chosen(field)
-        written = field.value.strip()
-        if self._question is None or self._schemas.get(name, {}).get("type") in (None, "string"):
-            return written
-        return self._question.value(name, written) if written else None
+        return {name: _read(field, self._schemas[name]) for name, field in self.inputs.items()}
 
     def fill(self, **values: Any) -> None:
         """Write an answer into the form, as a person would; a choice not on offer stays open.
@@ -131,47 +283,30 @@ class AnswerForm(w.VBox):
                     f"{', '.join(self.inputs) or 'not known before the question'}"
                 )
         for name, value in values.items():
-            field = self.inputs[name]
-            if isinstance(field, w.Dropdown):
-                _choose(field, value)
-            else:
-                field.value = value if isinstance(value, str) else json.dumps(value)
+            field, schema = self.inputs[name], self._schemas[name]
+            if isinstance(field, w.Text) and value is not None:
+                real_number(name, typed_value(value, schema) if isinstance(value, str) else value)
+            elif schema.get("type") == "string" and isinstance(field, w.Textarea):
+                plain_text(name, value)
+        for name, value in values.items():
+            _write(self.inputs[name], value)
 
     def ask(self, question: OpenQuestion | None, *, turn: int) -> None:
-        """Show a question's fields; clear what was sent once its turn is played, keep what is new.
+        """Clear what was sent once its turn is played, keep what is new; show a complaint.
 
         Args:
             question: what waits for an answer; None while nothing does.
             turn: the latest turn that was played.
         """
-        self.answer_button.disabled = question is None
         # Only now: an answer to a turn that failed is asked again and need not be written again.
         if self._sent is not None and turn >= self._sent[0]:
             if self.values == self._sent[1]:
                 for field in self.inputs.values():
-                    field.value = _OPEN if isinstance(field, w.Dropdown) else ""
+                    _write(field, None)
                 self.complain("")
             self._sent = None
-        if question is None:
-            return
-        if not self._fixed:
-            self._show_fields_of(question)
-        if question.complaint:
+        if question is not None and question.complaint:
             self.complain(f"{question.complaint} This is the second try, and the last.")
-
-    def _show_fields_of(self, question: OpenQuestion) -> None:
-        """Show a field for each value asked for; those that are the same keep what is in them."""
-        self._question = question
-        if question.fields != self._schemas:
-            self.inputs = {
-                name: self.inputs[name]
-                if schema == self._schemas.get(name)
-                else _input(name, schema)
-                for name, schema in question.fields.items()
-            }
-            self._schemas = question.fields
-            self._observe()
-            self.children = tuple(self._parts())
 
     def send(self, question: OpenQuestion | None, answer: Callable[[], None]) -> None:
         """Send what stands in the form.
@@ -204,99 +339,18 @@ class AnswerForm(w.VBox):
             self.hint.value = value
 
 
-class RateForm(AnswerForm):
-    """The answer of a nation's advisor, whose fields are known before anything is asked.
+def policy_fields(agent: HumanAgent, here: float) -> dict[str, Mapping[str, Any]]:
+    """Return the fields of an advisor's answer, which are known before anything is asked.
 
     Args:
-        names_rate: True if the person chooses the new rate, too.
-
-    Attributes:
-        action: one policy action, in words.
-        rate: the new interest rate, one of those on offer.
-        reasoning: why.
-        confidence: 0 to 1.
+        agent: the advisor.
+        here: the rate in force, percent per year.
     """
-
-    def __init__(self, *, names_rate: bool) -> None:
-        self.action = _text("Action", hint="one policy action, such as: raise the rate", rows=2)
-        self.rate = _choice("New rate")
-        self.reasoning = _text("Reasoning", hint="why, in a sentence or two", rows=3)
-        self.confidence = _choice("Confidence")
-        self.confidence.options = [_CHOOSE, *((f"{value:.2f}", value) for value in _CONFIDENCE)]
-        rate = {"rate": self.rate} if names_rate else {}
-        super().__init__(
-            {
-                "action": self.action,
-                **rate,
-                "reasoning": self.reasoning,
-                "confidence": self.confidence,
-            }
-        )
-
-    def fill(self, **values: Any) -> None:
-        """Write an answer into the form, as a person would; a choice not on offer stays open.
-
-        Raises:
-            ConfigError: one of them is of the wrong type; nothing was written then.
-        """
-        for name in ("action", "reasoning"):
-            plain_text(name, values.get(name))
-        for name in ("confidence", "rate"):
-            if values.get(name) is not None:
-                real_number(name, values[name])
-        super().fill(**{name: value for name, value in values.items() if name in self.inputs})
-
-    def offer(self, rates: Sequence[float], *, now: float) -> None:
-        """Offer these rates; a choice that is still among them stays.
-
-        Args:
-            rates: percent per year.
-            now: the rate in force.
-        """
-        # The nearest, not the equal one, since rates on offer are rounded.
-        same = min(rates, key=lambda rate: abs(rate - now))
-        options = [
-            (f"{number(rate)} %{' (as it is)' if rate == same else ''}", rate) for rate in rates
-        ]
-        # Setting the same options again would reset the choice.
-        if list(self.rate.options) != [_CHOOSE, *options]:
-            chosen = _chosen(self.rate)
-            self.rate.options = [_CHOOSE, *options]
-            _choose(self.rate, chosen)
-
-
-def _input(name: str, schema: Mapping[str, Any]) -> w.ValueWidget:
-    """Return what one field of a question is filled in with."""
-    label = name.replace("_", " ").capitalize()
-    choices = schema.get("enum") or ([True, False] if schema.get("type") == "boolean" else None)
-    if choices is not None:
-        field = _choice(label)
-        field.options = [_CHOOSE, *((_option(choice), choice) for choice in choices)]
-        return field
-    hint = "; ".join(filter(None, (schema.get("description"), schema_words(schema))))
-    if schema.get("type") in ("integer", "number"):
-        return w.Text(
-            description=label, placeholder=hint, style=_WIDE, layout=w.Layout(width="28em")
-        )
-    return _text(label, hint=hint or "in your own words", rows=3)
-
-
-def _option(choice: Any) -> str:
-    if isinstance(choice, bool):
-        return "yes" if choice else "no"
-    return number(choice) if isinstance(choice, int | float) else str(choice)
-
-
-def _choose(choice: w.Dropdown, value: Any) -> None:
-    """Choose the offered value nearest to the wanted one, up to rounding; else leave it open."""
-    offered = [option for _, option in choice.options if option != _OPEN]
-    close = [option for option in offered if value is not None and same_choice(option, value)]
-    choice.value = close[0] if close else _OPEN
-
-
-def _chosen(choice: w.Dropdown) -> Any:
-    """Return what is chosen, or None while nothing is."""
-    return None if choice.value == _OPEN else choice.value
+    longest = agent.llm_client.config.max_text_chars
+    fields = reply_schema(PolicyDecision, max_text=longest)["properties"]
+    if not agent.names_rate:
+        return {**fields}
+    return {"rate": {"enum": agent.rates_on_offer(here)}, **fields}
 
 
 def _marked(role: str, colour: str, text: str) -> Markup:
@@ -305,17 +359,14 @@ def _marked(role: str, colour: str, text: str) -> Markup:
     ).format(role, colour, safe(text, limit=2_000))
 
 
-_LONGEST_WAIT_S = 2.0
-_PATIENCE_S = 600.0
-
-_LATEST = 8
+_LATEST = 16
 """Turns whose answers are shown."""
 
 _INDICATORS = (
-    ("GDP growth", "gdp_growth", "% at an annual rate"),
-    ("Inflation", "inflation", "% over four quarters"),
-    ("Unemployment", "unemployment", "%"),
-    ("Interest rate", "interest_rate", "% per year"),
+    ("GDP growth", "gdp_growth", "at an annual rate"),
+    ("Inflation", "inflation", "over four quarters"),
+    ("Unemployment", "unemployment", ""),
+    ("Interest rate", "interest_rate", "per year"),
 )
 """What the shipped prompt names, and no more: a person knows what a model knows."""
 
@@ -326,6 +377,19 @@ _CELL_WAITS = (
     " A cell waits for this turn, and clicks may not be heard until it ends: interrupt it, and "
     "start the turn with Step."
 )
+
+
+def _optional(agent: HumanAgent) -> tuple[str, ...]:
+    """Return what an advisor may leave empty: a rate says what to do, words alone say it too."""
+    return ("action", "reasoning", "confidence")[0 if agent.names_rate else 1 :]
+
+
+def _policy_words(rate: float | None, here: float) -> str:
+    """Return a new rate as an action in words; empty without one."""
+    if not isinstance(rate, int | float):
+        return ""
+    verb = "Hold" if same_choice(rate, here) else "Raise" if rate > here else "Lower"
+    return f"{verb} the rate {'at' if verb == 'Hold' else 'to'} {number(float(rate))} %"
 
 
 def title(simulation: Run, agents: Mapping[str, HumanAgent | Player]) -> str:
@@ -341,29 +405,52 @@ def title(simulation: Run, agents: Mapping[str, HumanAgent | Player]) -> str:
     return f"Seat of {names}: turn {simulation.turn_number}{where}{rate}{waits}"
 
 
-def state_html(name: str, state: SimulationState) -> Markup:
-    """Return the indicators as a table.
+def state_html(name: str, states: Sequence[SimulationState], *, target: float) -> Markup:
+    """Return the quarter's headlines and its indicators.
 
     Args:
         name: whose seat it is.
-        state: what the person decides on.
+        states: all so far, oldest first.
+        target: of inflation, percent.
     """
-    economy = state.global_state
+    state, before = states[-1], states[-2] if len(states) > 1 else None
     where = f"{state.period}, turn {state.turn}" if state.period else f"turn {state.turn}"
-    rows = [
-        (label, f"{number(getattr(economy, field))} {unit}") for label, field, unit in _INDICATORS
-    ]
-    return pairs(rows, caption=f"{name}: the economy in {where}")
+    first, *more = headlines([each.global_state for each in states], target=target)
+    tiles = []
+    for label, field, unit in _INDICATORS:
+        now = getattr(state.global_state, field)
+        by = round(now - getattr(before.global_state, field), 2) if before else 0
+        change = f"{'▲' if by > 0 else '▼'} {abs(by):.2f}" if by else "as before" if before else ""
+        tiles.append(Markup(_TILE).format(label, number(now), unit, change))
+    return Markup(_NEWS).format(
+        safe(f"{name}: the economy in {where}"), first, " · ".join(more), join(tiles)
+    )
 
 
-def prompt_html(question: OpenQuestion, *, open: bool = False) -> Markup:  # noqa: A002
-    """Return what a model would be sent, message by message, folded unless ``open``."""
+_NEWS = (
+    '<div style="line-height:1.4"><div>{}</div>'
+    '<div role="heading" aria-level="3" style="font:700 22px/1.25 Georgia,serif;margin:4px 0">{}'
+    '</div><div style="font:italic 15px/1.4 Georgia,serif">{}</div>'
+    '<div style="display:grid;grid-template-columns:repeat(auto-fit,minmax(8em,1fr));'
+    'gap:8px 16px;margin:8px 0">{}</div></div>'
+)
+_ENDING = (
+    '<div role="heading" aria-level="3" style="font:700 22px/1.25 Georgia,serif;margin:4px 0">{}'
+    "</div><p>{}</p>"
+)
+_TILE = (
+    '<div style="font-variant-numeric:tabular-nums"><div>{}</div>'
+    '<div><span style="font-size:22px;font-weight:600">{} %</span> {}</div><div>{}</div></div>'
+)
+
+
+def prompt_html(messages: Iterable[tuple[str, str]], *, open: bool = False) -> Markup:  # noqa: A002
+    """Return what a model would be sent, by role and text, folded unless ``open``."""
     parts = [
         Markup("<p><strong>{}</strong></p>{}").format(
-            safe(f"{_ROLES.get(message.role, message.role)} ({message.role} message)"),
-            pre(message.content),
+            safe(f"{_ROLES.get(role, role)} ({role} message)"), pre(text)
         )
-        for message in question.request.messages
+        for role, text in messages
     ]
     return details("The prompt: what a model in your seat would be sent", join(parts), open=open)
 
@@ -522,10 +609,12 @@ _seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
 class HumanSeat(LabWidget):
     """Lets one or several people decide in a run: what they see, their form, who is waited for.
 
-    The turn can be started here, by another widget or by ``simulation.step()`` in a cell; the seat
-    asks whenever the run waits for one of its people. A form keeps what is written in it until the
-    answer was taken. Where several people share a notebook, each may have a seat of their own, or
-    all use one and choose whose form is shown.
+    An advisor of a nation plays a turn with one click, since the form is known before the question;
+    what is left empty of it the seat fills in, and the tape says which fields. In a world of one's
+    own Step asks first. The turn can be started by another widget or by ``simulation.step()`` in a
+    cell, too; the seat asks whenever the run waits for one of its people. A form keeps what is
+    written in it until the answer was taken. Where several people share a notebook, each may have a
+    seat of their own, or all use one and choose whose form is shown.
 
     Args:
         simulation: an economic run with nations of kind ``human``; or one of a world of one's own
@@ -533,6 +622,7 @@ class HumanSeat(LabWidget):
         agent: whose seat it is; the seat of all people in the run if not given.
         model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
         loss: for the score: how runs are judged.
+        after: for the score: quarters after the term that count; see ``leaderboard``.
 
     Attributes:
         simulation: the run.
@@ -542,8 +632,12 @@ class HumanSeat(LabWidget):
         step_button: starts a turn.
         stop_button: stops the turn that was started here; what was answered in it is lost, unless
             the run has a tape.
-        score_button: shows the leaderboard.
-        facts: the state, as far as a model would be shown it.
+        score_button: shows the leaderboard, which comes by itself after the last turn.
+        advice_button: shows what the Taylor rule would do; the tape keeps with the answer that it
+            was asked for.
+        advice: what it said.
+        facts: the quarter's headlines, and the state, as far as a model would be shown it.
+        chart: the path so far.
         prompt: what a model would be sent.
         form_box: the form shown.
         score: the leaderboard.
@@ -566,14 +660,19 @@ class HumanSeat(LabWidget):
         agent: str | None = None,
         model: LLMClient | Simulation | Tape | str | Path | None = None,
         loss: QuadraticLoss | None = None,
+        after: int = AFTER,
     ) -> None:
         agents = chosen_people(simulation, agent)
         super().__init__()
-        self._following: asyncio.Task[None] | None = None
         self.simulation = simulation
         self._lay_out(agents)
         self.model = model
         self.loss = loss
+        self.after = after
+        self._queued: set[str] = set()
+        self._advised: dict[str, int] = {}
+        self._clicked = False
+        self._board: Leaderboard | None = None
         # Questions come and go on any thread, so two may call refresh at once.
         self._refreshing = threading.RLock()
         # A question asked on another thread than this is asked by a loop that a cell has started.
@@ -590,12 +689,45 @@ class HumanSeat(LabWidget):
         self._set_busy(False)
         self.refresh()
 
+    @classmethod
+    def game(
+        cls,
+        name: str = "You",
+        *,
+        seed: int = 1,
+        tape: Tape | str | Path | None = None,
+        model: LLMClient | Simulation | Tape | str | Path | None = None,
+    ) -> HumanSeat:
+        """Return a seat at a game worth winning: four years in a boom, from 1973Q1 on.
+
+        Demand is above potential and the rate below what the Taylor rule asks for; shocks have
+        their estimated spread, so history does not repeat itself. The rate moves in quarter
+        points, two points a quarter at most. Good policy pays: measured over the seeds 0 to 999,
+        the Taylor rule has a loss of 26.9 in the mean and a rate held 77.5; the rule wins in 94 %.
+
+        Args:
+            name: who plays; the tape and a class's leaderboard have it.
+            seed: of the shocks; the same for all who are to be compared.
+            tape: keeps the game; a class's go into one folder, a tape each.
+            model: for the score; see ``leaderboard``.
+        """
+        config = SimulationConfig(
+            name="game",
+            seed=seed,
+            turns=16,
+            start="1973Q1",
+            nations=[{"name": name, "kind": "human"}],
+            validator={"kind": "always_valid"},
+            moves_bp=None,
+        )
+        return cls(Simulation(config, tape=tape), model=model)
+
     def _lay_out(self, agents: Sequence[HumanAgent | Player]) -> None:
         self.agents = {agent.name: agent for agent in agents}
         self.forms = {
-            agent.name: RateForm(names_rate=agent.names_rate)
-            if isinstance(agent, HumanAgent)
-            else AnswerForm()
+            agent.name: AnswerForm(
+                optional=_optional(agent) if isinstance(agent, HumanAgent) else ()
+            )
             for agent in agents
         }
         names = list(self.agents)
@@ -608,34 +740,56 @@ class HumanSeat(LabWidget):
         self.step_button = button("Step", tooltip="Start a turn; it waits for all answers")
         self.stop_button = button("Stop", tooltip="Stop the turn that was started here")
         self.score_button = button("Score", tooltip="Compare with the Taylor rule and the model")
+        self.advice_button = button("Ask the rule", tooltip="See its rate; that you asked is kept")
+        self.advice = w.HTML()
         self.facts = w.HTML()
         self.prompt = w.HTML()
         self.form_box = w.VBox()
         self.score = w.HTML()
-        if not any(isinstance(agent, HumanAgent) for agent in agents):
+        if isinstance(self.simulation, Simulation):
+            columns = [field for _, field, _ in _INDICATORS]
+            self.chart: w.VBox = RateChart(
+                self.simulation,
+                names=[clip(", ".join(self.agents), 30)],
+                main=columns.pop(),
+                panels=columns,
+                history=False,
+                rule=False,
+            )
+            for part in self.chart.children:
+                part.layout.display = "" if part is self.chart.picture else "none"
+            for form in self.forms.values():
+                form.more = (self.advice_button, self.advice)
+        else:
+            self.chart = w.VBox()
             self.score_button.layout.display = "none"
         self.controls = (self.step_button, self.score_button)
         self.stoppers = (self.stop_button,)
+        parts = (self.facts, self.form_box), (self.chart,)
+        for part in parts[0] + parts[1]:
+            part.layout.max_width = "100%"
+        columns = [w.VBox(part, layout=w.Layout(flex="1 1 22em", min_width="0")) for part in parts]
         self.children = (
             row(self.seat_box, self.step_button, self.stop_button, self.score_button),
             self.status,
             self.error,
             self.retry,
-            self.facts,
-            self.prompt,
-            self.form_box,
             self.score,
+            row(*columns, gap="8px 24px"),
+            self.prompt,
         )
 
     def _wire(self) -> None:
         self.step_button.on_click(lambda _: self._begin_turn())
         self.stop_button.on_click(lambda _: self.worker.stop())
         self.score_button.on_click(lambda _: self.start(self._show_score))
+        self.advice_button.on_click(lambda _: self._in_order(self._advise))
         self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
         for name, form in self.forms.items():
             form.answer_button.on_click(lambda _, name=name: self._send_soon(name))
             form.on_change(partial(self._check, name))
         people = {id(it.person): it.person for it in people_of(self.simulation)}
+        self.follow(self.simulation, lambda: self._in_order(self.refresh))
         self._stop_listening = [person.listen(self._on_question) for person in people.values()]
 
     @property
@@ -668,25 +822,57 @@ class HumanSeat(LabWidget):
     def refresh(self) -> None:
         """Show the run as it is now; called whenever a question comes or goes, from any thread."""
         with self._refreshing:
-            agent, form = self.shown, self.forms[self.shown.name]
-            state = self.simulation.state
-            question, own = agent.question, isinstance(agent, Player)
-            # What a player of a world may know is in the prompt, and nowhere else.
-            self.facts.value = "" if own else str(state_html(agent.name, state))
-            asked = "" if question is None else prompt_html(question, open=own)
-            self.prompt.value = str(asked)
-            for name, each in self.forms.items():
-                who = self.agents[name]
-                if isinstance(each, RateForm) and isinstance(who, HumanAgent):
-                    rate = state.global_state.interest_rate
-                    each.offer(who.rates_on_offer(rate), now=rate)
-                each.ask(self.agents[name].question, turn=self.simulation.turn_number)
-            if self.form_box.children != (form,):
-                self.form_box.children = (form,)
-            self.step_button.disabled = (
-                self.worker.busy or bool(self.waiting_for) or self._playing()
-            )
+            shown = self.shown
+            self.prompt.value = str(self._prompt_of(shown))
+            for name, form in self.forms.items():
+                self._refresh_form(self.agents[name], form)
+            if isinstance(shown, HumanAgent):
+                states = [turn.state for turn in self.simulation.turns]
+                target = shown.profile.inflation_target
+                # What a player of a world may know is in the prompt, and nowhere else.
+                self.facts.value = str(state_html(shown.name, states, target=target))
+                if self._advised.get(shown.name) != self.simulation.turn_number:
+                    self.advice.value = ""
+                self.form_box.layout.display = "none" if self._over else ""
+            if self.form_box.children != (self.forms[shown.name],):
+                self.form_box.children = (self.forms[shown.name],)
+            self.step_button.disabled = self.worker.busy or not self._may_begin
             self.say(self._news())
+
+    def _refresh_form(self, agent: HumanAgent | Player, form: AnswerForm) -> None:
+        question, known = agent.question, isinstance(agent, HumanAgent)
+        if isinstance(agent, HumanAgent):
+            here = self.simulation.state.global_state.interest_rate
+            form.show(policy_fields(agent, here))
+        elif question is not None or not form.inputs:
+            form.show(question.fields if question is not None else {})
+        form.ask(question, turn=self.simulation.turn_number)
+        if known and "rate" in form.inputs and form.values["rate"] is None:
+            form.fill(rate=round(here, 2))
+        may_begin = known and self._may_begin and not self._over
+        form.answer_button.disabled = question is None and not may_begin
+
+    def _prompt_of(self, agent: HumanAgent | Player) -> Markup:
+        if agent.question is not None:
+            messages = [(it.role, it.content) for it in agent.question.request.messages]
+            return prompt_html(messages, open=isinstance(agent, Player))
+        if not isinstance(agent, HumanAgent):
+            return Markup()
+        prompt = agent.prompt_for(self.simulation.state)
+        parts = [
+            ("system", getattr(prompt, "system", "")),
+            ("user", getattr(prompt, "user", prompt)),
+        ]
+        return prompt_html((role, text) for role, text in parts if text)
+
+    @property
+    def _may_begin(self) -> bool:
+        return not self.waiting_for and not self._playing()
+
+    @property
+    def _over(self) -> bool:
+        planned: int = self.simulation.config.turns
+        return self.simulation.turn_number >= planned > 0
 
     def _news(self) -> str:
         """Return one line on what is happening, and what to do about it."""
@@ -697,11 +883,12 @@ class HumanSeat(LabWidget):
             return f"{mine}Turn {turn + 1} waits for: {', '.join(waiting)}.{hint}"
         if self._playing():
             return f"Turn {turn + 1} is being played."
-        if turn >= planned > 0:
+        if self._over:
             played = "The one turn is played" if planned == 1 else f"All {planned} turns are played"
             score = " Score shows how you did." if isinstance(self.simulation, Simulation) else ""
             return f"{played}.{score}"
-        return f"{turn} of {planned} turns are played. Step starts turn {turn + 1}."
+        way = "Step starts" if isinstance(self.shown, Player) else "Your answer plays"
+        return f"{turn} of {planned} turns are played. {way} turn {turn + 1}."
 
     def _playing(self) -> bool:
         return any(seat.worker.busy and seat._stepping for seat in self._fellows())
@@ -712,7 +899,7 @@ class HumanSeat(LabWidget):
     # --- a turn -------------------------------------------------------------------------------
 
     def _begin_turn(self) -> None:
-        if not self.waiting_for and not self._playing() and not self.worker.busy:
+        if self._may_begin and not self.worker.busy:
             # Set before the loop gets to it, so that a click at another seat starts no second turn.
             self._stepping = True
             self.start(self._step)
@@ -740,20 +927,38 @@ class HumanSeat(LabWidget):
         """Show where the run is now, at every seat."""
         # The turn shows at every seat of the run, whichever started it.
         for seat in self._fellows():
-            seat.worker.call(seat._stop_following)
+            seat._queued.clear()
             seat.refresh()
+            seat._turn_ended()
+
+    def _turn_ended(self) -> None:
+        """Show the ending after the last turn; keep a turn that a click played in the notebook."""
+        if self._clicked and not self._playing():
+            self._clicked = False
+            if self._over and isinstance(self.simulation, Simulation):
+                self.start(self._show_score)
+            self.keep()
 
     def _check(self, name: str) -> None:
         """Show what would be wrong with the answer so far, while it is being written."""
         agent, form = self.agents[name], self.forms[name]
-        written = {key: value for key, value in form.values.items() if value not in ("", None)}
+        notes, values = form.faults, form.values
         if isinstance(agent, HumanAgent):
-            written = {key: written[key] for key in ("action", "reasoning") if key in written}
-        faults = {} if agent.question is None else agent.question.faults(written)
-        notes = [f"{key} {faults[key]}" for key in written if key in faults]
-        if isinstance(agent, HumanAgent) and "action" in written:
-            notes.append(agent.complaint_about(written["action"]))
+            here = self.simulation.state.global_state.interest_rate
+            form.answer_button.description = _policy_words(values.get("rate"), here) or "Answer"
+            if values["action"]:
+                notes.append(agent.complaint_about(values["action"]))
         form.suggest(". ".join(filter(None, notes)))
+
+    def _advise(self) -> None:
+        """Show what the rule would do about this quarter, and remember that it was asked."""
+        agent = self.shown
+        if isinstance(agent, HumanAgent):
+            self._advised[agent.name] = self.simulation.turn_number
+            action = run_sync(rule_for(agent).decide_action(self.simulation.state))
+            why = action.policy_decision.reasoning if action.policy_decision else ""
+            said = f"The Taylor rule: {action.action_string}. {why}"
+            self.advice.value = str(_marked("status", STATUS_COLOURS["ok"], said))
 
     def _send_soon(self, name: str) -> None:
         """Send a form, once for however many clicks, when what was written has arrived."""
@@ -770,16 +975,38 @@ class HumanSeat(LabWidget):
 
     def _submit(self, name: str) -> None:
         agent, form = self.agents[name], self.forms[name]
+        if agent.question is None and isinstance(agent, HumanAgent) and self._may_begin:
+            self._queued.add(name)
+            self._begin_turn()
+            return
         try:
-            form.send(agent.question, lambda: agent.answer(**form.values))
+            form.send(agent.question, lambda: agent.answer(**self._completed(agent, form)))
+            self._clicked = True
         except ConfigError as error:
             form.complain(str(error))
+
+    def _completed(self, agent: HumanAgent | Player, form: AnswerForm) -> dict[str, Any]:
+        """Return what a form says, with what may be left empty filled in, and a note of that."""
+        values = form.values
+        if isinstance(agent, HumanAgent):
+            here = self.simulation.state.global_state.interest_rate
+            words = _policy_words(values.get("rate"), here)
+            filler = {"action": words, "reasoning": "No reason given.", "confidence": 0.5}
+            left = [name for name in form.optional if values[name] in ("", None)]
+            values |= {name: filler[name] for name in left}
+            values["notes"] = self._notes(agent.name, left_open=left)
+        return values
+
+    def _notes(self, name: str, **notes: Any) -> dict[str, Any]:
+        advised = self._advised.get(name) == self.simulation.turn_number
+        return {key: value for key, value in {"advice_asked": advised, **notes}.items() if value}
 
     def _on_question(self) -> None:
         """A question came or went, in whichever thread."""
         self._in_order(self.refresh)
-        if not self.waiting_for:
-            self.worker.call(self._follow, self.simulation.turn_number + 1)
+        for name in [name for name in self._queued if self.agents[name].question is not None]:
+            self._queued.discard(name)
+            self._in_order(self._submit, name)
 
     def _in_order(self, action: Callable[..., object], *args: object) -> None:
         """Call something on the seat's own loop, since what other threads show may arrive late.
@@ -798,26 +1025,6 @@ class HumanSeat(LabWidget):
         """Whether another thread's loop plays the turn, as that of ``run()`` in a cell does."""
         asked = [person.question for person in people_of(self.simulation)]
         return self._thread is not None and any(q and q.thread != self._thread for q in asked)
-
-    def _follow(self, turn: int) -> None:
-        """Look, on the loop, for the end of a turn that a cell or another widget plays."""
-        self._stop_following()
-        self._following = asyncio.get_running_loop().create_task(self._refresh_after(turn))
-
-    def _stop_following(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            self._following = None
-
-    async def _refresh_after(self, turn: int) -> None:
-        wait_s = 0.05
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_S):
-                # A turn that fails elsewhere is not announced, so look again, ever less often.
-                while self.simulation.turn_number < turn and not self._playing():
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-        self.refresh()
 
     # --- from code ----------------------------------------------------------------------------
 
@@ -869,6 +1076,8 @@ class HumanSeat(LabWidget):
         if action is not None:
             values["action"] = action
         form.fill(**values)
+        if isinstance(person, HumanAgent):
+            values["notes"] = self._notes(person.name)
         form.send(person.question, lambda: person.answer(**values))
 
     async def take_turn(
@@ -909,13 +1118,20 @@ class HumanSeat(LabWidget):
                 f"{type(self.simulation).__name__} has no score to compare; a leaderboard is of "
                 "economic runs"
             )
-        return leaderboard(self.simulation, model=self.model, loss=self.loss)
+        return leaderboard(self.simulation, model=self.model, loss=self.loss, after=self.after)
 
     async def _show_score(self) -> None:
         self.say("Playing the same quarters with others in your seat.")
         # In a thread, since it plays whole runs, which would hold up the loop.
-        board = await asyncio.to_thread(self.leaderboard)
-        self.score.value = str(board.html)
+        self._board = await asyncio.to_thread(self.leaderboard)
+        self.score.value = str(self._score_html(self._board))
+        self.keep()
+
+    def _score_html(self, board: Leaderboard) -> Markup:
+        asked = advice_asked(self.simulation)
+        times = "once" if asked == 1 else f"{asked} times"
+        counted = f" The rule was asked {times}." if asked else ""
+        return Markup(_ENDING).format(board.verdict, counted) + board.html
 
     # --- the static view ----------------------------------------------------------------------
 
@@ -927,20 +1143,23 @@ class HumanSeat(LabWidget):
     def static_text(self) -> str:
         """Return who sits here, where the run is, and the latest answers."""
         answers = latest_answers(self.simulation, self._answering())
-        return "\n".join([title(self.simulation, self.agents), *answers_text(answers)])
+        verdict = [self._board.verdict] if self._board else []
+        return "\n".join([title(self.simulation, self.agents), *verdict, *answers_text(answers)])
 
     def static_html(self) -> Markup:
         """Return the same as a heading and a table."""
         heading = Markup("<p><strong>{}</strong></p>").format(
             safe(title(self.simulation, self.agents))
         )
-        return heading + answers_html(latest_answers(self.simulation, self._answering()))
+        answers = answers_html(latest_answers(self.simulation, self._answering()))
+        if self._board is None:
+            return heading + answers
+        return heading + self._score_html(self._board) + figure_html(self._board.figure) + answers
 
     def close(self) -> None:
         """Remove the seat and stop a turn started here; any other turn waits for another seat."""
         # Empty where __init__ raised, and there is nothing to stop.
         if self._stop_listening:
-            self.worker.call(self._stop_following)
             _seats.get(self.simulation, WeakSet()).discard(self)
         for stop in self._stop_listening:
             stop()

@@ -403,7 +403,7 @@ def _answered(
     ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
     return {
         agent: [
-            str(ruled[id(chain)]) if id(chain) in ruled else answer_in_words(_said(chain))
+            str(ruled[id(chain)]) if id(chain) in ruled else answer_in_words(reply_of(chain))
             for its in by_component.values()
             for chain in its
         ]
@@ -411,7 +411,8 @@ def _answered(
     }
 
 
-def _said(chain: LLMReasoningChain) -> Mapping[str, Any]:
+def reply_of(chain: LLMReasoningChain) -> Mapping[str, Any]:
+    """Return the fields of the reply that a decision came from; {} where there is none."""
     reply = chain.call.reply if chain.call else None
     with suppress(InvalidReply):
         return reply_fields(reply.text) if reply else {}

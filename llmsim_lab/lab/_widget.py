@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
 import ipywidgets as w
-from IPython.display import display
+from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
 from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, visible
@@ -197,6 +197,7 @@ class LabWidget(w.VBox):
     # ``__del__`` calls close also where __init__ raised, as for a wrong argument.
     _built = False
     _unfollow: Callable[[], None] | None = None
+    _kept: DisplayHandle | None = None
 
     def __init__(self) -> None:
         self.controls: Sequence[w.DOMWidget] = ()
@@ -223,18 +224,29 @@ class LabWidget(w.VBox):
         return pre(self.static_text())
 
     def _ipython_display_(self) -> None:
+        view, static = self._outputs()
+        if self.comm is not None:
+            # The live output's HTML is empty, so that a page without widgets shows the facts once;
+            # with no second form at all, nbconvert would warn that it cannot show that output.
+            display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
+        self._kept = display(static, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+    def _outputs(self) -> tuple[object, dict[str, Any]]:
+        """Return the widget's own output and its static view."""
         # By the type, since closing a widget sets the instance's method to None.
-        outputs = [bundle := type(self)._repr_mimebundle_(self)]
+        bundle = type(self)._repr_mimebundle_(self)
         view = bundle.pop(_VIEW)
         if self.comm is not None:
             static = Markup('<div class="llmsim-static">{}</div>').format(
                 Markup(bundle["text/html"])
             )
-            # The live output's HTML is empty, so that a page without widgets shows the facts once;
-            # with no second form at all, nbconvert would warn that it cannot show that output.
-            outputs = [{_VIEW: view, "text/html": ""}, bundle | {"text/html": str(_STYLE + static)}]
-        for output in outputs:
-            display(output, raw=True)  # type: ignore[no-untyped-call]
+            bundle["text/html"] = str(_STYLE + static)
+        return view, bundle
+
+    def keep(self) -> None:
+        """Write the static view into the notebook anew, where the widget was displayed last."""
+        if self._kept is not None and self.comm is not None:
+            self._kept.update(self._outputs()[1], raw=True)  # type: ignore[no-untyped-call]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}

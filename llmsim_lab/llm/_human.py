@@ -77,7 +77,7 @@ class OpenQuestion:
             name: the field.
             typed: such as ``5``, ``2,5``, ``60 %``, ``yes``, one of the choices, or JSON.
         """
-        return _value(typed.strip(), self.fields.get(name, {}))
+        return typed_value(typed.strip(), self.fields.get(name, {}))
 
     def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return what is wrong with an answer's form, by field; empty where nothing is.
@@ -87,7 +87,7 @@ class OpenQuestion:
         """
         found = dict.fromkeys(values.keys() - self.fields.keys(), "there is no such field")
         for name, schema in self.fields.items():
-            if fault := _fault(values.get(name), schema):
+            if fault := field_fault(values.get(name), schema):
                 found[name] = fault
         return found
 
@@ -106,7 +106,8 @@ def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str,
 _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
-def _value(typed: str, schema: Mapping[str, Any]) -> Any:
+def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
+    """Return what was typed as a value of a field's schema; the text if it is not one."""
     if choices := schema.get("enum"):
         as_number = _number(typed)
         found = (one for one in choices if typed == str(one) or same_choice(as_number, one))
@@ -141,7 +142,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
 }
 
 
-def _fault(value: Any, schema: Mapping[str, Any]) -> str:
+def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with one field's value; empty where nothing is."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"

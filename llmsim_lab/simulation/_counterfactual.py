@@ -11,10 +11,13 @@ from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation._config import NationConfig, SimulationConfig
 from llmsim_lab.simulation._simulation import Simulation, agent_for
 from llmsim_lab.validators import AlwaysValid
+
+_NAMES = {"taylor": "Taylor rule", "hold": "rate held", "llm": "language model"}
 
 
 def people_in(simulation: Simulation) -> list[HumanAgent]:
@@ -24,7 +27,7 @@ def people_in(simulation: Simulation) -> list[HumanAgent]:
 
 def with_seats(
     simulation: Simulation,
-    kind: Literal["taylor", "llm"],
+    kind: Literal["taylor", "hold", "llm"],
     *,
     llm_client: LLMClient | None = None,
 ) -> Simulation:
@@ -37,9 +40,10 @@ def with_seats(
 
     Args:
         simulation: a run with people in it.
-        kind: the Taylor rule with the nation's inflation target, or a language model with the
-            nation's profile and prompt; where that is the shipped one, briefed as the
-            configuration says. Either has the moves on offer that the people had.
+        kind: the Taylor rule with the nation's inflation target; ``hold``, which never moves the
+            rate; or a language model with the nation's profile and prompt; where that is the
+            shipped one, briefed as the configuration says. All have the moves on offer that the
+            people had.
         llm_client: the model; needed where any of the agents or the validator is one.
 
     Raises:
@@ -52,7 +56,7 @@ def with_seats(
             "HumanSeat(simulation)"
         )
     agents = [_seated(agent, kind, llm_client, simulation.config) for agent in simulation.agents]
-    rules = all(isinstance(agent, TaylorRuleAgent) for agent in agents)
+    rules = all(isinstance(agent, TaylorRuleAgent | _Held) for agent in agents)
     if llm_client is None and not rules:
         raise ConfigError(
             "this run needs a model, for the people's seats or for another agent that is not a "
@@ -68,7 +72,7 @@ def with_seats(
         parts["validator"] = AlwaysValid()
     config = simulation.config.model_copy(
         update={
-            "name": "Taylor rule" if kind == "taylor" else "language model",
+            "name": _NAMES[kind],
             "turns": simulation.turn_number - simulation.turns[0].number,
             # What was done to the first turn is in its state already.
             "interventions": tuple(
@@ -82,16 +86,16 @@ def with_seats(
 
 def _seated(
     agent: Agent,
-    kind: Literal["taylor", "llm"],
+    kind: Literal["taylor", "hold", "llm"],
     client: LLMClient | None,
     config: SimulationConfig,
 ) -> Agent:
     if not isinstance(agent, HumanAgent):
         other: Agent = _asking(agent, client)
         return other
-    if kind == "taylor":
-        rule = TaylorRule(inflation_target=agent.profile.inflation_target)
-        return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits, moves_bp=agent.moves_bp)
+    if kind != "llm":
+        rule = rule_for(agent)
+        return rule if kind == "taylor" else _Held(rule)
     if client is None:
         raise ConfigError(
             f"the seat of {agent.name!r} needs a model; give llm_client=connect('auto')"
@@ -105,6 +109,25 @@ def _seated(
     # A prompt of one's own that has no slot for moves asks for words, which the engine judges.
     moves = moves if "moves" in prompt.slots else None
     return NationAgent(agent.name, client, profile=profile, prompt=prompt, moves_bp=moves)
+
+
+class _Held(Agent):
+    """Never moves the rate, which is no rule that a run's check of rules would pass."""
+
+    def __init__(self, place: TaylorRuleAgent) -> None:
+        super().__init__(place.name)
+        place.rule = lambda **now: now["previous_rate"]
+        self._place = place
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        """Propose the rate in force."""
+        return await self._place.decide_action(state)
+
+
+def rule_for(agent: HumanAgent) -> TaylorRuleAgent:
+    """Return the Taylor rule in a person's place, with what they have on offer."""
+    rule = TaylorRule(inflation_target=agent.profile.inflation_target)
+    return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits, moves_bp=agent.moves_bp)
 
 
 def _asking(part: Any, client: LLMClient | None) -> Any:

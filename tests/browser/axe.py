@@ -21,8 +21,9 @@ VERSION = "4.14.1"
 SHA512 = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 GRAVE = ("serious", "critical")
 # JupyterLab has no way to give an output of type image/png an alternative text, and the numbers
-# beside outputs are pale on a narrow page.
-NOT_OURS = (".jp-RenderedImage", ".jp-OutputPrompt")
+# beside outputs are pale on a narrow page. ipywidgets 8 names no slider's handle; ours stand beside
+# a named box that does the same.
+NOT_OURS = (".jp-RenderedImage", ".jp-OutputPrompt", ".noUi-handle")
 
 # JupyterLab's own menus, toolbars and editors are not ours to fix: only what our cells put out is
 # looked at. The rules "region" and "page-has-heading-one" judge whole pages, so they say nothing

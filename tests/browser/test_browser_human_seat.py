@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from lab_page import LabPage, Notebook
 from playwright.sync_api import Locator, expect
@@ -14,12 +16,15 @@ simulation = Simulation(
     make_config(nations=[{"name": "Aland", "kind": "human"}], start="1979Q3", turns=4, seed=7)
 )
 """
+CLOSE = "seat.close()"
 WIDGET = 1
 
 
 @pytest.fixture
 def notebook(lab: LabPage) -> Notebook:
-    notebook = lab.write("human_seat", [SETUP, "seat = HumanSeat(simulation); seat", "6 * 7"])
+    notebook = lab.write(
+        "human_seat", [SETUP, "seat = HumanSeat(simulation); seat", "6 * 7", CLOSE]
+    )
     notebook.run_cell(0)
     notebook.run_cell(1)
     expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()
@@ -32,53 +37,68 @@ def field(notebook: Notebook, label: str) -> Locator:
 
 def fill(notebook: Notebook, action: str) -> None:
     field(notebook, "Action").fill(action)
-    field(notebook, "New rate").select_option(index=6)
+    field(notebook, "Rate").fill("11.67")
     field(notebook, "Reasoning").fill("Prices rise too fast.")
-    field(notebook, "Confidence").select_option(label="0.80")
+    field(notebook, "Confidence").fill("0.8")
 
 
-def test_answers_are_given_and_the_leaderboard_shows_the_score(notebook: Notebook) -> None:
+def answer(notebook: Notebook) -> Locator:
+    return notebook.output(WIDGET).get_by_role("button", name=re.compile(" the rate (at|to) "))
+
+
+def test_a_quarter_is_one_click_and_the_ending_stays_when_the_kernel_is_gone(
+    notebook: Notebook,
+) -> None:
     output = notebook.output(WIDGET)
-    answer = notebook.button("Answer", cell=WIDGET)
+    expect(output.get_by_role("heading").first).to_contain_text("The term begins")
     for turn in (1, 2, 3):
-        expect(answer).to_be_disabled()
-        notebook.click("Step")
-        notebook.says(WIDGET, f"It is your turn to answer. Turn {turn} waits for: Aland.")
-        expect(field(notebook, "Action")).to_have_value("")
-        fill(notebook, "Raise the interest rate")
-        if turn == 1:
-            assert notebook.axe_faults() == []
-            notebook.screenshot("human_seat_asked", of=output)
-        answer.click()
+        answer(notebook).click()
         notebook.says(WIDGET, f"{turn} of 4 turns are played.")
-    for _ in range(3):
-        notebook.click("Score")
-        expect(output.get_by_role("table").last).to_contain_text("you (Aland)")
-        expect(output.get_by_role("table").last).to_contain_text("Taylor rule")
-        expect(notebook.button("Score", cell=WIDGET)).to_be_enabled()
+    notebook.click("Ask the rule")
+    expect(output).to_contain_text("The Taylor rule: Set the interest rate to")
+    assert notebook.axe_faults() == []
+    notebook.screenshot("human_seat_asked", of=output)
+    answer(notebook).click()
+    table = output.get_by_role("table").first
+    for who in ("you (Aland)", "Taylor rule", "rate held"):
+        expect(table).to_contain_text(who)
+    expect(output).to_contain_text("The rule was asked once.")
     assert notebook.axe_faults() == []
     assert notebook.cut_off(WIDGET) == []
     notebook.screenshot("human_seat_score", of=output)
-    assert notebook.evaluate("[turn.statuses['ok'] for turn in simulation.turns[1:]]") == [1, 1, 1]
+    assert notebook.evaluate("[turn.statuses['ok'] for turn in simulation.turns[1:]]") == [1] * 4
     assert notebook.faults() == []
+    notebook.run_cell(3)
+    kept = notebook.outputs(WIDGET).locator(".llmsim-static").filter(visible=True)
+    expect(kept).to_contain_text("Holding the rate would have cost")
+    expect(kept.get_by_role("img").first).to_be_visible()
 
 
-def test_an_answer_with_an_empty_field_is_not_sent(notebook: Notebook) -> None:
+def test_the_rate_is_moved_by_arrows_and_sent_by_enter(notebook: Notebook) -> None:
+    notebook.output(WIDGET).locator(".noUi-handle").first.focus()
+    for _ in range(2):
+        notebook.page.keyboard.press("ArrowRight")
+    expect(field(notebook, "Rate")).to_have_value("10.17")
+    expect(answer(notebook)).to_have_text("Raise the rate to 10.17 %")
+    for turn in (1, 2):
+        field(notebook, "Rate").press("Enter")
+        notebook.says(WIDGET, f"{turn} of 4 turns are played.")
+        expect(field(notebook, "Rate")).to_be_focused()
+
+
+def test_an_answer_that_is_not_on_offer_is_not_sent(notebook: Notebook) -> None:
     alert = notebook.output(WIDGET).get_by_role("alert")
-    notebook.click("Step")
-    for _ in range(3):
-        notebook.click("Answer")
-        expect(alert).to_contain_text("the answer of Aland was not sent")
     fill(notebook, "Raise the interest rate")
-    field(notebook, "Confidence").select_option(index=0)
-    notebook.until("seat.forms['Aland'].values['confidence'] is None")
-    notebook.click("Answer")
-    expect(alert).to_contain_text("confidence")
+    field(notebook, "Confidence").fill("7")
+    notebook.until("seat.forms['Aland'].values['confidence'] == 7")
+    for _ in range(2):
+        answer(notebook).click()
+        expect(alert).to_contain_text("the answer of Aland was not sent: confidence is 7")
     expect(field(notebook, "Action")).to_have_value("Raise the interest rate")
     assert notebook.axe_faults() == []
     notebook.screenshot("human_seat_refused", of=notebook.output(WIDGET))
-    fill(notebook, "Raise the interest rate")
-    notebook.click("Answer")
+    field(notebook, "Confidence").fill("0.8")
+    answer(notebook).click()
     notebook.says(WIDGET, "1 of 4 turns are played.")
 
 
@@ -86,11 +106,11 @@ def test_an_answer_beside_the_point_comes_back_once(notebook: Notebook) -> None:
     notebook.click("Step")
     notebook.says(WIDGET, "It is your turn")
     fill(notebook, "Dance in the streets")
-    notebook.click("Answer")
+    answer(notebook).click()
     alert = notebook.output(WIDGET).get_by_role("alert")
     expect(alert).to_contain_text("This is the second try, and the last.")
     fill(notebook, "Raise the interest rate")
-    notebook.click("Answer")
+    answer(notebook).click()
     notebook.says(WIDGET, "1 of 4 turns are played.")
     assert notebook.evaluate("simulation.turns[1].statuses['repaired']") == 1
 
@@ -111,8 +131,8 @@ def test_it_reads_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabP
     notebook.click("Step")
     notebook.says(WIDGET, "It is your turn")
     fill(notebook, "Dance in the streets")
-    with lab.looking("JupyterLab Dark", width=800):
-        notebook.screenshot("human_seat_dark_800", of=notebook.output(WIDGET))
+    with lab.looking("JupyterLab Dark", width=400):
+        notebook.screenshot("human_seat_dark_400", of=notebook.output(WIDGET))
         assert notebook.axe_faults() == []
         assert notebook.cut_off(WIDGET) == []
     notebook.click("Stop")

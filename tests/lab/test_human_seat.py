@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +16,7 @@ from builders import make_client
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper
+from llmsim_lab.lab._scores import advice_asked
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in
@@ -34,7 +36,8 @@ def table_of(*names: str, **fields: Any) -> Simulation:
     fields.setdefault("turns", 3)
     fields.setdefault("validator", {"kind": "always_valid"})
     nations = [{"name": name, "kind": "human"} for name in names or ("Aland",)]
-    return Simulation(SimulationConfig(start="1979Q3", nations=nations, **fields))
+    tape = fields.pop("tape", None)
+    return Simulation(SimulationConfig(start="1979Q3", nations=nations, **fields), tape=tape)
 
 
 @contextmanager
@@ -70,10 +73,11 @@ async def settled(seat: HumanSeat) -> None:
 
 async def test_before_a_turn_the_seat_says_how_to_begin() -> None:
     with seated(table_of()) as seat:
-        assert "0 of 3 turns are played. Step starts turn 1." in seat.status.value
-        assert "11.09 % over four quarters" in seat.facts.value
-        assert seat.forms["Aland"].answer_button.disabled
-        assert seat.prompt.value == ""
+        assert "0 of 3 turns are played. Your answer plays turn 1." in seat.status.value
+        assert "11.09 %</span> over four quarters" in seat.facts.value
+        assert "The term begins: inflation 11.1 %" in seat.facts.value
+        assert not seat.forms["Aland"].answer_button.disabled
+        assert "You advise Aland. Mandate: stable prices" in seat.prompt.value
 
 
 async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn() -> None:
@@ -86,15 +90,119 @@ async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn()
         assert seat.step_button.disabled
 
 
-async def test_the_rates_are_those_that_the_runs_moves_lead_to_and_none_is_chosen() -> None:
+async def test_the_rates_are_those_that_the_runs_moves_lead_to_and_holding_is_proposed() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
-        labels = [label for label, _ in form.rate.options]
-        assert labels[:2] == ["choose", "5.17 %"]
-        assert labels[-1] == "14.17 %"
-        assert "9.67 % (as it is)" in labels
-        assert form.values["rate"] is None
+        slider = form.sliders["rate"]
+        labels = [label for label, _ in slider.options]
+        assert (labels[0], labels[-1]) == ("5.17", "14.17")
+        assert form.values["rate"] == slider.value == 9.67
+        assert form.answer_button.description == "Hold the rate at 9.67 %"
         assert form.values["confidence"] is None
+
+
+async def test_the_slider_the_box_and_the_button_say_the_same_rate() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        form.sliders["rate"].value = 11.67
+        assert form.inputs["rate"].value == "11.67"
+        assert form.answer_button.description == "Raise the rate to 11.67 %"
+        form.inputs["rate"].value = "8,67"
+        assert form.sliders["rate"].value == 8.67
+        assert form.answer_button.description == "Lower the rate to 8.67 %"
+        form.inputs["rate"].value = "30"
+        assert "rate is 30; choose one of 5.17" in form.hint.value
+
+
+# A game
+
+
+async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ann.tape"
+    with seated(table_of(tape=path)) as seat:
+        form = seat.forms["Aland"]
+        fields = dict(form.inputs)
+        form.sliders["rate"].value = 11.67
+        form.answer_button.click()
+        await seat.idle()
+        [action] = seat.simulation.turns[1].actions
+        assert (action.action_string, action.status) == ("Raise the rate to 11.67 %", "ok")
+        assert "1 of 3 turns are played. Your answer plays turn 2." in seat.status.value
+        assert form.answer_button.description == "Hold the rate at 11.67 %"
+        assert form.inputs == fields  # the same widgets, so that the focus stays
+        seat.simulation.close()
+    again = replay(path)
+    [chain] = [one for one in again.chains if one.component == "agent"]
+    assert chain.call is not None
+    assert chain.call.reply is not None
+    said = json.loads(chain.call.reply.text)
+    assert said["left_open"] == ["action", "reasoning", "confidence"]
+    assert "advice_asked" not in said
+
+
+async def test_enter_in_the_box_of_the_rate_sends_it() -> None:
+    with seated(table_of()) as seat:
+        box = seat.forms["Aland"].inputs["rate"]
+        box.value = "11.67"
+        box._handle_custom_msg({"event": "submit"}, [])
+        await seat.idle()
+        assert seat.simulation.turn_number == 1
+
+
+async def test_the_rules_advice_is_shown_when_asked_for_and_counted() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        seat.advice_button.click()
+        assert "The Taylor rule: Set the interest rate to 14.17%." in seat.advice.value
+        form.answer_button.click()
+        await seat.idle()
+        assert seat.advice.value == ""
+        form.answer_button.click()
+        await seat.idle()
+        assert advice_asked(seat.simulation) == 1
+
+
+async def test_the_last_click_shows_the_ending_and_the_static_view_keeps_it() -> None:
+    with seated(table_of(turns=2)) as seat:
+        for _ in range(2):
+            seat.forms["Aland"].answer_button.click()
+            await seat.idle()
+        await seat.idle()
+        assert seat.forms["Aland"].answer_button.disabled
+        assert "the rule&#39;s" in seat.score.value
+        for who in ("you (Aland)", "Taylor rule", "rate held"):
+            assert who in seat.score.value
+        assert "Holding the rate would have cost" in seat.static_text()
+        assert "<img" in str(seat.static_html())
+
+
+async def test_a_turn_played_by_a_click_is_written_into_the_notebook_at_once() -> None:
+    kept: list[str] = []
+
+    class Handle:
+        def update(self, bundle: dict[str, Any], *, raw: bool) -> None:
+            assert raw
+            kept.append(bundle["text/plain"])
+
+    with seated(table_of()) as seat:
+        seat._kept = Handle()  # type: ignore[assignment]
+        seat.forms["Aland"].answer_button.click()
+        await seat.idle()
+        assert ["turn 1: Aland (ok)" in text for text in kept] == [True]
+        await seat.take_turn(**RAISE, rate=9.67)
+        assert len(kept) == 1  # a cell shows what it played itself
+
+
+async def test_a_game_is_sixteen_quarters_from_a_boom_with_shocks() -> None:
+    seat = HumanSeat.game("Ann", seed=3)
+    config = seat.simulation.config
+    assert (config.turns, config.seed, config.economy.shock_scale) == (16, 3, 1)
+    assert seat.simulation.state.period == "1973Q1"
+    rates = [rate for _, rate in seat.forms["Ann"].sliders["rate"].options]
+    assert (rates[0], rates[-1], len(rates)) == (3.75, 7.5, 17)
+    seat.close()
 
 
 async def test_a_person_who_names_no_rate_has_a_models_fields() -> None:
@@ -122,20 +230,22 @@ async def test_three_clicks_of_step_and_answer_play_three_turns() -> None:
             assert seat.simulation.turn_number == turn
             there = seat.simulation.state.global_state.interest_rate
             assert there == pytest.approx(rate, abs=0.005)
+        await seat.idle()
         assert "All 3 turns are played. Score shows how you did." in seat.status.value
 
 
-async def test_an_incomplete_answer_is_complained_about_in_place_and_nothing_is_lost() -> None:
+async def test_an_answer_that_cannot_be_sent_is_complained_about_in_place_and_stays() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
-        form.action.value = "Raise the policy rate"
+        form.inputs["action"].value = "Raise the policy rate"
+        form.inputs["rate"].value = ""
+        form.inputs["confidence"].value = "2"
         form.answer_button.click()
         await seat.sent()
         assert 'role="alert"' in form.complaint.value
-        assert "reasoning is missing; confidence is missing; rate is missing" in (
-            form.complaint.value
-        )
-        assert form.action.value == "Raise the policy rate"
+        assert "confidence is 2; choose one of 0, 0.05" in form.complaint.value
+        assert "rate is missing" in form.complaint.value
+        assert form.inputs["action"].value == "Raise the policy rate"
         assert seat.waiting_for == ("Aland",)
 
 
@@ -153,11 +263,11 @@ async def test_a_click_that_overtakes_what_was_written_sends_it_all_the_same() -
 async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
-        form.action.value = "Plant tulips"
+        form.inputs["action"].value = "Plant tulips"
         assert "names nothing of economic policy" in form.hint.value
-        form.action.value = "Raise the rate"
+        form.inputs["action"].value = "Raise the rate"
         assert form.hint.value == ""
-        form.reasoning.value = "x" * 2_001
+        form.inputs["reasoning"].value = "x" * 2_001
         assert "reasoning has 2,001 characters; 2,000 at most" in form.hint.value
 
 
@@ -171,9 +281,9 @@ async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay
         await settled(seat)
         assert "names nothing of economic policy" in form.complaint.value
         assert "This is the second try, and the last." in form.complaint.value
-        assert form.action.value == "Plant tulips"
+        assert form.inputs["action"].value == "Plant tulips"
         assert "(assistant message)" in seat.prompt.value
-        form.action.value = "Raise the policy rate"
+        form.inputs["action"].value = "Raise the policy rate"
         form.answer_button.click()
         await seat.idle()
         assert seat.simulation.turns[1].actions[0].status == "repaired"
@@ -184,18 +294,17 @@ async def test_the_form_is_empty_once_the_turn_was_played() -> None:
     with seated(table_of()) as seat:
         form = seat.forms["Aland"]
         await seat.take_turn(**RAISE, rate=11.67)
-        assert form.values == {"action": "", "reasoning": "", "confidence": None, "rate": None}
-        assert (form.rate.label, form.confidence.label) == ("choose", "choose")
+        assert form.values == {"action": "", "reasoning": "", "confidence": None, "rate": 11.67}
 
 
 async def test_a_draft_of_the_next_answer_survives_the_next_question() -> None:
     with seated(table_of()) as seat:
         form = seat.forms["Aland"]
         await seat.take_turn(**RAISE, rate=11.67)
-        form.action.value = "Raise it again, the rate"
+        form.inputs["action"].value = "Raise it again, the rate"
         seat.step_button.click()
         await seat.asked()
-        assert form.action.value == "Raise it again, the rate"
+        assert form.inputs["action"].value == "Raise it again, the rate"
         seat.stop_button.click()
         await seat.idle()
 
@@ -210,12 +319,11 @@ async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_t
         await seat.idle()
         assert seat.simulation.turn_number == 0
         assert seat.waiting_for == ()
-        assert form.action.value == "Raise the policy rate"
+        assert form.inputs["action"].value == "Raise the policy rate"
         assert not seat.step_button.disabled
-        form.answer_button.disabled = False
         form.answer_button.click()
-        await seat.sent()
-        assert "asked nothing just now" in form.complaint.value
+        await seat.idle()
+        assert seat.simulation.turn_number == 1
 
 
 async def test_clicking_step_while_the_turn_waits_does_no_harm() -> None:
@@ -235,7 +343,7 @@ async def test_an_answer_by_code_that_is_wrong_raises_and_the_question_waits_on(
         with pytest.raises(ConfigError, match=r"rate is 30; choose one of 5\.17"):
             seat.answer(**RAISE, rate=30)
         assert seat.waiting_for == ("Aland",)
-        assert seat.forms["Aland"].values["rate"] is None
+        assert seat.simulation.turn_number == 0
 
 
 async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place() -> None:
@@ -288,7 +396,7 @@ async def test_one_seat_serves_several_people_by_choice() -> None:
         seat.step_button.click()
         await seat.asked("Borduria")
         assert "waits for: Aland, Borduria." in seat.status.value
-        seat.forms["Aland"].action.value = "Raise the rate, I think"
+        seat.forms["Aland"].inputs["action"].value = "Raise the rate, I think"
         seat.seat_box.value = "Borduria"
         assert seat.form_box.children == (seat.forms["Borduria"],)
         seat.forms["Borduria"].fill(**RAISE, rate=11.67)
@@ -297,7 +405,7 @@ async def test_one_seat_serves_several_people_by_choice() -> None:
         assert ">Turn 1 waits for: Aland.<" in seat.status.value
         seat.seat_box.value = "Aland"
         assert "It is your turn to answer." in seat.status.value
-        assert seat.forms["Aland"].action.value == "Raise the rate, I think"
+        assert seat.forms["Aland"].inputs["action"].value == "Raise the rate, I think"
         seat.answer(**RAISE, rate=10.67)
         await seat.idle()
         assert [a.rate_change_bp for a in seat.simulation.turns[1].actions] == [100, 200]

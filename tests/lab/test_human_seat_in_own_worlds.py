@@ -109,7 +109,11 @@ async def test_the_form_has_the_fields_of_the_reply_and_the_person_what_a_model_
         assert list(form.inputs) == ["reasoning", "amount", "confidence"]
         amount = form.inputs["amount"]
         assert isinstance(amount, w.Text)
-        assert amount.placeholder == "coins for the pot; from 0 to 20, whole"
+        slider = form.sliders["amount"]
+        assert (type(slider), slider.min, slider.max) == (w.IntSlider, 0, 20)
+        assert form.values["amount"] is None
+        labels = [part.value for part in form.children if isinstance(part, w.HTML)]
+        assert "coins for the pot; from 0 to 20, whole" in labels
         assert "You are Bob and have 20" in seat.prompt.value
         assert seat.facts.value == ""
         assert seat.score_button.layout.display == "none"
@@ -136,10 +140,29 @@ async def test_every_type_of_field_can_be_filled_in_and_sent_by_a_click() -> Non
     seat.step_button.click()
     await seat.asked()
     form = seat.forms["Bob"]
-    chosen = [name for name, field in form.inputs.items() if isinstance(field, w.Dropdown)]
-    assert {"rate", "sure", "side", "weather"} <= set(chosen)
-    offered = form.inputs["rate"]
-    assert [label for label, _ in offered.options][:3] == ["choose", "1", "1.25"]
+    assert {name: type(field) for name, field in form.inputs.items()} == {
+        "reasoning": w.Textarea,
+        "count": w.Text,
+        "share": w.Text,
+        "rate": w.Text,
+        "sure": w.Checkbox,
+        "side": w.ToggleButtons,
+        "weather": w.ToggleButtons,
+        "words": w.Textarea,
+        "parts": w.Textarea,
+        "confidence": w.Text,
+    }
+    assert {name: type(slider) for name, slider in form.sliders.items()} == {
+        "count": w.IntSlider,
+        "share": w.FloatSlider,
+        "rate": w.SelectionSlider,
+        "confidence": w.SelectionSlider,
+    }
+    assert [label for label, _ in form.sliders["rate"].options][:2] == ["1", "1.25"]
+    assert form.values | {"sure": None} == dict.fromkeys(form.inputs) | {
+        "reasoning": "",
+        "words": "",
+    }
     form.fill(**WIDE)
     form.answer_button.click()
     await seat.idle()

@@ -158,7 +158,7 @@ async def test_a_saved_notebook_keeps_text_and_html() -> None:
 def outputs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What a widget puts below its cell."""
     shown: list[dict[str, Any]] = []
-    monkeypatch.setattr(widget_module, "display", lambda bundle, raw: shown.append(bundle))
+    monkeypatch.setattr(widget_module, "display", lambda bundle, **_: shown.append(bundle))
     return shown
 
 

@@ -1681,8 +1681,12 @@ def _shown(tape: Tape, info: RunInfo, changes: Sequence[str]) -> PageRun:
     try:
         source = _load(tape, info, None, {})
         note = ""
-    except LabError as error:
-        source, note = Recorded(tape, info), f"Shown as it was recorded, since {error}"
+    except LabError:
+        source = Recorded(tape, info)
+        note = (
+            f"Run {info.id} is shown as it was recorded, without its class, "
+            f"{kind_name(info.manifest)}: what became of a decision is not told."
+        )
     rows = tape.frame_rows(info.id)
     return PageRun(
         info=info,

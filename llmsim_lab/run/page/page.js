@@ -155,7 +155,7 @@
     const text = textOf(calls.reply[at]), fields = fieldsIn(text), tools = textOf(calls.tools[at]);
     if (!fields) return text || tools || word("fault", at);
     const own = Object.entries(fields).filter(([name]) => !REASONS.has(name));
-    return own.length ? own.map(([name, it]) => (own.length === 1 ? said(it) : `${name} ${said(it)}`)).join(", ") : said(fields.reasoning ?? text);
+    return own.length ? own.map(([name, it]) => (own.length === 1 && typeof it === "string" ? it : `${name} ${said(it)}`)).join(", ") : said(fields.reasoning ?? text);
   }
 
   function series(run) {
@@ -164,6 +164,7 @@
     const rest = Object.keys(run.rows).filter((name) => !known.has(name) && !COMMON.has(name) && run.rows[name].some(isNumber));
     return { named, rest: rest.map((column) => ({ column, label: column, unit: "" })) };
   }
+  const textColumns = (run) => Object.keys(run.rows).filter((name) => !COMMON.has(name) && run.rows[name].some((it) => typeof it === "string"));
   const cell = (run, column, turn) => run.rows[column]?.[run.at.indexOf(turn)];
   const turnName = (run, turn) => {
     const period = cell(run, "period", turn);
@@ -229,6 +230,7 @@
   function frame() {
     const run = runs.get(state.run);
     picker.value = state.run;
+    if (picker.parentNode) picker.parentNode.hidden = state.view === "compare";
     const counts = { turns: run.turns, calls: callsOf(run).length };
     nav.replaceChildren(
       ...Object.entries(VIEWS).filter(([name]) => name !== "compare" || calls.id.length > 1 || runs.size > 1).map(([name, title]) =>
@@ -284,9 +286,10 @@
       const how = run.fork != null ? `fork of run ${run.parent} at turn ${run.fork}` : run.parent != null ? `${run.verb} of run ${run.parent}` : run.verb;
       const turns = run.turns < first ? "no turn yet" : run.turns === first ? `turn ${first}` : `turns ${first} to ${run.turns}`;
       return h("a", { href: link({ run: run.id }), "aria-current": run.id === state.run ? "true" : null },
-        swatch(run), h("span", { class: "what", dir: "auto" }, h("b", null, `${run.id} `), run.changes.length && run.parent != null ? oneLine(run.changes.join("; ")) : oneLine(run.name)),
+        swatch(run), h("span", { class: "what", dir: "auto" }, h("b", null, run.id), run.changes.length && run.parent != null ? oneLine(run.changes.join("; ")) : oneLine(run.name)),
         h("span", { class: "right" }, oneLine(run.outcome || "open")),
-        h("span", { class: "line2" }, h("span", null, run.changes.length && run.parent != null ? `${how}` : how), run.parent == null && run.changes.length > 0 && h("span", { dir: "auto" }, clip(oneLine(run.changes.join("; ")), 200)), h("span", null, turns), statusCounts(run)));
+        h("span", { class: "line2" }, h("span", null, how), h("span", null, turns), statusCounts(run)),
+        run.parent == null && run.changes.length > 0 && h("span", { class: "line3", dir: "auto" }, oneLine(run.changes.join("; "))));
     };
     const top = h("ul", { class: "tree card" });
     // Not by recursion: forks of forks may be deeper than the stack.
@@ -327,8 +330,8 @@
 
   // --- charts -----------------------------------------------------------------------------------
 
-  function ticks(from, to, most) {
-    const raw = (to - from) / most || 1, power = 10 ** Math.floor(Math.log10(raw));
+  function ticks(from, to, most, whole) {
+    const raw = Math.max((to - from) / most || 1, whole ? 1 : 0), power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map((it) => it * power).find((it) => it >= raw), found = [];
     for (let at = Math.ceil(from / step) * step; at <= to + step * 1e-9; at += step) found.push(Math.abs(at) < step * 1e-9 ? 0 : at);
     return { found, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (step / power === 2.5 ? 1 : 0)) };
@@ -379,7 +382,7 @@
       [least, most] = [least - pad, most + pad];
       x = (turn) => L + ((turn - from) / (to - from || 1)) * (width - L - R);
       y = (value) => T + ((most - value) / (most - least)) * (H - T - B);
-      const up = ticks(least, most, 4), across = ticks(from, to, Math.max(2, Math.floor(width / 70)));
+      const up = ticks(least, most, 4, seen.every(Number.isInteger)), across = ticks(from, to, Math.max(2, Math.floor(width / 70)));
       const parts = up.found.map((at) => [svg("line", { class: "grid", x1: L, x2: width - R, y1: y(at), y2: y(at) }),
         svg("text", { x: L - 7, y: y(at) + 4, "text-anchor": "end" }, at.toLocaleString("en-US", { minimumFractionDigits: up.digits, maximumFractionDigits: up.digits }).replace("-", "−"))]);
       parts.push(across.found.filter(Number.isInteger).map((at) => svg("text", { x: x(at), y: H - 6, "text-anchor": "middle" }, at)));
@@ -506,13 +509,14 @@
 
   function turnsView(run) {
     const { named, rest } = series(run), main3 = [...named, ...rest].slice(0, 3);
+    const textual = textColumns(run);
     const detail = h("section", { class: "card detail", "aria-label": "Turn", tabindex: "-1" });
     const turns = list({
-      label: "Turns", height: main3.length ? 54 : 38, items: run.at,
+      label: "Turns", height: main3.length || textual.length ? 54 : 38, items: run.at,
       row: (turn) => h("div", { class: "row" },
         h("div", { class: "one" }, h("b", null, turnName(run, turn)), cell(run, "interventions", turn) && h("span", { class: "soft", title: "something was done from outside" }, "▲"),
           h("span", { class: "right counts" }, STATUSES.slice(1).filter((it) => cell(run, it, turn)).map((it) => status(it)))),
-        h("div", { class: "two values" }, main3.map((it) => h("span", null, `${clip(visible(it.label), 18)} `, figure(cell(run, it.column, turn)))))),
+        h("div", { class: "two values" }, main3.map((it) => h("span", null, h("bdi", null, visible(it.label)), h("b", null, figure(cell(run, it.column, turn))))))),
       choose: (turn) => go({ view: "turns", turn }),
     });
     const split = h("div", { class: "split" }, turns.node, detail);
@@ -532,7 +536,7 @@
   function turnDetail(run, turn, columns) {
     const place = run.at.indexOf(turn), before = run.at[place - 1];
     const done = cell(run, "interventions", turn), story = storyOf(run, turn).filter((line) => !line.startsWith("it led to:"));
-    const textual = Object.keys(run.rows).filter((name) => !COMMON.has(name) && typeof cell(run, name, turn) === "string" && cell(run, name, turn));
+    const textual = textColumns(run).filter((name) => cell(run, name, turn));
     const facts = columns.map((it) => [it, cell(run, it.column, turn)]).filter(([, value]) => value != null);
     const played = [...lineOf(run)].reverse().find(([, last]) => turn <= last)?.[0];
     const own = decisionsOf(run, turn), spent = cell(run, "seconds", turn);
@@ -564,7 +568,7 @@
       h("div", { class: "one head" }, h("h3", { dir: "auto" }, visible(field(row, "player") || field(row, "component"))), h("span", { class: "soft small" }, visible(field(row, "component"))), status(field(row, "status")),
         isNumber(sure) && h("span", { class: "soft small" }, `confidence ${figure(sure)}`),
         call != null ? h("a", { class: "right small", href: link({ view: "calls", call }) }, `Call ${call} →`) : h("span", { class: "right soft small" }, "without a model")),
-      own.length ? h("div", { class: "said", dir: "auto" }, clip(own.map(([name, value]) => `${name} ${figure(value)}`).join(" · "), 600)) : "",
+      own.length ? h("div", { class: "said" }, own.map(([name, value]) => h("span", { dir: "auto" }, h("span", { class: "soft" }, visible(name)), clip(figure(value), 400)))) : "",
       why ? block(why, { class: "why" }) : "");
   }
 
@@ -588,7 +592,7 @@
         const who = word("player", at) || word("component", at);
         return h("div", { class: "row" },
           h("div", { class: "one" }, h("b", { dir: "auto" }, clip(oneLine(who), 40)), word("player", at) && h("span", { class: "soft" }, clip(oneLine(word("component", at)), 24)),
-            h("span", { class: "right soft" }, state.all ? `run ${calls.run[at]} · ` : "", calls.turn[at] == null ? "" : `turn ${calls.turn[at]}`), status(word("status", at))),
+            h("span", { class: "right soft" }, state.all ? `run ${calls.run[at]} · ` : "", calls.turn[at] == null ? "" : `turn ${calls.turn[at]}`), word("status", at) === "ok" ? h("span", { class: "status ok quiet", role: "img", "aria-label": "ok", title: "ok" }) : status(word("status", at))),
           h("div", { class: "two", dir: "auto" }, word("fault", at) ? `${word("fault", at)}: ` : "", answers.get(at)));
       },
       choose: (at, open) => { change({ call: calls.id[at] }); showDetail(); if (open && innerWidth <= 860) detail.focus(); },
@@ -686,7 +690,7 @@
       let from = 0;
       for (const span of its) {
         node.append(...marked(text.slice(from, span.start), wanted));
-        const part = h("span", { class: `slot ${span.look}`, title: visible(span.source ? `${span.name}: ${span.source}` : span.name) }, marked(text.slice(span.start, span.end), wanted));
+        const part = h("span", { class: `slot ${span.look}${span.end - span.start > 240 ? " long" : ""}`, title: visible(span.source ? `${span.name}: ${span.source}` : span.name) }, marked(text.slice(span.start, span.end), wanted));
         part.dataset.slot = span.name;
         node.append(part);
         from = span.end;
@@ -894,8 +898,9 @@
     const names = [`Run ${one.id}`, `Run ${other.id}`], [{ prompts: p1 = {}, ...m1 }, { prompts: p2 = {}, ...m2 }] = [manifest(one), manifest(other)];
     const f1 = flat(m1), f2 = flat(m2), changed = [...new Set([...Object.keys(f1), ...Object.keys(f2)])].filter((name) => f1[name] !== f2[name]);
     const columns = series(one).named.length ? series(one).named : series(one).rest;
-    if (columns.length) section("Turn by turn", charts(other, [...new Set([...lineRuns(one), ...lineRuns(other)])], columns.filter((it) => other.rows[it.column]).slice(0, 24)));
-    section("What defines them", changed.length ? h("div", { class: "wide card detail-table" }, table(["", ...names], changed.map((name) => [visible(name), block(f1[name] ?? "—"), block(f2[name] ?? "—")]))) : h("p", { class: "soft" }, "Configuration, model and versions are the same."));
+    const legend = h("div", { class: "legend" }, [one, other].map((it) => h("div", null, swatch(it), h("span", { dir: "auto" }, h("b", null, runName(it)), it.changes.length ? h("span", { class: "soft" }, ` · ${oneLine(it.changes.join("; "))}`) : ""))));
+    if (columns.length) section("Turn by turn", legend, charts(other, [...new Set([...lineRuns(one), ...lineRuns(other)])], columns.filter((it) => other.rows[it.column]).slice(0, 24)));
+    section("What defines them", changed.length ? h("div", { class: "wide card" }, table(["", ...names], changed.map((name) => [visible(name), block(f1[name] ?? "—"), block(f2[name] ?? "—")]))) : h("p", { class: "soft" }, "Configuration, model and versions are the same."));
     const places = [...new Set([...Object.keys(p1), ...Object.keys(p2)])], seen = group(places.filter((at) => p1[at]?.text !== p2[at]?.text), (at) => JSON.stringify([p1[at]?.text, p2[at]?.text]));
     if (seen.size) section("Prompt templates", [...seen.values()].map((its) => [h("h3", null, its.map(visible).join(", ")), diff(p1[its[0]]?.text ?? "", p2[its[0]]?.text ?? "", names), h("div", { class: "gap" })]));
     section("Decisions that differ", decisionsApart(one, other, names));
@@ -919,16 +924,19 @@
     }
     shown.sort((a, b) => a[0] - b[0]);
     if (!shown.length) return h("p", { class: "soft" }, "None.");
-    return [h("div", { class: "wide card detail-table" }, table(["turn", "who", ...names, ""], shown.slice(0, 300))), shown.length > 300 ? h("p", { class: "soft" }, `and ${count(shown.length - 300)} more`) : ""];
+    return [h("div", { class: "wide card" }, table(["turn", "who", ...names, ""], shown.slice(0, 300))), shown.length > 300 ? h("p", { class: "soft" }, `and ${count(shown.length - 300)} more`) : ""];
   }
   const table = (heads, rows) => h("table", null, h("thead", null, h("tr", null, heads.map((it) => h(it === "" ? "td" : "th", null, it)))), h("tbody", null, rows.map((row) => h("tr", null, row.map((it) => h("td", { class: isNumber(it) ? "n" : null, dir: isNumber(it) ? null : "auto" }, it))))));
 
   // --- settings ---------------------------------------------------------------------------------
 
   function settingsView(run) {
-    const { prompts = {}, ...rest } = manifest(run), rows = Object.entries(flat(rest));
+    const { prompts = {}, ...rest } = manifest(run), whole = Object.entries(rest), nested = ([, it]) => it && typeof it === "object" && Object.keys(it).length > 0;
+    const plain = Object.fromEntries(whole.filter((it) => !nested(it)));
+    const blocks = [["run", { name: run.name, verb: run.verb, ...(run.started ? { started: run.started } : {}), outcome: run.outcome, ...plain }], ...whole.filter(nested)].map(([title, its]) => [title, Object.entries(flat(its))]);
     if (run.note) main.append(h("p", { class: "note", dir: "auto" }, visible(run.note)));
-    section(`What defines run ${run.id}`, h("div", { class: "wide card detail-table" }, h("table", null, h("tbody", null, rows.map(([name, value]) => h("tr", null, h("th", { scope: "row", dir: "auto" }, visible(name)), h("td", null, block(value, { class: /digest|code\./.test(name) ? "mono" : "" }))))))));
+    section(`What defines run ${run.id}`, h("div", { class: "blocks" }, blocks.map(([title, rows]) => h("div", { class: "card" }, h("h3", null, visible(title)),
+      h("table", null, h("tbody", null, rows.map(([name, value]) => h("tr", null, h("th", { scope: "row", dir: "auto" }, visible(name)), h("td", { class: value === "null" ? "soft" : null }, block(value, { class: /^[0-9a-f]{16,}\+?$/.test(value) ? "mono" : "" }))))))))));
     const texts2 = group(Object.keys(prompts), (place) => String(prompts[place]?.text));
     if (texts2.size) section("Prompt templates", [...texts2].map(([text, places]) => h("details", { class: "message", open: texts2.size < 3 }, h("summary", null, `${visible(prompts[places[0]]?.name ?? "")} · ${places.map(visible).join(", ")}`), block(text, { class: "mono" }))));
     section("As JSON", h("details", { class: "message" }, h("summary", null, "The manifest as it is on the tape"), block(textOf(run.manifest), { class: "mono" })));

@@ -1,10 +1,10 @@
 """Runs as one HTML page to mail: it loads nothing, and what a model said stays text.
 
 The page is a fixed shell (``page/``: its HTML, style and script) around three blocks of data, which
-the script reads when they are needed: what the runs are, all texts, and all decisions. Each is JSON,
-compressed. A text is kept as the numbers of its lines, and each line once: prompts share most of
-theirs, and a line that does not match need be searched but once. Nothing in it depends on when it is
-written, so that the same runs give the same file.
+the script reads when they are needed: what the runs are, all texts, and all decisions. Each is
+JSON, compressed. A text is kept as the numbers of its lines, and each line once: prompts share most
+of theirs, and a search looks at each line once. Nothing in it depends on when it is written, so
+that the same runs give the same file.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def page_html(runs: Sequence[PageRun], *, title: str, start: int) -> str:
     style, script = ((_ASSETS / f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
     parts = {
         "title": safe(clip(title, 120)),
-        "style": Markup(style),  # noqa: S704 - a file of this package's own
-        "script": Markup(script),  # noqa: S704
+        "style": Markup(style),
+        "script": Markup(script),
         "style_hash": _hash(style),
         "script_hash": _hash(script),
         "static": _static(runs, title),
@@ -340,7 +340,7 @@ class _Data:
                 "written": reply.reply_tokens if reply else None,
                 "seconds": round(attempt.seconds, 3),
                 "seed": _plain(seed),
-                "settings": self.texts.add(json.dumps(_plain(told), indent=1)),
+                "settings": self.texts.add(_json(told)),
                 "messages": [
                     [
                         self._word(_role(one.role, one.tool_name)),
@@ -393,7 +393,9 @@ class _Data:
         if rows:
             self._columns |= dict.fromkeys(map(str, frame.columns))
         words = getattr(run.source, "in_words", lambda _: ())
-        stories = {turn.number: [str(it) for it in words(turn)] for turn in run.turns if turn.number}
+        stories = {
+            turn.number: [str(it) for it in words(turn)] for turn in run.turns if turn.number
+        }
         self._stories[run.info.id] = {at: its for at, its in stories.items() if its}
 
 
@@ -431,6 +433,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return str(value)
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, default=_plain)
+    except ValueError:  # a NaN, which browsers do not read
+        return json.dumps(_plain(value))
 
 
 def _packed(value: object) -> str:

@@ -554,7 +554,7 @@
       story.length ? h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, "What happened")), h("div", { class: "story" }, story.map((line) => block(line)))) : "",
       own.length ? h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, "Decisions")), own.map(decision)) : "",
       facts.length || textual.length ? h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, turn === 0 ? "Where it starts" : "Where it led")),
-        h("div", { class: "wide" }, h("table", null, h("tbody", null,
+        h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, h("table", null, h("tbody", null,
           facts.map((fact) => h("tr", null, h("td", null, h("bdi", null, visible(fact[0].label)), fact[0].unit ? h("span", { class: "soft" }, ` ${visible(fact[0].unit)}`) : ""), h("td", { class: "n" }, figure(fact[1])), h("td", { class: "n soft" }, changed(fact)))),
           textual.map((name) => h("tr", null, h("td", null, visible(name)), h("td", { colspan: "2", dir: "auto" }, block(cell(run, name, turn))))))))) : "",
     ];
@@ -900,7 +900,7 @@
     const columns = series(one).named.length ? series(one).named : series(one).rest;
     const legend = h("div", { class: "legend" }, [one, other].map((it) => h("div", null, swatch(it), h("span", { dir: "auto" }, h("b", null, runName(it)), it.changes.length ? h("span", { class: "soft" }, ` · ${oneLine(it.changes.join("; "))}`) : ""))));
     if (columns.length) section("Turn by turn", legend, charts(other, [...new Set([...lineRuns(one), ...lineRuns(other)])], columns.filter((it) => other.rows[it.column]).slice(0, 24)));
-    section("What defines them", changed.length ? h("div", { class: "wide card" }, table(["", ...names], changed.map((name) => [visible(name), block(f1[name] ?? "—"), block(f2[name] ?? "—")]))) : h("p", { class: "soft" }, "Configuration, model and versions are the same."));
+    section("What defines them", changed.length ? h("div", { class: "wide card", tabindex: "0", role: "group", "aria-label": "Table" }, table(["", ...names], changed.map((name) => [visible(name), block(f1[name] ?? "—"), block(f2[name] ?? "—")]))) : h("p", { class: "soft" }, "Configuration, model and versions are the same."));
     const places = [...new Set([...Object.keys(p1), ...Object.keys(p2)])], seen = group(places.filter((at) => p1[at]?.text !== p2[at]?.text), (at) => JSON.stringify([p1[at]?.text, p2[at]?.text]));
     if (seen.size) section("Prompt templates", [...seen.values()].map((its) => [h("h3", null, its.map(visible).join(", ")), diff(p1[its[0]]?.text ?? "", p2[its[0]]?.text ?? "", names), h("div", { class: "gap" })]));
     section("Decisions that differ", decisionsApart(one, other, names));
@@ -924,7 +924,7 @@
     }
     shown.sort((a, b) => a[0] - b[0]);
     if (!shown.length) return h("p", { class: "soft" }, "None.");
-    return [h("div", { class: "wide card" }, table(["turn", "who", ...names, ""], shown.slice(0, 300))), shown.length > 300 ? h("p", { class: "soft" }, `and ${count(shown.length - 300)} more`) : ""];
+    return [h("div", { class: "wide card", tabindex: "0", role: "group", "aria-label": "Table" }, table(["turn", "who", ...names, ""], shown.slice(0, 300))), shown.length > 300 ? h("p", { class: "soft" }, `and ${count(shown.length - 300)} more`) : ""];
   }
   const table = (heads, rows) => h("table", null, h("thead", null, h("tr", null, heads.map((it) => h(it === "" ? "td" : "th", null, it)))), h("tbody", null, rows.map((row) => h("tr", null, row.map((it) => h("td", { class: isNumber(it) ? "n" : null, dir: isNumber(it) ? null : "auto" }, it))))));
 

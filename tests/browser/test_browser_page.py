@@ -75,6 +75,10 @@ def test_the_tree_leads_to_a_run_and_a_chart_tells_its_values(
     expect(tip).to_contain_text("run 2")
     expect(tip).to_contain_text("12.50")
     expect(tip).to_contain_text("supply shock +4 (oil)")
+    over = tip.bounding_box()
+    assert over is not None
+    assert box["y"] < over["y"] < over["y"] + over["height"] < box["y"] + box["height"] + 20
+    assert abs(over["x"] - (box["x"] + 44 + (box["width"] - 54) / 2)) < 280
     chart.focus()
     page.keyboard.press("End")
     expect(tip).to_contain_text("Turn 8 · 1981Q3")

@@ -419,10 +419,11 @@
         ...there.slice(0, 9).map(([it, value]) => h("div", null, swatch(it.run), h("span", null, `run ${it.run.id}`), h("b", null, figure(value)))),
         ...(done ? [h("div", { class: "soft" }, clip(oneLine(done), 120))] : []));
       tip.hidden = false;
-      const left = picture.offsetLeft + x(turn), right = left > node.clientWidth * 0.55;
+      const [outer, inner] = [node, picture].map((it) => it.getBoundingClientRect());
+      const left = inner.left - outer.left + x(turn), right = left > node.clientWidth * 0.55;
       tip.style.left = right ? "" : `${left + 12}px`;
       tip.style.right = right ? `${node.clientWidth - left + 12}px` : "";
-      tip.style.top = `${picture.offsetTop + 14}px`;
+      tip.style.top = `${inner.top - outer.top + 14}px`;
     }
 
     const turnUnder = (event) => {
@@ -516,7 +517,8 @@
       row: (turn) => h("div", { class: "row" },
         h("div", { class: "one" }, h("b", null, turnName(run, turn)), cell(run, "interventions", turn) && h("span", { class: "soft", title: "something was done from outside" }, "▲"),
           h("span", { class: "right counts" }, STATUSES.slice(1).filter((it) => cell(run, it, turn)).map((it) => status(it)))),
-        h("div", { class: "two values" }, main3.map((it) => h("span", null, h("bdi", null, visible(it.label)), h("b", null, figure(cell(run, it.column, turn))))))),
+        h("div", { class: "two values" }, main3.map((it) => h("span", null, h("bdi", null, visible(it.label)), h("b", null, figure(cell(run, it.column, turn))))),
+          !main3.length && h("bdi", null, clip(oneLine(textual.map((name) => cell(run, name, turn)).filter(Boolean).join(" · ")), 160)))),
       choose: (turn) => go({ view: "turns", turn }),
     });
     const split = h("div", { class: "split" }, turns.node, detail);
@@ -592,7 +594,7 @@
         const who = word("player", at) || word("component", at);
         return h("div", { class: "row" },
           h("div", { class: "one" }, h("b", { dir: "auto" }, clip(oneLine(who), 40)), word("player", at) && h("span", { class: "soft" }, clip(oneLine(word("component", at)), 24)),
-            h("span", { class: "right soft" }, state.all ? `run ${calls.run[at]} · ` : "", calls.turn[at] == null ? "" : `turn ${calls.turn[at]}`), word("status", at) === "ok" ? h("span", { class: "status ok quiet", role: "img", "aria-label": "ok", title: "ok" }) : status(word("status", at))),
+            h("span", { class: "right soft" }, state.all ? `run ${calls.run[at]} · ` : "", calls.turn[at] == null ? "" : `turn ${calls.turn[at]}`), word("status", at) === "ok" ? h("span", { class: "status ok quiet", role: "img", "aria-label": "ok", title: "ok" }) : (word("status", at) || word("fault", at)) && status(word("status", at))),
           h("div", { class: "two", dir: "auto" }, word("fault", at) ? `${word("fault", at)}: ` : "", answers.get(at)));
       },
       choose: (at, open) => { change({ call: calls.id[at] }); showDetail(); if (open && innerWidth <= 860) detail.focus(); },
@@ -651,9 +653,9 @@
     const form = texts.slots[id], near = neighbours(at), fact = (name, value) => value != null && value !== "" && h("span", null, `${name} `, h("b", null, value));
     return [
       h("button", { class: "back", on: { click: () => view.back() } }, "← Calls"),
-      h("div", { class: "head" }, h("h2", { dir: "auto" }, visible(word("player", at) || word("component", at))), status(word("status", at)), h("span", { class: "right soft small" }, `call ${id}`)),
+      h("div", { class: "head" }, h("h2", { dir: "auto" }, visible(word("player", at) || word("component", at))), (word("status", at) || word("fault", at)) && status(word("status", at)), h("span", { class: "right soft small" }, `call ${id}`)),
       h("div", { class: "facts" }, fact("run", calls.run[at]), calls.turn[at] != null && h("a", { href: link({ view: "turns", turn: calls.turn[at] }) }, turnName(runs.get(calls.run[at]), calls.turn[at])), word("player", at) && h("span", { dir: "auto" }, visible(word("component", at))),
-        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && `${count(calls.read[at])} tokens` || null), fact("written", calls.written[at] != null && `${count(calls.written[at])} tokens` || null), h("span", null, `${figure(calls.seconds[at])} s`)),
+        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && plural(calls.read[at], "token") || null), fact("written", calls.written[at] != null && plural(calls.written[at], "token") || null), h("span", null, `${figure(calls.seconds[at])} s`)),
       near.length ? h("div", { class: "chips" }, h("span", { class: "soft" }, "Compare with"), near.map(([other, name]) => h("a", { class: "chip", href: link({ view: "compare", a: calls.id[other], b: id }) }, name))) : "",
       h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, "Reply")), replyParts(at, reply, detail, wanted)),
       prompt(at, form, wanted),

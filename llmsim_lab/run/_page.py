@@ -27,7 +27,14 @@ from llmsim_lab._util.html import join, safe
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run._registry import kind_name
-from llmsim_lab.run._turn import RunTurn, Series, decided, decisions_frame, every_chain
+from llmsim_lab.run._turn import (
+    RunTurn,
+    Series,
+    calls_behind,
+    decided,
+    decisions_frame,
+    every_chain,
+)
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._changes import TextTree, flat
 from llmsim_lab.tape._codec import RunInfo, dumps
@@ -385,10 +392,10 @@ class _Data:
             own_columns=run.source.own_columns,
             outcomes=run.source.outcomes,
         )
-        chains = [chain for turn in run.turns for chain in decided(turn)]
+        taken_from = [calls for turn in run.turns for calls in calls_behind(turn)]
         rows = json.loads(frame.to_json(orient="records", double_precision=10, force_ascii=False))
-        for row, chain in zip(rows, chains, strict=True):
-            asked = numbered[id(chain.call)][-1] if chain.call else None
+        for row, calls in zip(rows, taken_from, strict=True):
+            asked = numbered[id(calls[-1])][-1] if calls else None
             self._decisions.append(row | {"call": asked})
         if rows:
             self._columns |= dict.fromkeys(map(str, frame.columns))

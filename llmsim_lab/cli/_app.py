@@ -15,6 +15,7 @@ from llmsim_lab.cli._new import new
 from llmsim_lab.cli._output import console, errors, say
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
+from llmsim_lab.cli._view import view
 from llmsim_lab.errors import LabError
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts
     rich_markup_mode=None,
 )
-for command in (demo, run, lint, new, replay, resume, rerun, fork, study, doctor):
+for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, doctor):
     app.command()(command)
 app.add_typer(_model.app, name="model")
 app.add_typer(_tape.app, name="tape")

@@ -37,7 +37,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.text import closest, faults, log_event
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
+from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
@@ -55,6 +55,7 @@ from llmsim_lab.run._config import (
     types_of,
     warn_if_unreached,
 )
+from llmsim_lab.run._page import PageRun, Recorded, own_turns, write_page
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import (
     check_manifest,
@@ -1315,6 +1316,50 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             outcomes=self.outcomes,
         )
 
+    def page(self, path: str | Path) -> Path:
+        """Write the run as one HTML page for others, and return its path.
+
+        The page loads nothing, and is read in any browser: the runs with what each fork changed,
+        charts, turns, every call with its prompt and reply, decisions, the manifest; with search,
+        filters and comparison. Of a recorded run it has the whole family: the runs that it came
+        from and all that came from those.
+
+        Args:
+            path: the file, which ends in ``.html``; one that is there is replaced.
+
+        Raises:
+            ConfigError: the file cannot be written.
+            TapeError: the tape cannot be read.
+        """
+        tape, run = self.tape, self.run_id
+        if tape is not None and run is not None:
+            if not tape.closed:
+                return page(tape, path, run=run)
+            with Tape(tape.path, read_only=True) as again:
+                return page(again, path, run=run)
+        info = RunInfo(
+            id=1,
+            name=self.name,
+            parent=None,
+            fork_turn=None,
+            verb="run",
+            started="",
+            ended=None,
+            outcome=None,
+            turns=self.turn_number,
+            calls=sum(call.attempts for call in self.calls),
+            manifest=self._new_manifest(),
+        )
+        rows = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
+        shown = PageRun(
+            info=info,
+            turns=self.turns,
+            rows={row["turn"]: row for row in rows},
+            series=self.series,
+            source=self,
+        )
+        return write_page(path, [shown], title=self.name, start=info.id)
+
     def manifest(self) -> dict[str, Any]:
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
 
@@ -1606,6 +1651,53 @@ def load(
     """
     tape = _reading(tape)
     return _load(tape, tape.run(run), None, parts, kind)
+
+
+def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
+    """Write a tape's runs as one HTML page, as ``Run.page`` does; their classes need not be known.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        path: the file, which ends in ``.html``; one that is there is replaced.
+        run: only this run, those that it came from, and all that came from those; it is shown
+            first. All runs if not given.
+    """
+    tape = _reading(tape)
+    infos = tape.runs()
+    start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
+    if run is not None:
+        roots: dict[int, int] = {}
+        for info in infos:
+            parent = info.parent
+            roots[info.id] = info.id if parent is None else roots.get(parent, info.id)
+        infos = [info for info in infos if roots[info.id] == roots[start.id]]
+    changes = tape.changes()
+    shown = [_shown(tape, info, changes.of(info.id)) for info in infos]
+    return write_page(path, shown, title=tape.path.name, start=start.id)
+
+
+def _shown(tape: Tape, info: RunInfo, changes: Sequence[str]) -> PageRun:
+    source: Any
+    try:
+        source = _load(tape, info, None, {})
+        note = ""
+    except LabError:
+        source = Recorded(tape, info)
+        note = (
+            f"Run {info.id} is shown as it was recorded, without its class, "
+            f"{kind_name(info.manifest)}: what became of a decision is not told."
+        )
+    rows = tape.frame_rows(info.id)
+    return PageRun(
+        info=info,
+        turns=own_turns(info, source.turns),
+        rows={turn: row for turn, row in rows.items() if isinstance(row, dict)},
+        series=series_on(tape, info),
+        source=source,
+        calls=[(call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True)],
+        changes=changes,
+        note=note,
+    )
 
 
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:

@@ -1,0 +1,70 @@
+"""``llmsim-lab view``: a tape's runs as a page."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_kit import Run
+from page_kit import PageData
+
+from llmsim_lab._util.files import data_path
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    return Path(shutil.copy(data_path("tapes/first_run.tape"), tmp_path / "my.tape"))
+
+
+def test_a_page_is_written_beside_the_tape(llmsim_lab: Run, tape: Path) -> None:
+    status, out, err = llmsim_lab("view", "my.tape")
+    assert (status, err) == (0, "")
+    assert out.startswith("Written: my.html (")
+    assert [run["id"] for run in PageData(tape.with_suffix(".html")).head["runs"]] == [1, 2, 3]
+
+
+def test_a_page_that_is_there_is_replaced_only_where_it_is_named(
+    llmsim_lab: Run, tape: Path
+) -> None:
+    tape.with_suffix(".html").write_text("notes of mine")
+    status, _, err = llmsim_lab("view", "my.tape")
+    assert status == 1
+    assert "my.html is there already; say --out my.html to replace it" in err
+    assert tape.with_suffix(".html").read_text() == "notes of mine"
+    assert llmsim_lab("view", "my.tape", "--out", "my.html")[0] == 0
+
+
+def test_the_page_begins_with_the_run_that_is_named_and_is_opened_on_request(
+    llmsim_lab: Run, tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    status, _, _ = llmsim_lab("view", "my.tape", "--run", "2", "-o", "two.html", "--open")
+    assert status == 0
+    assert PageData(tape.parent / "two.html").head["start"] == 2
+    assert opened == [(tape.parent / "two.html").resolve().as_uri()]
+
+
+def test_a_tape_whose_class_is_not_here_is_shown_and_the_way_to_more_is_said(
+    llmsim_lab: Run, tmp_path: Path
+) -> None:
+    for ending in ("py", "tape"):
+        shutil.copy(data_path(f"templates/public_goods.{ending}"), tmp_path)
+    status, out, _ = llmsim_lab("view", "public_goods.tape")
+    assert status == 0
+    assert "--import public_goods.py" in out
+    status, out, _ = llmsim_lab(
+        "view", "public_goods.tape", "-o", "b.html", "--import", "public_goods.py"
+    )
+    assert (status, "--import" in out) == (0, False)
+    pages = [PageData(tmp_path / name) for name in ("public_goods.html", "b.html")]
+    assert pages[0].calls == pages[1].calls
+
+
+def test_a_file_that_is_no_tape_leaves_no_page(llmsim_lab: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.tape").write_text("not a tape at all, just some words")
+    status, _, err = llmsim_lab("view", "x.tape")
+    assert status == 1
+    assert "error:" in err
+    assert not (tmp_path / "x.html").exists()

@@ -200,6 +200,7 @@ class Curve:
         look: how it is drawn.
         points: turns and values by column.
         labelled: True if its name is also written at its end.
+        track: the run whose values they are; None for a median, the rule, a prediction, history.
     """
 
     name: str
@@ -207,6 +208,7 @@ class Curve:
     look: Look
     points: Mapping[str, Points]
     labelled: bool = True
+    track: Track | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +270,7 @@ class Scene:
         limits: the lowest and the highest value on a panel's other axis, by column.
         bounds: what a column cannot go below or beyond, where its values come near.
         rest: the latest turn played and the last one planned, if there are any between.
+        taped: the first turn and the last one from a tape, where live turns follow or may follow.
     """
 
     title: str
@@ -283,6 +286,7 @@ class Scene:
     caption: tuple[str, ...] = ()
     bounds: tuple[Bound, ...] = ()
     rest: tuple[float, float] | None = None
+    taped: tuple[float, float] | None = None
 
     @property
     def panel_series(self) -> tuple[Series, ...]:
@@ -342,6 +346,7 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
         caption=tuple(dict.fromkeys(note for track in tracks for note in track.notes)),
         bounds=bounds,
         rest=(played, planned) if played < planned else None,
+        taped=_taped(tracks, planned),
     )
 
 
@@ -394,6 +399,7 @@ class _Composer:
                 look=look,
                 points=points,
                 labelled=legend is None,
+                track=track,
             )
         )
 
@@ -535,6 +541,13 @@ def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
         return Ticks(label="quarter", at=at, names=tuple(map(str, names)))
     dated = any("period" in row for row in longest.rows)
     return Ticks(label="turn (quarters)" if dated else "turn", at=at)
+
+
+def _taped(tracks: Sequence[Track], planned: int) -> tuple[float, float] | None:
+    first = min(track.turns[0] for track in tracks)
+    last = max(track.recorded_to for track in tracks)
+    # Where all that there can be is from tapes, shading all of it would say nothing.
+    return (first, last) if first < last < planned else None
 
 
 def _span(curves: Sequence[Curve], planned: int) -> tuple[float, float]:

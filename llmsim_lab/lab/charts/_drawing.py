@@ -113,8 +113,9 @@ class Drawing:
             set_limits(self._axes[series.column], scene, series.column)
         self._bounds(scene)
         for span, look in ((scene.rest, _REST), (scene.taped, _TAPED)):
-            for axes in self._axes.values() if span else ():
-                axes.axvspan(*span, **look)
+            for axes in self._axes.values():
+                if span is not None:
+                    axes.axvspan(*span, **look)
         axes = self._axes[scene.main.column]
         if labelled:
             # Space for what is written at the lines' ends and at the marks.
@@ -239,7 +240,7 @@ class Drawing:
             axes.axhline(bound.value, color=_GREY, linewidth=0.7, linestyle=(0, (6, 3)))
             axes.annotate(
                 str(bound),
-                (scene.span[0], bound.value),
+                (bound.at, bound.value),
                 xytext=(0, 4 if bound.upper else -4),
                 textcoords="offset points",
                 va="bottom" if bound.upper else "top",

@@ -329,7 +329,13 @@ def _layout(scene: Scene) -> dict[str, Any]:
         "hoverdistance": 30,
         "hoverlabel": {"align": "left", "bgcolor": "#fff", "namelength": -1},
         "dragmode": "zoom",
-        "legend": {"orientation": "h", "x": 0, "y": -below / inner, "yanchor": "top"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+        },
         "xaxis": {
             "range": (first - side, last + side),
             "anchor": _axis("y", len(panels) - 1),
@@ -365,6 +371,7 @@ def _layout(scene: Scene) -> dict[str, Any]:
                 x=0,
                 y=above,
                 yshift=2 if place else _LINE * lines + 4,
+                xshift=0 if place else -36,  # more room on a narrow page
                 font={"size": 12 if place else 13},
             )
         )
@@ -440,7 +447,8 @@ def _bounds(scene: Scene) -> Iterator[dict[str, Any]]:
     for bound in scene.bounds:
         yield _note(
             str(bound),
-            x=0,
+            xref="x",
+            x=bound.at,
             yref=_axis("y", columns.index(bound.column)),
             y=bound.value,
             yanchor="bottom" if bound.upper else "top",

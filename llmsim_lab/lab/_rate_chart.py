@@ -411,7 +411,9 @@ class RateChart(LabWidget):
                 from llmsim_lab.lab.charts._interactive import STYLE
 
                 self._interactive.show(self._scene)
-                name = Markup('<div role="img" aria-label="{}"></div>').format(words)
+                name = Markup('<div role="img" aria-label="{}" style="height:1px"></div>').format(
+                    words
+                )
                 self.picture.value = STYLE + name
             else:
                 self.picture.value = str(image_html(self._png(), words))

@@ -120,7 +120,7 @@ def test_a_bounds_label_begins_where_no_curve_is() -> None:
     frame = moods(0, 0, 0, 0.1, 0.4, 0.6, 0.8, 1.2, 1.2, 1.2, 1.0)
     frame.attrs = {"bounds": {"mood": (0.0, 1.0)}}
     [low, high] = scene_of(frame).bounds
-    assert (low.at, high.at) == (0, 0)
+    assert (low.at, high.at) == (8, 0)
     frame = moods(1.05, 1.05, 1.05, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
     frame.attrs = {"bounds": {"mood": (None, 1.0)}}
     assert scene_of(frame).bounds[0].at > 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import answer, in_words, make_client, make_simulation, policy
+from builders import answer, in_words, make_client, make_config, make_simulation, policy
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
@@ -87,7 +87,7 @@ def test_a_point_says_its_value_and_who_decided_what() -> None:
 def test_a_tapes_runs_say_who_decided_too_and_a_rule_says_so() -> None:
     figure = drawn(RateChart(data_path("tapes/first_run.tape")))
     assert "<br><b>United States</b>, " in hover(figure, "1 one nation", 3)
-    ruled = make_simulation(start="1979Q3")
+    ruled = Simulation(make_config(start="1979Q3"))
     ruled.run(1)
     assert "by rule" in hover(drawn(RateChart({"rule": ruled})), "rule", 1)
 
@@ -212,7 +212,7 @@ async def test_a_click_opens_the_prompt_beside_the_chart() -> None:
     click(figure, 0, 2)
     await chart.idle()
     assert chart.viewer is not None
-    assert chart.viewer.heading.value.startswith("<strong>Turn 2 · ")
+    assert "Turn 2 · agent · Aland" in chart.viewer.heading.value
     assert chart.viewer in chart.prompts.children
     click(figure, 0, 1)
     await chart.idle()

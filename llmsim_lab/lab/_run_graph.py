@@ -119,7 +119,7 @@ def _words(tree: TextTree, runs: Sequence[RunInfo]) -> str:
     verb, turn = runs[0].verb, runs[0].fork_turn
     if not words and verb != "run":
         words = verb if turn is None else f"{verb} at turn {turn}"
-    elif turn is not None:
+    elif turn is not None and not words.startswith("turn "):
         words = f"after turn {turn}: {words}"
     return printable(words)
 

@@ -481,8 +481,7 @@ class RunTree(LabWidget):
     def _button(self, node: Node, lines: Mapping[int, str]) -> w.DOMWidget:
         run = node.runs[0].id
         place = w.Layout(
-            grid_row=str(node.row + 1),
-            grid_column=str(2 * node.column + 1),
+            grid_area=f"{node.row + 1} / {2 * node.column + 1}",
             align_self="flex-end",
             width=f"{NODE_WIDE}px",
             height=f"{NODE_HIGH}px",

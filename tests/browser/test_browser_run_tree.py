@@ -35,7 +35,17 @@ def choose(notebook: Notebook, label: str, index: int) -> None:
 
 def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None:
     output = notebook.output(WIDGET)
-    expect(output.get_by_role("table").first).to_contain_text("runs, forks and reruns")
+    places: dict[int, tuple[float, float]] = {}
+    for number, place in ((1, (0, 0)), (2, (1, 0)), (3, (1, 1))):
+        box = notebook.button(re.compile(rf"\b{number} one nation"), cell=WIDGET).bounding_box()
+        assert box is not None
+        places[number] = box["x"], box["y"]
+        assert (box["x"] > places[1][0], box["y"] > places[1][1]) == tuple(map(bool, place))
+    node = notebook.button(re.compile("3 one nation"), cell=WIDGET)
+    node.focus()
+    notebook.page.keyboard.press("Space")
+    notebook.says(WIDGET, "Run 1 and run 3 are compared.")
+    expect(node).to_contain_text("○")
     for other in (2, 3, 2):
         choose(notebook, "Compare with", other)
         notebook.says(WIDGET, f"Run 1 and run {other} are compared.")

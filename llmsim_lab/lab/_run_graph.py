@@ -18,11 +18,11 @@ from llmsim_lab._util.text import clip, printable
 from llmsim_lab.tape._changes import TextTree
 from llmsim_lab.tape._codec import RunInfo
 
-NODE_WIDE, EDGE_WIDE, ROW_HIGH, NODE_HIGH = 180, 200, 46, 28
+NODE_WIDE, EDGE_WIDE, ROW_HIGH, NODE_HIGH = 150, 180, 46, 28
 """Pixels."""
 _FEWEST, _MOST = 4, 24
 """Siblings that are folded, and nodes below one run."""
-_LINE, _LINES = 32, 2
+_LINE, _LINES = 28, 2
 """Letters of a line on an edge, and lines."""
 _SEED = re.compile(r"((?:seed|replicate)\S* )(-?\d+)")
 _NUMBER = re.compile(r"()(-?\d+(?:\.\d+)?)")
@@ -190,5 +190,5 @@ def _shapes(nodes: Sequence[Node], *, boxes: bool) -> Iterator[Markup]:
                 NODE_HIGH - 1,
                 left + 8,
                 middle + 4,
-                escape(clip(visible(node.name), 27)),
+                escape(clip(visible(node.name), 21)),
             )

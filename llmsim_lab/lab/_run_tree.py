@@ -318,7 +318,7 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
 _NOTHING = 0
 """In the list of runs to compare with: none. Runs are numbered from 1."""
 _MOST_FINDINGS = 20
-_MOST_NODE = 24
+_MOST_NODE = 20
 """Letters on a node."""
 _LIST_WIDTH = "56em"
 """So that a run's line is read to its end, the model; narrower where the page is."""
@@ -395,7 +395,7 @@ class RunTree(LabWidget):
         )
         hint = safe("Press a run to see it, and another one to compare the two.")
         self.stoppers = (self.stop_button,)
-        side = w.VBox([self.differences, self.chart], layout=w.Layout(flex="1 1 28em"))
+        side = w.VBox([self.differences, self.chart], layout=w.Layout(flex="1 1 28em", max_width="100%"))
         self.children = (
             w.HTML(str(hint)),
             w.Box([self.tree], layout=w.Layout(overflow="auto", padding="0 0 8px")),

@@ -395,7 +395,9 @@ class RunTree(LabWidget):
         )
         hint = safe("Press a run to see it, and another one to compare the two.")
         self.stoppers = (self.stop_button,)
-        side = w.VBox([self.differences, self.chart], layout=w.Layout(flex="1 1 28em", max_width="100%"))
+        side = w.VBox(
+            [self.differences, self.chart], layout=w.Layout(flex="1 1 28em", max_width="100%")
+        )
         self.children = (
             w.HTML(str(hint)),
             w.Box([self.tree], layout=w.Layout(overflow="auto", padding="0 0 8px")),

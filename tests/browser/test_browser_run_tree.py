@@ -50,7 +50,7 @@ def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None
         choose(notebook, "Compare with", other)
         notebook.says(WIDGET, f"Run 1 and run {other} are compared.")
         expect(output).to_contain_text("They part at turn 4")
-        expect(output.get_by_role("img")).to_have_attribute(
+        expect(output.locator("img")).to_have_attribute(
             "alt", re.compile(rf"run 1 ends at .*run {other} ends at ")
         )
     assert notebook.axe_faults() == []
@@ -59,7 +59,7 @@ def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None
     choose(notebook, "Compare with", 1)
     notebook.says(WIDGET, "A run does not differ from itself")
     choose(notebook, "Compare with", 0)
-    expect(output.get_by_role("img")).to_have_count(0)
+    expect(output.locator("img")).to_have_count(0)
     for run in (2, 3, 1):
         choose(notebook, "Run", run - 1)
         expect(output).to_contain_text(f"Run {run}")

@@ -67,7 +67,6 @@ EQUIVALENT = {
     "1a38dbeb": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",
     "522d659a": "types.py, CallSite: slots save memory",
-    "d57692de": "charts/_drawing.py, _place: two pixels hold the frame's line as three do",
     "75d8f154": "run/_turn.py, RunTurn: slots save memory",
 }
 """Mutants that change no behaviour, by the id that is printed, and why."""

@@ -47,11 +47,19 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     for axes, world, title in shown:
         _draw_rates(axes, demonstration, world)
         axes.set_title(title, loc="left", fontsize="medium")
-        axes.set_ylim(low - 1.5, high + 1.5)
+        axes.set_ylim(low - 3, high + 3)
         for bound, name in ((low, "lower"), (high, "upper")):
             axes.axhline(bound, color="#444444", linewidth=1, linestyle=(0, (6, 3)))
-            side = "top" if bound == low else "bottom"
-            axes.text(0.3, bound, f"{name} bound of the rate", fontsize=8, va=side)
+            below = bound == low
+            # Beyond the bound, clear of the lines and bands that run along it.
+            axes.annotate(
+                f"{name} bound of the rate",
+                (0.3, bound),
+                xytext=(0, -5 if below else 5),
+                textcoords="offset points",
+                fontsize=8,
+                va="top" if below else "bottom",
+            )
     past = history(start, len(demonstration.path(RULE, "plain")))["interest_rate"].tolist()
     plain.plot(
         range(len(past)), past, color=_HISTORY, linewidth=1.5, label="history, its own shocks"

@@ -1,9 +1,14 @@
-"""Runs as a chart in a notebook, which follows them as they are played."""
+"""Runs as a chart in a notebook, which follows them as they are played.
+
+On a page plotly draws it, where that is installed: each point says who decided what, and a click
+shows the prompt. Until the page is there, without plotly, and in the static view it is a picture.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +19,9 @@ from markupsafe import Markup
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, dropdown, row
-from llmsim_lab.lab.charts._drawing import Drawing, Screen
+from llmsim_lab.lab.charts._drawing import Drawing
 from llmsim_lab.lab.charts._export import (
     FileKind,
     alt_text,
@@ -32,12 +38,15 @@ from llmsim_lab.lab.charts._export import (
     summary_text,
 )
 from llmsim_lab.lab.charts._scene import ChartOptions, Scene, check_choices, compose
-from llmsim_lab.lab.charts._tracks import chartable, read_runs, run_numbers, tracks_of
+from llmsim_lab.lab.charts._tracks import Track, chartable, read_runs, run_numbers, tracks_of
+from llmsim_lab.run import Run
 from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from llmsim_lab.lab.charts._interactive import Interactive
 
 
 _MOST_BOXES = 7
@@ -192,6 +201,10 @@ class RateChart(LabWidget):
     done from outside. For other simulations than the economic one the columns are those its
     ``series`` names. What a run's ``prediction`` says is a dashed line.
 
+    With plotly (``pip install 'llmsim-lab[charts]'``) each point says its value and who decided
+    what, one can zoom, and a click shows the prompts of that run's turn beside the chart; without
+    it the chart is a picture.
+
     Args:
         runs: simulations; tapes or their files; frames as ``to_frame()`` gives them; a list of
             these as an ensemble, drawn as a fan; mappings from names to any of them.
@@ -204,10 +217,12 @@ class RateChart(LabWidget):
         rule: the Taylor rule's answer, on the first run's data; a name says on which run's, a rule
             which one.
         title: above the chart.
+        on_select: called with the run and the turn that were clicked, in place of showing prompts.
 
     Attributes:
         controls_part: what is chosen, as widgets.
-        picture: the chart.
+        picture: the chart as a picture, or in words where plotly draws it.
+        viewer: shows the prompts of the run that was clicked; None before.
         export: buttons for files.
         table: the values turn by turn.
 
@@ -231,6 +246,7 @@ class RateChart(LabWidget):
     """
 
     _stops: Sequence[Callable[[], None]] = ()
+    viewer: PromptViewer | None = None
 
     def __init__(
         self,
@@ -243,6 +259,7 @@ class RateChart(LabWidget):
         history: bool | pd.DataFrame = True,
         rule: bool | str | TaylorRule = True,
         title: str = "",
+        on_select: Callable[[Run, int], object] | None = None,
     ) -> None:
         super().__init__()
         check_choices(panels=panels, history=history, rule=rule, title=title)
@@ -263,10 +280,12 @@ class RateChart(LabWidget):
         others = [name for name in self._series if name != main]
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
         self._lay_out(main=main, panels=chosen)
-        self._drawing: Drawing | None = None
-        self._png = b""
+        self._on_select = on_select
+        self._interactive: Interactive | None = None
+        self._loaded: threading.Thread | None = None
         self._scene: Scene
         self._drawn: Scene | None = None
+        self._pictured: tuple[Scene, bytes] | None = None
         self._stale = True
         self._displayed = False
         self._counted = False
@@ -295,18 +314,22 @@ class RateChart(LabWidget):
         self.controls_part.history.value = self._history is not False
         self.controls_part.update.on_click(lambda _: self.start(self._read_again))
         self.picture = w.HTML()
+        self.prompts = w.VBox(layout=_flex(2, "24em"))
+        self.prompts.layout.display = "none"
+        self.prompts_button = button("Show prompts", tooltip="Show the prompts of the latest turn")
+        self.prompts_button.on_click(lambda _: self.start(self._toggle_prompts))
         self.remarks = w.HTML()
+        self.chart = w.VBox([self.picture, self.remarks], layout=_flex(3, "30em"))
         self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
         self.table = TablePart(self._show_table, page=_PAGE)
         self.controls = (self.controls_part.update, *self.export.buttons)
         self.children = (
             *self.controls_part.rows(),
-            self.picture,
-            self.remarks,
+            row(self.chart, self.prompts, gap="16px"),
             self.status,
             self.error,
             self.retry,
-            row(*self.export.buttons, self.table.toggle, self.export.link),
+            row(self.prompts_button, self.table.toggle, *self.export.buttons, self.export.link),
             self.table.box,
         )
 
@@ -383,15 +406,37 @@ class RateChart(LabWidget):
             # Scenes are immutable and composed anew for each change, so identity says enough.
             if self._drawn is self._scene:
                 return
-            if self._drawing is None:
-                # Kept, since moving its lines takes a tenth of the time that a first drawing takes.
-                self._drawing = Drawing(self._scene, quick=True)
-                self._screen = Screen(self._drawing.figure)
+            words = alt_text(self._items, self._scene)
+            if self._interactive is not None:
+                from llmsim_lab.lab.charts._interactive import STYLE
+
+                self._interactive.show(self._scene)
+                name = Markup('<div role="img" aria-label="{}" style="height:1px"></div>').format(
+                    words
+                )
+                self.picture.value = STYLE + name
             else:
-                self._drawing.show(self._scene)
-            self._png = self._screen.png()
-            self.picture.value = str(image_html(self._png, alt_text(self._items, self._scene)))
+                self.picture.value = str(image_html(self._png(), words))
             self._drawn = self._scene
+
+    def _png(self) -> bytes:
+        """Return the scene as a picture."""
+        if self._pictured is None or self._pictured[0] is not self._scene:
+            png = figure_bytes(Drawing(self._scene).figure, "png", dpi=96)
+            self._pictured = self._scene, png
+        return self._pictured[1]
+
+    def _load(self) -> None:
+        # On a thread of its own: importing plotly takes a second, in which the loop stood still.
+        from plotly.graph_objects import FigureWidget  # noqa: F401
+
+        from llmsim_lab.lab.charts._interactive import Interactive
+
+        with self._lock:
+            self._interactive = Interactive(self.scene, self._on_point)
+            self._drawn = None
+            self._draw()
+            self.chart.children = (self.picture, self._interactive.widget, self.remarks)
 
     def _redraw(self) -> None:
         """Draw, and show errors in place, since no caller waits for it."""
@@ -416,6 +461,10 @@ class RateChart(LabWidget):
         if change["new"]:
             self._counted = True
             self.worker.call(self._redraw)
+            # Only where a page is: plotly takes a second to import.
+            if self._loaded is None and all(map(find_spec, ("plotly", "anywidget"))):
+                self._loaded = threading.Thread(target=self._load, daemon=True)
+                self._loaded.start()
 
     async def _read_again(self) -> None:
         self.refresh(reread=True)
@@ -433,7 +482,55 @@ class RateChart(LabWidget):
         """Take the chart off the page and stop following the runs."""
         for stop in self._stops:
             stop()
+        if self.viewer is not None:
+            self.viewer.close()
         super().close()
+
+    # --- prompts -----------------------------------------------------------------------------
+
+    def _on_point(self, track: Track | None, turn: int) -> None:
+        async def select() -> None:
+            self._select(track, turn)
+
+        self.start(select)
+
+    def _select(self, track: Track | None, turn: int) -> None:
+        run = None if track is None else track.run
+        if run is None:
+            self.say("This point has no prompts: it is not of a single run, or of a frame.")
+        elif self._on_select is not None:
+            self._on_select(run, turn)
+        else:
+            if self.viewer is None or self.viewer.simulation is not run:
+                self._hide_prompts()
+                self.viewer = PromptViewer(run)
+                self.prompts.children = (self.viewer,)
+                self.prompts.layout.display = ""
+                self.prompts_button.description = "Hide prompts"
+                self._resize()
+            self.viewer.show(turn=turn)
+            self.say(f"The prompts of {track.name if track else ''}, turn {turn}, are shown.")
+
+    async def _toggle_prompts(self) -> None:
+        if self.viewer is not None:
+            self._hide_prompts()
+            self._resize()
+            return
+        runs = [track for track in self._tracks if track.run is not None]
+        track = runs[0] if runs else None
+        self._select(track, track.turns[1] if track else 0)
+
+    def _hide_prompts(self) -> None:
+        self.prompts.children = ()
+        self.prompts.layout.display = "none"
+        self.prompts_button.description = "Show prompts"
+        if self.viewer is not None:
+            self.viewer.close()
+            self.viewer = None
+
+    def _resize(self) -> None:
+        if self._interactive is not None:
+            self._interactive.resize()
 
     # --- the table ---------------------------------------------------------------------------
 
@@ -512,12 +609,16 @@ class RateChart(LabWidget):
         with self._lock:
             self._up_to_date()
             self._draw()
-            picture = image_html(small_png(self._png), alt_text(self._items, self._scene))
+            picture = image_html(small_png(self._png()), alt_text(self._items, self._scene))
             return picture + summary_html(self._items, self._scene)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         self._displayed = True
         return super()._repr_mimebundle_(**kwargs)
+
+
+def _flex(grow: int, basis: str) -> w.Layout:
+    return w.Layout(flex=f"{grow} 1 {basis}", min_width="0", max_width="100%")
 
 
 def _asked(given: Any, ticked: bool) -> Any:

@@ -1,8 +1,9 @@
-"""A tape's runs and forks to choose from: look at one, compare two, open, verify."""
+"""A tape's runs and forks as a graph: look at one, compare two, open, verify."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,15 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.lab._run_graph import (
+    EDGE_WIDE,
+    NODE_HIGH,
+    NODE_WIDE,
+    ROW_HIGH,
+    Node,
+    graph_svg,
+    nodes_of,
+)
 from llmsim_lab.lab._stepper import TurnStepper
 from llmsim_lab.lab._widget import Choices, LabWidget, button, dropdown, row, settled
 from llmsim_lab.lab.charts._drawing import Drawing
@@ -308,12 +318,17 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
 _NOTHING = 0
 """In the list of runs to compare with: none. Runs are numbered from 1."""
 _MOST_FINDINGS = 20
+_MOST_NODE = 20
+"""Letters on a node."""
 _LIST_WIDTH = "56em"
 """So that a run's line is read to its end, the model; narrower where the page is."""
 
 
 class RunTree(LabWidget):
-    """A tape's runs as a tree, each with what it was; ``tape.tree()`` is the same tree as text.
+    """A tape's runs as a graph with what each changed; ``tape.tree()`` is the same tree as text.
+
+    One run that is pressed is shown; two are compared. Many that differ only in a seed are one node
+    until it is pressed.
 
     Args:
         tape: the tape or its file, which is opened for reading only.
@@ -357,7 +372,9 @@ class RunTree(LabWidget):
             self.select(run)
 
     def _lay_out(self) -> None:
-        self.tree = w.HTML()
+        self.tree = w.GridBox()
+        self.nodes: dict[int, w.ToggleButton] = {}
+        self._unfolded: set[int] = set()
         self.run_box = dropdown("Run", width=_LIST_WIDTH)
         self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
         self.open_button = button("Open", tooltip="Step through the run below")
@@ -369,17 +386,21 @@ class RunTree(LabWidget):
         self.differences = w.HTML()
         self.chart = w.HTML()
         self.opened = w.VBox()
-        self.controls = (
+        self._fixed = (
             self.run_box,
             self.other_box,
             self.open_button,
             self.check_button,
             self.refresh_button,
         )
+        hint = safe("Press a run to see it, and another one to compare the two.")
         self.stoppers = (self.stop_button,)
-        side = w.VBox([self.differences, self.chart], layout=w.Layout(flex="1 1 28em"))
+        side = w.VBox(
+            [self.differences, self.chart], layout=w.Layout(flex="1 1 28em", max_width="100%")
+        )
         self.children = (
-            self.tree,
+            w.HTML(str(hint)),
+            w.Box([self.tree], layout=w.Layout(overflow="auto", padding="0 0 8px")),
             self.run_box,
             self.other_box,
             row(
@@ -422,10 +443,7 @@ class RunTree(LabWidget):
         if not text.runs:
             raise TapeError(f"the tape {self.tape.path} holds no run yet; record one first")
         lines = text.lines[1:]
-        monospace = Markup('<span style="white-space:pre;font-family:monospace">{}</span>')
-        count = f"{len(text.runs)} run" + ("" if len(text.runs) == 1 else "s")
-        header = f"The tape's {count}, forks and reruns below what they came from"
-        self.tree.value = str(table((header,), [(monospace.format(line),) for line in lines]))
+        self._text = text
         options = [(clip(line, 100), info.id) for line, info in zip(lines, text.runs, strict=True)]
         others = [
             option
@@ -436,7 +454,80 @@ class RunTree(LabWidget):
         self._choices.options(
             self.other_box, [("nothing", _NOTHING), *others], self.other_box.value
         )
+        self._show_graph()
         self._show_facts()
+
+    def _show_graph(self) -> None:
+        nodes = nodes_of(self._text, title=self.tape.path.name, unfolded=self._unfolded)
+        lines = {
+            info.id: line.lstrip("│├└─ ")
+            for line, info in zip(self._text.lines[1:], self._text.runs, strict=True)
+        }
+        edges = w.HTML(str(graph_svg(nodes, boxes=False)))
+        edges.layout = w.Layout(grid_area="1 / 1 / -1 / -1", margin="0")
+        self.nodes = {}
+        buttons = [self._button(node, lines) for node in nodes if node.runs]
+        columns = max(node.column for node in nodes)
+        rows = max(node.row for node in nodes) + 1
+        self.tree.layout = w.Layout(
+            grid_template_columns=f"{NODE_WIDE}px " + f"{EDGE_WIDE}px {NODE_WIDE}px " * columns,
+            grid_template_rows=f"repeat({rows}, {ROW_HIGH}px)",
+            overflow="visible",
+            flex="0 0 auto",
+        )
+        self.tree.children = (edges, *buttons)
+        self.controls = (*self._fixed, *buttons)
+        self._set_busy(self.worker.busy)
+        self._press()
+
+    def _button(self, node: Node, lines: Mapping[int, str]) -> w.DOMWidget:
+        run = node.runs[0].id
+        place = w.Layout(
+            grid_area=f"{node.row + 1} / {2 * node.column + 1}",
+            align_self="flex-end",
+            width=f"{NODE_WIDE}px",
+            height=f"{NODE_HIGH}px",
+            margin="0",
+        )
+        if len(node.runs) > 1:
+            said = f"Unfold {len(node.runs)} runs"
+            folded = w.Button(description=f"{node.name} ▸", tooltip=said, layout=place)
+            self._choices.on_click(folded, lambda: self._unfold(run))
+            return folded
+        made = self.nodes[run] = w.ToggleButton(tooltip=visible(lines[run]), layout=place)
+        self._choices.on_choice(made, lambda: self._pressed(run))
+        return made
+
+    def _unfold(self, run: int) -> None:
+        self._unfolded.add(run)
+        self._show_graph()
+
+    def _pressed(self, run: int) -> None:
+        """Show one run, or compare two: pressed again, a run is let go."""
+        one, other = self.selected, int(self.other_box.value)
+        if run == one:
+            one, other = other or one, _NOTHING
+        elif run == other:
+            other = _NOTHING
+        else:
+            other = run
+        self._choices.set(self.run_box, one)
+        if other in [value for _, value in self.other_box.options]:
+            self._choices.set(self.other_box, other)
+        else:  # a comparison of prompts, which has no turns to compare
+            self._choices.set(self.run_box, run)
+            self._choices.set(self.other_box, _NOTHING)
+        self._chosen()
+
+    def _press(self) -> None:
+        """Show on the graph which runs are chosen, by a mark as well as by colour."""
+        one, other = self.selected, int(self.other_box.value)
+        names = {info.id: info.name for info in self._text.runs}
+        for run, node in self.nodes.items():
+            mark = "● " if run == one else "○ " if run == other else ""
+            node.description = clip(visible(f"{mark}{run} {names[run]}"), _MOST_NODE)
+            self._choices.set(node, bool(mark))
+            node.button_style = "primary" if mark else ""
 
     def select(self, run: int, *, compare_with: int | None = None) -> None:
         """Show a run's facts, and compare it with another one if one is named.
@@ -469,6 +560,7 @@ class RunTree(LabWidget):
             await asyncio.sleep(0)  # so that the message is sent before the chart is drawn
             self._show_comparison()
 
+        self._press()
         try:
             self._show_facts()
         except TapeError as error:
@@ -569,10 +661,16 @@ class RunTree(LabWidget):
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML."""
-        parts = [
-            pre("\n".join(self.tape.tree().lines[1:])),
-            pairs(self._facts(), caption=f"Run {self.selected}"),
-        ]
+        text = self.tape.tree()
+        svg = graph_svg(nodes_of(text, title=self.tape.path.name), boxes=True)
+        drawn = Markup(
+            '<img alt="The tape\'s {} runs as a graph; the same as text is below." '
+            'src="data:image/svg+xml;base64,{}" style="max-width:100%">'
+        ).format(len(text.runs), base64.b64encode(svg.encode()).decode())
+        lines: Markup = pre("\n".join(text.lines[1:]))
+        if len(text.runs) > _MOST:
+            lines = details(f"All {len(text.runs)} runs", lines)
+        parts = [drawn, lines, pairs(self._facts(), caption=f"Run {self.selected}")]
         return join([*parts, safe(Markup(self.differences.value))])
 
     def _facts(self) -> list[tuple[str, str]]:

@@ -266,6 +266,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._purse: Purse | None = None
         self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session: Session | None = None
+        self._taken_over = 0
         for intervention in config.interventions:
             self._plan(intervention)
             warn_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
@@ -832,11 +833,18 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """The run's number on its tape."""
         return self._session.run if self._session else None
 
+    @property
+    def recorded_to(self) -> int:
+        """The last turn that was not played here, but taken from a tape or from another run."""
+        replays = self._session is not None and self._session.is_replay
+        return self.turn_number if replays else self._taken_over
+
     def take_over(
         self, turns: Sequence[TurnT], planned: Sequence[InterventionT], session: Session | None
     ) -> Self:
         """Continue with another run's turns, what was planned for later ones, and a tape."""
         self.turns = list(turns)
+        self._taken_over = self.turn_number
         self._planned = {}
         for intervention in planned:
             self._planned.setdefault(intervention.turn, []).append(intervention)

@@ -354,6 +354,8 @@ class TextTree:
     Attributes:
         lines: the tree, a line each; texts from the tape without control characters.
         runs: the runs in the order of their lines, which begin after the title.
+        below: the runs that came from a run, by its number; under None those that came from none.
+        changed: what each run changed, by its number, in the words of its line.
     """
 
     def __init__(
@@ -370,7 +372,9 @@ class TextTree:
             # A parent came first; else the tape is damaged, and the run stands by itself.
             known = info.parent in numbers and info.parent is not None and info.parent < info.id
             below.setdefault(info.parent if known else None, []).append(info)
-        found = _tree_lines(below, changes)
+        self.below: Mapping[int | None, Sequence[RunInfo]] = below
+        self.changed = {info.id: tuple(changes(info.id)) for info in runs}
+        found = _tree_lines(below, self.changed.__getitem__)
         self.lines: tuple[str, ...] = (printable(title), *(line for _, line in found))
         self.runs: tuple[RunInfo, ...] = tuple(info for info, _ in found)
 

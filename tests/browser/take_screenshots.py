@@ -45,7 +45,8 @@ def stepper(lab: LabPage) -> bytes:
     notebook.until("stepper.turns_box.value == 6")
     notebook.click("Play", cell=0)
     notebook.says(0, "Turn 6 is played.")
-    notebook.output(0).locator("img[alt*='turns 0 to 6']").wait_for()
+    notebook.output(0).locator("[aria-label*='turns 0 to 6']").wait_for()
+    notebook.output(0).locator(".js-plotly-plot .main-svg").first.wait_for()
     return picture(notebook, notebook.output(0))
 
 

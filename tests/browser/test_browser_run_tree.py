@@ -35,12 +35,22 @@ def choose(notebook: Notebook, label: str, index: int) -> None:
 
 def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None:
     output = notebook.output(WIDGET)
-    expect(output.get_by_role("table").first).to_contain_text("runs, forks and reruns")
+    places: dict[int, tuple[float, float]] = {}
+    for number, place in ((1, (0, 0)), (2, (1, 0)), (3, (1, 1))):
+        box = notebook.button(re.compile(rf"\b{number} one nation"), cell=WIDGET).bounding_box()
+        assert box is not None
+        places[number] = box["x"], box["y"]
+        assert (box["x"] > places[1][0], box["y"] > places[1][1]) == tuple(map(bool, place))
+    node = notebook.button(re.compile("3 one nation"), cell=WIDGET)
+    node.focus()
+    notebook.page.keyboard.press("Space")
+    notebook.says(WIDGET, "Run 1 and run 3 are compared.")
+    expect(node).to_contain_text("○")
     for other in (2, 3, 2):
         choose(notebook, "Compare with", other)
         notebook.says(WIDGET, f"Run 1 and run {other} are compared.")
         expect(output).to_contain_text("They part at turn 4")
-        expect(output.get_by_role("img")).to_have_attribute(
+        expect(output.locator("img")).to_have_attribute(
             "alt", re.compile(rf"run 1 ends at .*run {other} ends at ")
         )
     assert notebook.axe_faults() == []
@@ -49,7 +59,7 @@ def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None
     choose(notebook, "Compare with", 1)
     notebook.says(WIDGET, "A run does not differ from itself")
     choose(notebook, "Compare with", 0)
-    expect(output.get_by_role("img")).to_have_count(0)
+    expect(output.locator("img")).to_have_count(0)
     for run in (2, 3, 1):
         choose(notebook, "Run", run - 1)
         expect(output).to_contain_text(f"Run {run}")

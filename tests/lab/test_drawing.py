@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from builders import make_config, make_simulation
+from builders import make_client, make_config, make_simulation
 
 from llmsim_lab._util.drawing import drawable, spread_out
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab._prompt_comparer import chart_html
-from llmsim_lab.lab.charts._drawing import Drawing, Screen, thinned
+from llmsim_lab.lab.charts._drawing import Drawing, thinned
 from llmsim_lab.lab.charts._scene import Scene
 from llmsim_lab.lab.figures import difference_figure
+from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Comparison
 
@@ -89,18 +90,40 @@ def test_bounds_are_lines_with_their_labels_on_the_side_where_no_value_is() -> N
 
 def test_turns_still_to_be_played_are_shaded_until_they_are() -> None:
     simulation = make_simulation(start="1979Q3", turns=3)
-    drawing = Drawing(scene_of(simulation))
     for played in (0, 1, 2):
-        drawing.show(scene_of(simulation))
+        drawing = Drawing(scene_of(simulation))
         for axes in drawing.figure.axes:
             [area] = axes.patches
             corners = area.get_corners()[:, 0]
             assert (corners.min(), corners.max()) == (played, 3)
         assert legend(drawing)[-1] == "planned, not played yet"
         simulation.run(1)
-    drawing.show(scene_of(simulation))
+    drawing = Drawing(scene_of(simulation))
     assert not any(axes.patches for axes in drawing.figure.axes)
     assert "planned, not played yet" not in legend(drawing)
+
+
+def test_turns_from_a_tape_are_shaded_where_live_ones_follow() -> None:
+    fork = replay(data_path("tapes/first_run.tape"), 1).fork(turn=3, llm_client=make_client())
+    fork.run(2)
+    drawing = Drawing(scene_of(fork))
+    assert legend(drawing)[-1] == "from the tape"
+    for axes in drawing.figure.axes:
+        corners = axes.patches[-1].get_corners()[:, 0]
+        assert (corners.min(), corners.max()) == (0, 3)
+    # Where nothing is live, or nothing from a tape, there is nothing to tell apart.
+    assert scene_of(data_path("tapes/first_run.tape")).taped is None
+    assert scene_of(make_simulation(start="1979Q3", turns=3)).taped is None
+
+
+def test_a_bounds_label_begins_where_no_curve_is() -> None:
+    frame = moods(0, 0, 0, 0.1, 0.4, 0.6, 0.8, 1.2, 1.2, 1.2, 1.0)
+    frame.attrs = {"bounds": {"mood": (0.0, 1.0)}}
+    [low, high] = scene_of(frame).bounds
+    assert (low.at, high.at) == (8, 0)
+    frame = moods(1.05, 1.05, 1.05, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+    frame.attrs = {"bounds": {"mood": (None, 1.0)}}
+    assert scene_of(frame).bounds[0].at > 2
 
 
 def test_what_runs_say_of_themselves_is_in_the_picture_however_long_it_is() -> None:
@@ -117,7 +140,7 @@ def test_what_runs_say_of_themselves_is_in_the_picture_however_long_it_is() -> N
 
 def test_a_run_that_has_yet_to_begin_has_axes_to_read() -> None:
     scene = scene_of(make_simulation(start="1979Q3", turns=6))
-    drawing = Drawing(scene, quick=True)
+    drawing = Drawing(scene)
     drawing.figure.draw_without_rendering()
     main, *small = drawing.figure.axes
     names = [label.get_text() for label in main.get_xticklabels()]
@@ -133,7 +156,7 @@ def test_a_run_that_has_yet_to_begin_has_axes_to_read() -> None:
 
 
 def test_an_exponent_stands_where_the_title_does_not() -> None:
-    drawing = Drawing(scene_of(moods(1e30, 2e30)), quick=True)
+    drawing = Drawing(scene_of(moods(1e30, 2e30)))
     drawing.figure.draw_without_rendering()
     [axes] = drawing.figure.axes
     offset = axes.yaxis.get_offset_text()
@@ -194,36 +217,6 @@ def test_any_number_of_small_panels_fits() -> None:
         figure = Drawing(scene).figure
         titles = [axes.get_title(loc="left") for axes in figure.axes]
         assert titles == ["mood", *names[:count]]
-
-
-def test_a_drawing_that_has_followed_a_run_looks_like_one_made_afterwards() -> None:
-    simulation = Simulation(make_config(start="1979Q3"))
-    chart = RateChart(simulation, panels=["inflation"])
-    followed = Drawing(chart.scene, quick=True)
-    screen = Screen(followed.figure)
-    screen.png()
-    for turns in (1, 3, 60):
-        simulation.run(turns)
-        chart.refresh()
-        followed.show(chart.scene)
-        png = screen.png()
-        made = Drawing(chart.scene, quick=True)
-        for one, other in zip(followed.figure.axes, made.figure.axes, strict=True):
-            points = [[line.get_xydata().tolist() for line in a.get_lines()] for a in (one, other)]
-            assert points[0] == points[1]
-            assert (one.get_xlim(), one.get_ylim()) == (other.get_xlim(), other.get_ylim())
-    assert png == screen.png()
-    assert Screen(made.figure).png() == png
-
-
-def test_longer_numbers_on_an_axis_are_given_room() -> None:
-    drawing = Drawing(scene := scene_of({"x": moods(1.0)}), quick=True)
-    screen = Screen(drawing.figure)
-    screen.png()
-    before = drawing.figure.axes[0].get_position().x0
-    drawing.show(replace(scene, limits={"mood": (0.0, 123_456.0)}))
-    screen.png()
-    assert drawing.figure.axes[0].get_position().x0 > before
 
 
 def test_a_comparisons_chart_shows_pairs_turns_interval_and_noise() -> None:

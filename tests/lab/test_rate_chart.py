@@ -32,6 +32,12 @@ from llmsim_lab.simulation import Simulation
 FIRST_RUN = data_path("tapes/first_run.tape")
 
 
+@pytest.fixture(autouse=True)
+def no_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chart as a picture; ``test_interactive_chart`` has the one that plotly draws."""
+    monkeypatch.setattr("llmsim_lab.lab._rate_chart.find_spec", lambda _: None)
+
+
 def ruled(turns: int = 4, **config: Any) -> Simulation:
     """A run of the Taylor rule that has been played, with real data at its start."""
     config.setdefault("start", "1979Q3")
@@ -464,10 +470,10 @@ async def test_it_is_drawn_when_the_page_first_shows_it() -> None:
     await turn_over()
     assert drawn_alt(chart) == chart.alt
     assert "turns 0 to 2." in chart.alt
-    png = chart._png
+    drawn = chart._drawn
     chart._view_count = 2
     await turn_over()
-    assert chart._png is png
+    assert chart._drawn is drawn
 
 
 async def test_a_cell_that_shows_it_and_plays_on_sees_it_follow() -> None:

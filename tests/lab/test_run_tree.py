@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,12 @@ from counter_kit import answer as count
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab import RunTree
+from llmsim_lab.lab._run_graph import nodes_of
 from llmsim_lab.lab._run_tree import prompt_changes
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._changes import TextTree
+from llmsim_lab.tape._codec import RunInfo
 
 RECORDED = "tapes/first_run.tape"
 
@@ -41,7 +47,11 @@ def test_the_tree_shows_forks_below_what_they_came_from() -> None:
         'for", "nation." → "central banker who fears inflation above all else." · turns 4 to 8 '
         "· done · qwen2.5-coder-1.5b",
     ]
-    assert "The tape's 3 runs" in tree.tree.value.replace("&#39;", "'")
+    assert [node.description for node in tree.nodes.values()] == [
+        "● 1 one nation",
+        "2 one nation",
+        "3 one nation",
+    ]
     assert [number for _, number in tree.run_box.options] == [1, 2, 3]
     assert [number for _, number in tree.other_box.options] == [0, 1, 2, 3]
 
@@ -51,6 +61,104 @@ def test_the_tree_of_the_terminal_and_the_widget_have_the_same_lines() -> None:
         text = tape.tree()
         assert [run.id for run in text.runs] == [1, 2, 3]
         assert tuple(RunTree(tape).static_text().splitlines()[1:4]) == text.lines[1:]
+
+
+async def test_one_run_pressed_is_shown_and_two_are_compared() -> None:
+    tree = RunTree(data_path(RECORDED))
+
+    async def press(run: int) -> tuple[int, int]:
+        tree.nodes[run].value = not tree.nodes[run].value
+        await tree.idle()
+        pressed = {number for number, node in tree.nodes.items() if node.value}
+        assert pressed == {tree.selected, tree.other_box.value} - {0}
+        return tree.selected, tree.other_box.value
+
+    assert await press(2) == (1, 2)
+    assert "They part at turn 4" in tree.differences.value
+    assert [node.description[0] for node in tree.nodes.values()] == ["●", "○", "3"]
+    assert await press(3) == (1, 3)
+    assert await press(1) == (3, 0)
+    assert "Run 3" in tree.facts.value
+    assert tree.differences.value == ""
+    assert await press(3) == (3, 0)
+
+
+def test_edges_say_what_was_changed_also_where_styles_and_scripts_are_gone() -> None:
+    tree = RunTree(data_path(RECORDED))
+    graph, *_ = tree.tree.children
+    for said in (
+        "turn 4: shock supply 4, note oil",
+        "after turn 3: prompt",
+        "fears inflation above",
+    ):
+        assert said in html.unescape(graph.value)
+    assert "turn 4: shock supply 4, note oil" in str(tree.static_html())
+    assert [(n.column, n.row) for n in nodes_of(tree.tape.tree(), title="")] == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+    ]
+
+
+async def test_a_sweep_of_seeds_is_one_node_until_it_is_pressed(tmp_path: Path) -> None:
+    tape = Tape(tmp_path / "sweep.tape")
+    for seed in range(1, 7):
+        Simulation(make_config(seed=seed), tape=tape).run(1)
+    tree = RunTree(tape)
+    nodes = nodes_of(tape.tree(), title="sweep.tape")
+    assert [node.name for node in nodes] == ["sweep.tape", "6 runs: 1 to 6"]
+    assert nodes[1].words == "seed 1 … 6"
+    assert "seed 1 … 6" in tree.tree.children[0].value
+    assert tree.nodes == {}
+    tree.tree.children[1].click()
+    assert list(tree.nodes) == [1, 2, 3, 4, 5, 6]
+    assert [node.words for node in nodes_of(tape.tree(), title="", unfolded={1})][1:3] == [
+        "seed 1",
+        "seed 2",
+    ]
+
+
+def info(number: int, parent: int | None = None, **more: Any) -> RunInfo:
+    given = {
+        "name": "one",
+        "verb": "run" if parent is None else "fork",
+        "fork_turn": None if parent is None else 2,
+        "started": "",
+        "ended": None,
+        "outcome": "done",
+        "manifest": {},
+        "turns": 3,
+        "calls": 0,
+    }
+    return RunInfo(id=number, parent=parent, **given | more)
+
+
+def test_forks_stand_beside_their_parents_and_below_each_other() -> None:
+    runs = [info(1), info(2, 1), info(3, 1), info(4, 2), info(5, 2), info(6, 3)]
+    tree = TextTree(runs, title="", changes=lambda run: [f"prompt {run}"])
+    places = {
+        node.runs[0].id: (node.column, node.row, node.parent) for node in nodes_of(tree, title="")
+    }
+    assert places == {
+        1: (0, 0, None),
+        2: (1, 0, 0),
+        4: (2, 0, 0),
+        5: (2, 1, 0),
+        3: (1, 2, 0),
+        6: (2, 2, 2),
+    }
+
+
+def test_very_many_runs_that_differ_in_anything_stay_few_nodes() -> None:
+    runs = [info(number) for number in range(1, 301)]
+    words = [f"factor {number % 10}, seed {number}" for number in range(301)]
+    tree = TextTree(runs, title="", changes=lambda run: [words[run]])
+    assert len(nodes_of(tree, title="study")) == 1 + 10
+    tree = TextTree(runs, title="", changes=lambda run: [f"factor {run}.5, nation {run}"])
+    assert len(nodes_of(tree, title="study")) == 2
+    deep = [info(1), *(info(number, number - 1) for number in range(2, 2000))]
+    tree = TextTree(deep, title="", changes=lambda _: [])
+    assert {node.row for node in nodes_of(tree, title="")} == {0}
 
 
 async def test_a_run_that_is_chosen_shows_what_it_was() -> None:
@@ -209,7 +317,7 @@ async def test_refresh_shows_what_others_recorded_meanwhile(copy: Path) -> None:
         Simulation(make_config(name="late"), tape=other).run(1)
     tree.refresh_button.click()
     await tree.idle()
-    assert "4 late · run" in tree.tree.value
+    assert tree.nodes[4].tooltip.startswith("4 late · run")
     assert ">The tape was read again.<" in tree.status.value
     assert tree.error.value == ""
 
@@ -294,7 +402,11 @@ async def test_hostile_texts_on_a_tape_are_shown_and_do_nothing(copy: Path) -> N
     tree = RunTree(copy)
     tree.select(3)
     await tree.idle()
-    seen = "".join(part.value for part in (tree.tree, tree.facts)) + str(tree.static_html())
+    static = str(tree.static_html())
+    graph = tree.tree.children[0].value
+    [[_, drawn]] = re.findall(r'<img alt="([^"]*)" src="data:image/svg.xml;base64,([^"]*)"', static)
+    svg = base64.b64decode(drawn).decode()
+    seen = graph + tree.facts.value + svg + re.sub("<img alt=[^>]*>", "", static)
     for text in ("<script", "<img", "\x1b", "\u202e"):
         assert text not in seen
         assert text not in tree.static_text() or text.startswith("<")

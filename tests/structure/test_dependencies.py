@@ -14,7 +14,7 @@ import pytest
 
 # Used without an import: programs, pytest's plugins, and stubs for mypy.
 NOT_IMPORTED = {
-    *("ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
+    *("anywidget", "ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
     *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
     *("types-jsonschema", "types-psutil"),
     *("mesa", "uv"),
@@ -65,7 +65,7 @@ def test_the_package_declares_what_it_imports(repo: Path, project: dict[str, Any
     extras = project["optional-dependencies"]
     lists = [
         project["dependencies"],
-        *(extras[e] for e in ("embedded", "notebooks", "openai", "study", "tools")),
+        *(extras[e] for e in ("charts", "embedded", "notebooks", "openai", "study", "tools")),
     ]
     assert imported(repo / "llmsim_lab") - {name_of(r) for part in lists for r in part} == set()
 

@@ -1,12 +1,11 @@
 """Scenes drawn with matplotlib, without pyplot, so that nothing global changes.
 
-While a run is played, a figure's lines are moved and the rest stays: laying out a figure takes most
-of the time that drawing takes. ``Screen`` makes the pictures.
+For files, static views and pages without plotly; ``_interactive`` draws the same scenes to be
+hovered over and clicked.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,10 @@ from llmsim_lab._util.drawing import chart_class, drawable, spread_out
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from llmsim_lab.lab.charts._scene import Curve, Look, Scene
+    from llmsim_lab.lab.charts._scene import Look, Scene
 
 
 _MOST_POINTS = 2000
@@ -49,16 +47,6 @@ def thinned(
             kept |= {int(part[np.nanargmin(values)]), int(part[np.nanargmax(values)])}
     chosen = np.array(sorted(kept))
     return x[chosen], y[chosen]
-
-
-def pin_labels(axes: Axes, *, large: bool) -> None:
-    """Fix the labels' places, which matplotlib would otherwise compute at each drawing."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_label_coords(0.5, -0.12 if large else -0.2)
-    if not large:  # small panels have no label on that side
-        axes.yaxis.set_label_coords(-0.2, 0.5)
-    axes.yaxis.set_major_locator(MaxNLocator(6 if large else 4))
 
 
 def set_limits(axes: Axes, scene: Scene, column: str) -> None:
@@ -94,73 +82,55 @@ _MANY_MARKS = 10
 _GREY = "#444444"
 _BEHIND_TEXT = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5}
 _REST: Mapping[str, Any] = {"color": "#777777", "alpha": 0.1, "linewidth": 0}
+_TAPED: Mapping[str, Any] = {"color": "#56B4E9", "alpha": 0.12, "linewidth": 0}
 _MOST_CAPTION, _CAPTION_WIDE = 400, 110
 """Letters of a note in the caption, and of a line of it."""
 
 
 class Drawing:
-    """A scene as a figure, which later scenes can take over.
+    """A scene as a figure.
 
     Args:
         scene: what to draw.
         labelled: True to write names at the ends of lines and to draw texts as they are, with no
             formula in them; the legend is always there.
-        quick: for screens: the places of titles and labels are not computed each time.
 
     Attributes:
         figure: what is drawn on.
     """
 
-    def __init__(self, scene: Scene, *, labelled: bool = True, quick: bool = False) -> None:
+    def __init__(self, scene: Scene, *, labelled: bool = True) -> None:
         self.figure: Figure = chart_class()(figsize=_SIZE, layout="constrained")
         self._labelled = labelled
-        self._quick = quick
-        self._frame: tuple[object, ...] = ()
-        self._axes: dict[str, Axes] = {}
-        self._lines: dict[tuple[str, int], Any] = {}
-        self._passing: list[Any] = []
-        self.show(scene)
-
-    def show(self, scene: Scene) -> None:
-        """Draw a scene, in place of the one before."""
-        frame = _frame(scene)
-        # Bands, marks and labels cannot be moved like lines, so they are drawn again.
-        for artist in self._passing:
-            artist.remove()
-        self._passing = []
-        if frame != self._frame:
-            self._build(scene)
-            self._frame = frame
-        else:
-            self._move(scene)
+        self._build(scene)
         for band in scene.bands:
             for column, (x, low, high) in band.points.items():
-                fill = self._axes[column].fill_between(
+                self._axes[column].fill_between(
                     x, low, high, color=band.colour, alpha=band.alpha, linewidth=0
                 )
-                self._passing.append(fill)
         self._marks(scene)
         for series in scene.panel_series:
             set_limits(self._axes[series.column], scene, series.column)
         self._bounds(scene)
-        self._rest(scene)
+        for span, look in ((scene.rest, _REST), (scene.taped, _TAPED)):
+            for axes in self._axes.values():
+                if span is not None:
+                    axes.axvspan(*span, **look)
         axes = self._axes[scene.main.column]
-        if self._labelled:
+        if labelled:
             # Space for what is written at the lines' ends and at the marks.
             first, last = axes.get_xlim()
             bottom, top = axes.get_ylim()
             axes.set_xlim(first, last + 0.13 * (last - first))
             axes.set_ylim(bottom, top + 0.05 * min(len(scene.marks), 4) * (top - bottom))
         set_ticks(axes, scene)
-        if self._labelled:
+        if labelled:
             self._end_labels(scene)
 
     def _build(self, scene: Scene) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        self.figure.clear()
-        self.figure.set_layout_engine("constrained")
-        self._lines, self._passing = {}, []
+        self._lines: dict[tuple[str, int], Any] = {}
         names = [series.column for series in scene.panels]
         main = scene.main.column
         # Three small panels a row; a last row that is not full is padded with blanks.
@@ -172,21 +142,17 @@ class Drawing:
         mosaic = self.figure.subplot_mosaic(
             cells, height_ratios=(2, *(1 for _ in rows)), empty_sentinel=_BLANK
         )
-        self._axes = {str(name): axes for name, axes in mosaic.items()}
-        # With a given height matplotlib does not search for one that is clear of everything.
-        height = 1.0 if self._quick else None
+        self._axes: dict[str, Axes] = {str(name): axes for name, axes in mosaic.items()}
         for series in scene.panel_series:
             axes = self._axes[series.column]
             axes.grid(alpha=0.3)
             plain_numbers(axes)
-            if self._quick:
-                pin_labels(axes, large=series is scene.main)
             if series is scene.main:
-                axes.set_title(self._name(scene.title), loc="left", y=height)
+                axes.set_title(self._name(scene.title), loc="left")
                 axes.set_ylabel(drawable(series.unit or series.label))
             else:
                 label = f"{series.label}, {series.unit}" if series.unit else series.label
-                axes.set_title(drawable(label, 34), loc="left", fontsize="small", y=height)
+                axes.set_title(drawable(label, 34), loc="left", fontsize="small")
                 axes.tick_params(labelsize="small")
                 axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
                 dated = bool(scene.ticks.names)
@@ -230,6 +196,8 @@ class Drawing:
         ]
         if scene.rest:
             handles.append(Patch(label="planned, not played yet", **_REST))
+        if scene.taped:
+            handles.append(Patch(label="from the tape", **_TAPED))
         # As the legend's title: the layout keeps room for it, however long it is.
         caption = [fill(drawable(note, _MOST_CAPTION), _CAPTION_WIDE) for note in scene.caption]
         self.figure.legend(
@@ -241,62 +209,45 @@ class Drawing:
             title_fontsize="small",
         )
 
-    def _move(self, scene: Scene) -> None:
-        for place, curve in enumerate(scene.curves):
-            for column, (x, y) in curve.points.items():
-                line = self._lines[column, place]
-                line.set_data(*thinned(x, y))
-                line.set_marker(_marker(curve.look, len(x)))
-
     def _marks(self, scene: Scene) -> None:
         main = self._axes[scene.main.column]
         for turn in dict.fromkeys(mark.turn for mark in scene.marks):
             for axes in self._axes.values():
-                line = axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-                self._passing.append(line)
+                axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
         worded = len(scene.marks) <= _MANY_MARKS
         first, last = scene.span
         for place, mark in enumerate(scene.marks):
             text = f"{mark.number} {drawable(mark.text, 28)}" if worded else f"{mark.number}"
             left = mark.turn > first + 0.6 * (last - first)
-            self._passing.append(
-                main.annotate(
-                    text,
-                    (mark.turn, 1.0),
-                    xycoords=("data", "axes fraction"),
-                    xytext=(-3 if left else 3, -4 - 11 * (place % 4)),
-                    textcoords="offset points",
-                    ha="right" if left else "left",
-                    va="top",
-                    fontsize=7.5,
-                    color=_GREY,
-                    bbox=_BEHIND_TEXT,
-                    in_layout=False,
-                )
+            main.annotate(
+                text,
+                (mark.turn, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(-3 if left else 3, -4 - 11 * (place % 4)),
+                textcoords="offset points",
+                ha="right" if left else "left",
+                va="top",
+                fontsize=7.5,
+                color=_GREY,
+                bbox=_BEHIND_TEXT,
+                in_layout=False,
             )
 
     def _bounds(self, scene: Scene) -> None:
         """Draw bounds as thin lines, labelled on the side where no value can be."""
         for bound in scene.bounds:
             axes = self._axes[bound.column]
-            line = axes.axhline(bound.value, color=_GREY, linewidth=0.7, linestyle=(0, (6, 3)))
-            label = axes.annotate(
+            axes.axhline(bound.value, color=_GREY, linewidth=0.7, linestyle=(0, (6, 3)))
+            axes.annotate(
                 str(bound),
-                (scene.span[0], bound.value),
-                xytext=(0, 1.5 if bound.upper else -1.5),
+                (bound.at, bound.value),
+                xytext=(0, 4 if bound.upper else -4),
                 textcoords="offset points",
                 va="bottom" if bound.upper else "top",
                 fontsize=7.5 if bound.column == scene.main.column else 6.5,
                 color=_GREY,
                 in_layout=False,
             )
-            self._passing += [line, label]
-
-    def _rest(self, scene: Scene) -> None:
-        """Shade the turns that are planned and not played yet."""
-        if scene.rest:
-            for axes in self._axes.values():
-                self._passing.append(axes.axvspan(*scene.rest, **_REST))
 
     def _end_labels(self, scene: Scene) -> None:
         """Write names at the lines' ends, where they do not overlap; the legend has them all."""
@@ -318,19 +269,17 @@ class Drawing:
         heights = spread_out([y for _, _, y in ends], gap=10 * unit, most=16 * unit)
         for (name, end, _), height in zip(ends, heights, strict=True):
             if height is not None:
-                self._passing.append(
-                    axes.annotate(
-                        drawable(name, 18),
-                        (end, height),
-                        xytext=(6, 0),
-                        textcoords="offset points",
-                        fontsize=8,
-                        color="#222222",
-                        va="center",
-                        bbox=_BEHIND_TEXT,
-                        annotation_clip=False,
-                        in_layout=False,
-                    )
+                axes.annotate(
+                    drawable(name, 18),
+                    (end, height),
+                    xytext=(6, 0),
+                    textcoords="offset points",
+                    fontsize=8,
+                    color="#222222",
+                    va="center",
+                    bbox=_BEHIND_TEXT,
+                    annotation_clip=False,
+                    in_layout=False,
                 )
 
 
@@ -339,100 +288,3 @@ def _marker(look: Look, points: int) -> str:
     if points == 1:
         return look.marker or "x"
     return look.marker if points <= _FEW else ""
-
-
-def _parts(curve: Curve) -> tuple[tuple[str, str], ...]:
-    """Return a curve's columns and how the legend marks it."""
-    return tuple((name, _marker(curve.look, len(x))) for name, (x, _) in curve.points.items())
-
-
-def _frame(scene: Scene) -> tuple[object, ...]:
-    """Return what needs the figure laid out again once it has changed."""
-    return (
-        scene.title,
-        scene.caption,
-        scene.rest is None,
-        scene.panel_series,
-        scene.ticks.label,
-        tuple((item.name, item.legend, item.look, _parts(item)) for item in scene.curves),
-        tuple((band.legend, band.colour, tuple(band.points)) for band in scene.bands),
-    )
-
-
-_DPI = 96
-
-
-class Screen:
-    """Makes pictures of a figure.
-
-    Args:
-        figure: with a layout engine; setting one again makes ``Screen`` lay it out again.
-    """
-
-    def __init__(self, figure: Figure) -> None:
-        self._figure = figure
-        self._reserved: list[int] = []
-        self._legend: tuple[slice, slice, NDArray[np.uint8]] | None = None
-
-    def png(self) -> bytes:
-        """Return the figure as it is as a PNG file."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-        from PIL import Image
-
-        self._figure.set_dpi(_DPI)
-        canvas = FigureCanvasAgg(self._figure)
-        if isinstance(self._figure.get_layout_engine(), ConstrainedLayoutEngine):
-            # Laid out once and then left: the constrained layout takes longer than the drawing.
-            self._reserved = []
-            self._lay_out()
-        pixels = self._paint(canvas)
-        if self._outgrown():
-            self._figure.set_layout_engine("constrained")
-            self._lay_out()
-            pixels = self._paint(canvas)
-        buffer = io.BytesIO()
-        Image.fromarray(pixels).save(buffer, format="png", compress_level=2)
-        return buffer.getvalue()
-
-    def _lay_out(self) -> None:
-        self._figure.draw_without_rendering()
-        self._figure.set_layout_engine("none")
-        self._legend = None
-
-    def _outgrown(self) -> bool:
-        """Return True if numbers on an axis are longer than when the figure was laid out."""
-        longest = [
-            max((len(tick.label1.get_text()) for tick in axes.yaxis.get_major_ticks()), default=0)
-            for axes in self._figure.axes
-        ]
-        reserved = self._reserved or longest
-        self._reserved = [max(pair) for pair in zip(longest, reserved, strict=True)]
-        return self._reserved != reserved
-
-    def _paint(self, canvas: FigureCanvasAgg) -> NDArray[np.uint8]:
-        import numpy as np
-
-        [legend] = self._figure.legends
-        # Painted once: it stays the same while lines move, and its many texts are slow to draw.
-        legend.set_visible(self._legend is None)
-        try:
-            canvas.draw()  # type: ignore[no-untyped-call]
-        finally:
-            legend.set_visible(True)
-        buffer = canvas.buffer_rgba()  # type: ignore[no-untyped-call]
-        pixels: NDArray[np.uint8] = np.array(buffer)[:, :, :3]
-        if self._legend is None:
-            rows, columns = _place(legend, len(pixels))
-            self._legend = rows, columns, pixels[rows, columns].copy()
-        else:
-            rows, columns, painted = self._legend
-            pixels[rows, columns] = painted
-        return pixels
-
-
-def _place(legend: Any, height: int) -> tuple[slice, slice]:
-    """Return the pixels that a legend takes, its frame's line included."""
-    box = legend.get_window_extent()
-    rows = slice(max(0, height - int(box.y1) - 3), max(0, height - int(box.y0) + 3))
-    return rows, slice(max(0, int(box.x0) - 3), int(box.x1) + 4)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import plain_text
@@ -200,6 +200,7 @@ class Curve:
         look: how it is drawn.
         points: turns and values by column.
         labelled: True if its name is also written at its end.
+        track: the run whose values they are; None for a median, the rule, a prediction, history.
     """
 
     name: str
@@ -207,6 +208,7 @@ class Curve:
     look: Look
     points: Mapping[str, Points]
     labelled: bool = True
+    track: Track | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,11 +244,13 @@ class Bound:
         column: which.
         value: the bound.
         upper: True for the most.
+        at: the turn at which its label begins, where nothing is drawn.
     """
 
     column: str
     value: float
     upper: bool
+    at: float = 0.0
 
     def __str__(self) -> str:
         return f"{'at most' if self.upper else 'at least'} {self.value:g}"
@@ -268,6 +272,7 @@ class Scene:
         limits: the lowest and the highest value on a panel's other axis, by column.
         bounds: what a column cannot go below or beyond, where its values come near.
         rest: the latest turn played and the last one planned, if there are any between.
+        taped: the first turn and the last one from a tape, where live turns follow or may follow.
     """
 
     title: str
@@ -283,6 +288,7 @@ class Scene:
     caption: tuple[str, ...] = ()
     bounds: tuple[Bound, ...] = ()
     rest: tuple[float, float] | None = None
+    taped: tuple[float, float] | None = None
 
     @property
     def panel_series(self) -> tuple[Series, ...]:
@@ -325,9 +331,9 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
     if not choice.title and first and ticks.names:
         title = f"{title} from {first}"
     limits = {name: _limits(made.curves, made.bands, name) for name in made.columns}
-    bounds = tuple(
-        found for name in made.columns for found in _bounds_near(tracks, name, limits[name])
-    )
+    span = _span(made.curves, planned)
+    bounds = [found for name in made.columns for found in _bounds_near(tracks, name, limits[name])]
+    limits = {name: _room_for(bounds, name, ends) for name, ends in limits.items()}
     return Scene(
         title=title,
         main=choice.main,
@@ -337,11 +343,14 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
         marks=marks_of(items, made.branches),
         notes=tuple(made.notes),
         ticks=ticks,
-        span=_span(made.curves, planned),
-        limits={name: _room_for(bounds, name, ends) for name, ends in limits.items()},
+        span=span,
+        limits=limits,
         caption=tuple(dict.fromkeys(note for track in tracks for note in track.notes)),
-        bounds=bounds,
+        bounds=tuple(
+            replace(one, at=_clear(made.curves, one, span, limits[one.column])) for one in bounds
+        ),
         rest=(played, planned) if played < planned else None,
+        taped=_taped(tracks, planned),
     )
 
 
@@ -394,6 +403,7 @@ class _Composer:
                 look=look,
                 points=points,
                 labelled=legend is None,
+                track=track,
             )
         )
 
@@ -537,6 +547,13 @@ def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
     return Ticks(label="turn (quarters)" if dated else "turn", at=at)
 
 
+def _taped(tracks: Sequence[Track], planned: int) -> tuple[float, float] | None:
+    first = min(track.turns[0] for track in tracks)
+    last = max(track.recorded_to for track in tracks)
+    # Where all that there can be is from tapes, shading all of it would say nothing.
+    return (first, last) if first < last < planned else None
+
+
 def _span(curves: Sequence[Curve], planned: int) -> tuple[float, float]:
     turns = [x for curve in curves for x, _ in curve.points.values() if len(x)]
     first = min(float(x[0]) for x in turns)
@@ -584,6 +601,29 @@ def _bounds_near(
     for bound in sorted(found, key=lambda item: (item.value, item.upper)):
         if low - near <= bound.value <= high + near:
             yield bound
+
+
+_LABEL_WIDE, _LABEL_HIGH = 0.2, 0.09
+"""Shares of a panel that a bound's label takes."""
+
+
+def _clear(
+    curves: Sequence[Curve], bound: Bound, span: tuple[float, float], limits: tuple[float, float]
+) -> float:
+    """Return the turn at which a bound's label begins so that no curve goes through it."""
+    import numpy as np
+
+    first, width = span[0], span[1] - span[0]
+    height = (limits[1] - limits[0]) * _LABEL_HIGH
+    low, high = (0.0, height) if bound.upper else (-height, 0.0)
+
+    def crossed(begin: float) -> int:
+        turns = np.linspace(begin, begin + _LABEL_WIDE * width, 9)
+        lines = (curve.points[bound.column] for curve in curves if bound.column in curve.points)
+        apart = [np.interp(turns, *line, left=np.nan, right=np.nan) - bound.value for line in lines]
+        return sum(int(((low <= line) & (line <= high)).sum()) for line in apart)
+
+    return min((first + part * width for part in (0, 0.8, 0.6, 0.4, 0.2)), key=crossed)
 
 
 def _room_for(

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._registry import class_of_manifest
-from llmsim_lab.run._run import series_on
+from llmsim_lab.run._run import load, series_on
 from llmsim_lab.run._turn import Series, turn_row
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.tape._codec import RunInfo
@@ -90,6 +91,7 @@ class Track:
         notes: what readers of its numbers have to know.
         last_planned: the last turn planned, where its rows and a simulation do not say more.
         recorded: True if it is read from a tape.
+        load: loads a recorded run, with its prompts and replies.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Track:
     notes: Sequence[str] = ()
     last_planned: int = 0
     recorded: bool = False
+    load: Callable[[], Run] | None = None
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
 
@@ -147,6 +150,21 @@ class Track:
         """The turn that the run is to reach; the latest if not later."""
         run = self.simulation
         return max(self.turns[1], run.last_planned if isinstance(run, Run) else self.last_planned)
+
+    @property
+    def recorded_to(self) -> int:
+        """The last turn that comes from a tape; the first one if none does."""
+        if self.recorded:
+            return self.turns[1]
+        run = self.simulation
+        return max(self.turns[0], run.recorded_to if isinstance(run, Run) else 0)
+
+    @cached_property
+    def run(self) -> Run | None:
+        """The run with its prompts and replies, loaded when first asked for; a frame has none."""
+        if self.load is not None:
+            return self.load()
+        return self.simulation if isinstance(self.simulation, Run) else None
 
     @property
     def first_period(self) -> str | None:
@@ -390,6 +408,7 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
         notes=() if run_class is None else run_class.notes_on(info.manifest),
         last_planned=planned,
         recorded=True,
+        load=lambda: load(tape, info.id),
     )
 
 

@@ -11,14 +11,23 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from llmsim_lab._util.html import safe, visible
 
-_WIDTH, _HEIGHT = 860, 520
+_COLUMN, _ROW, _MARGIN = 290, 84, (96, 40)
+"""Pixels between the middles of boxes, and from those to the picture's edge."""
+_CELL = (3.2, 2.0)
+"""Size of a cell where 1 is as near to a box's middle as an arrow may pass."""
 _BOX_HEIGHT = 40
+_WARMTHS = np.geomspace(20, 3, 40)
+_MOST_ARRANGED = 14
+"""States up to which places without crossings are searched; 0.3 s for eight of them, once."""
 _LETTER = 7.4
 """Width of a letter at the size used, pixels, near enough for the boxes."""
 
@@ -109,21 +118,20 @@ class Diagram:
     def svg(self, *, current: str | None = None, counts: Mapping[str, int] | None = None) -> str:
         """Return an SVG picture, with a description that is read out.
 
-        The states stand on an ellipse, in the chart's order, the initial one on top.
+        The states stand where as few arrows as can be cross each other or a box.
 
         Args:
             current: a state to mark.
             counts: how many agents are in each state; the more, the darker its box.
         """
-        order = [self.initial, *(state for state in self.states if state != self.initial)]
-        step = 2 * math.pi / len(order)
+        cells = _arranged(self.states, self.initial, frozenset(arrow[:2] for arrow in self.arrows))
         points = {
-            state: (
-                round(_WIDTH / 2 + (_WIDTH / 2 - 100) * math.sin(place * step), 1),
-                round(_HEIGHT / 2 - (_HEIGHT / 2 - 50) * math.cos(place * step), 1),
-            )
-            for place, state in enumerate(order)
+            state: (float(_MARGIN[0] + x * _COLUMN), float(_MARGIN[1] + y * _ROW))
+            for state, (x, y) in cells.items()
         }
+        width, height = (
+            max(point[axis] for point in points.values()) + _MARGIN[axis] for axis in (0, 1)
+        )
         # Transitions between the same two states share an arrow.
         labels: dict[tuple[str, str], list[str]] = {}
         for arrow in self.arrows:
@@ -135,11 +143,11 @@ class Diagram:
         if counts is not None:
             facts += [f"{state}: {counts.get(state, 0)}" for state in self.states]
         return Markup(_SVG).format(
-            w=_WIDTH,
-            h=_HEIGHT,
+            w=int(width),
+            h=int(height),
             desc=safe("; ".join([*facts, *map(str, self.arrows)])),
             arrows=Markup("").join(
-                _loop(points[source], source, ", ".join(texts))
+                _loop(points[source], width / 2, source, ", ".join(texts))
                 if source == target
                 else _arrow(points, source, target, ", ".join(texts), (target, source) in labels)
                 for (source, target), texts in labels.items()
@@ -156,6 +164,85 @@ class Diagram:
                 for state in self.states
             ),
         )
+
+
+@cache
+def _arranged(
+    states: tuple[str, ...], initial: str, ways: frozenset[tuple[str, str]]
+) -> dict[str, tuple[int, int]]:
+    """Return the states' columns and rows, by a search that is the same each time.
+
+    States move to cells in turn, to better ones always and to worse ones ever more rarely
+    (simulated annealing).
+
+    Args:
+        states: all of them.
+        initial: the one that is drawn to the upper left.
+        ways: from which to which there is an arrow.
+    """
+    order = [initial, *(state for state in states if state != initial)]
+    place = {state: number for number, state in enumerate(order)}
+    ends = sorted(
+        (place[a], place[b])
+        for a, b in ways
+        if a != b and not (place[a] > place[b] and (b, a) in ways)
+    )
+    edges = np.array(ends, dtype=int).reshape(-1, 2)
+    # There and back are two lines, which need more room.
+    room = np.array([1.4 if (order[b], order[a]) in ways else 0.9 for a, b in ends])
+    columns = max(3, round(math.sqrt(len(order)) / 1.2))
+    rows = max(7, 2 * -(-len(order) // columns))
+    grid = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=float)
+    # Of its own seed: no draw of a run's depends on a picture.
+    luck = np.random.default_rng(0)
+    at = luck.permutation(grid)[: len(order)]
+    best, least = grid[: len(order)], np.inf
+    for warmth in _WARMTHS if len(order) <= _MOST_ARRANGED else ():
+        for state in range(len(order)):
+            tries = np.repeat(at[None], len(grid), axis=0)
+            tries[:, state] = grid
+            # Two states change places where the cell is taken.
+            for cell, other in np.argwhere((grid[:, None] == at).all(2)):
+                tries[cell, other] = grid[cell] if other == state else at[state]
+            costs = _costs(tries, edges, room)
+            if costs.min() < least - 1e-9:
+                best, least = tries[costs.argmin()], costs.min()
+            at = tries[(costs + warmth * luck.gumbel(size=len(grid))).argmin()]
+    # Turned so that the initial state is to the upper left.
+    span = np.ptp(best, axis=0)
+    best = best - best.min(0)
+    found = np.where(2 * best[0] > span, span - best, best).astype(int)
+    return {state: (int(x), int(y)) for state, (x, y) in zip(order, found, strict=True)}
+
+
+def _costs(
+    tries: npt.NDArray[np.float64],
+    edges: npt.NDArray[np.int_],
+    room: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Return how bad arrangements are: crossings, arrows through boxes, then lengths."""
+    tries = tries * _CELL
+    a, b = tries[:, edges[:, 0]], tries[:, edges[:, 1]]
+    way = b - a
+
+    def side(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return on which side of each edge points are: tries by edges by points."""
+        to = points[:, None] - a[:, :, None]
+        crossed: npt.NDArray[np.float64] = (
+            way[:, :, None, 0] * to[..., 1] - way[:, :, None, 1] * to[..., 0]
+        )
+        return crossed
+
+    apart = side(a) * side(b) < 0
+    crossings = (apart & apart.transpose(0, 2, 1)).sum((1, 2)) / 2
+    lengths = np.hypot(way[..., 0], way[..., 1])
+    to = tries[:, None] - a[:, :, None]
+    along = (to * way[:, :, None]).sum(3) / np.maximum(lengths[..., None] ** 2, 1e-9)
+    near = np.hypot(*np.moveaxis(to - np.clip(along, 0, 1)[..., None] * way[:, :, None], 3, 0))
+    own = (edges[:, :, None] == np.arange(tries.shape[1])).any(1)
+    through = ((near < room[:, None]) & ~own).sum((1, 2))
+    total: npt.NDArray[np.float64] = 40 * (crossings + through) + lengths.sum(1)
+    return total
 
 
 def _mermaid_text(text: str) -> str:
@@ -205,7 +292,7 @@ def _arrow(
     (x1, y1), (x2, y2) = points[source], points[target]
     length = math.hypot(x2 - x1, y2 - y1)
     # Bent to the right of its way, so that there and back are two lines.
-    bend = 34 if both_ways else 12
+    bend = 28 if both_ways else 8
     cx = (x1 + x2) / 2 - (y2 - y1) / length * bend
     cy = (y1 + y2) / 2 + (x2 - x1) / length * bend
     sx, sy = _edge((x1, y1), (cx, cy), source)
@@ -223,9 +310,9 @@ def _arrow(
     )
 
 
-def _loop(point: _Point, state: str, label: str) -> Markup:
+def _loop(point: _Point, middle: float, state: str, label: str) -> Markup:
     x, y = point
-    side = 1 if x >= _WIDTH / 2 else -1  # away from the middle, where the other arrows are
+    side = -1 if x >= middle else 1  # where the picture has room
     edge = x + side * _box_width(state) / 2
     far = edge + side * 40
     return Markup(_ARROW).format(

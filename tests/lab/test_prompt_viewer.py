@@ -460,7 +460,7 @@ def test_the_same_prompt_of_the_turn_before_is_compared() -> None:
     viewer = PromptViewer(played())
     viewer.compare_box.value = True
     assert "From turn 1 to turn 2" in viewer.changes.value
-    assert "<del>" in viewer.changes.value
+    assert "<del " in viewer.changes.value
     viewer.previous_button.click()
     assert "Turn 0 has no such prompt" in viewer.changes.value
     viewer.turn_box.value = 0

@@ -30,6 +30,8 @@ _MAX_ENTRIES = 50
 FONT = "var(--jp-content-font-family, system-ui, -apple-system, 'Segoe UI', sans-serif)"
 SPACES_PX = (4, 8, 16)
 LINE = "var(--jp-border-color2, rgba(127,127,127,0.4))"
+PAPER, TEXT = "var(--jp-layout-color0, #fff)", "var(--jp-content-font-color1, #1b1b1b)"
+"""Of pictures; together, so that they are black on white on a page without JupyterLab's colours."""
 SURFACE = "rgba(127,127,127,0.12)"
 """Of what stands out from the page; see-through, so that it serves light and dark pages alike."""
 INK = "#111"

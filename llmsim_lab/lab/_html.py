@@ -315,13 +315,16 @@ def _source(span: Span) -> str:
 # --- the reply -------------------------------------------------------------------------------
 
 
-def facts_html(attempt: Attempt, *, status: str | None, seconds: bool = False) -> Markup:
+def facts_html(
+    attempt: Attempt, *, status: str | None, seconds: bool = False, wanted: str = ""
+) -> Markup:
     """Return a request's model, tokens, options and fault as a table.
 
     Args:
         attempt: the request.
         status: how the decision came about; None where there is no decision.
         seconds: True to show how long it took.
+        wanted: what was searched, to mark it in the fault.
     """
     request, reply = attempt.request, attempt.reply
     options = ", ".join(f"{name} {value}" for name, value in sorted(request.options.items()))
@@ -334,7 +337,7 @@ def facts_html(attempt: Attempt, *, status: str | None, seconds: bool = False) -
     ]
     if attempt.reason is not None:
         code = f", HTTP {attempt.status_code}" if attempt.status_code else ""
-        rows.append(("fault", join([f"{attempt.reason}{code}: ", safe(attempt.detail)])))
+        rows.append(("fault", join([f"{attempt.reason}{code}: ", lit(attempt.detail, wanted)])))
     if reply is not None and reply.done_reason != "stop":
         rows.append(("ended by", reply.done_reason))
     if seconds:

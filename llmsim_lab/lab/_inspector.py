@@ -203,18 +203,16 @@ def chain_html(
 
 def _facts(chain: LLMReasoningChain, *, seconds: bool) -> Markup:
     call = chain.call
-    parts: list[object] = [_how(chain), f"confidence {_confidence(chain)}"]
+    parts: list[object] = [f"confidence {_confidence(chain)}"]
     if call is not None:
         parts.append(f"{call.prompt_tokens:,} + {call.reply_tokens:,} tokens")
         if call.attempts > 1:
             parts.append(f"{call.attempts} attempts")
         if seconds:
             parts.append(f"{call.seconds:.2f} s")
-    return styled(join(parts, between=" · "), QUIET)
-
-
-def _how(chain: LLMReasoningChain) -> Markup | str:
-    return badge(chain.status) if chain.call or chain.status != "ok" else "by rule"
+    by_model = call is not None or chain.status != "ok"
+    facts = styled(join(parts, between=" · "), QUIET, tag="span")
+    return styled(join([badge(chain.status) if by_model else "by rule", facts], between=" · "))
 
 
 def _confidence(chain: LLMReasoningChain) -> str:
@@ -281,6 +279,7 @@ class Matrix(w.VBox):
         # Buttons are used again, since making one costs more than all else here.
         self._cells: list[w.Button] = []
         self._names: list[w.HTML] = []
+        self._rows: list[w.HBox] = []
         self._where: dict[str, tuple[int, str]] = {}
         super().__init__()
 
@@ -294,13 +293,11 @@ class Matrix(w.VBox):
         }
         cells = iter(self._all(self._cells, self._button, len(agents) * len(turns)))
         names = self._all(self._names, w.HTML, len(agents))
-        rows = []
-        for name, agent in zip(names, agents, strict=False):
+        rows = self._all(self._rows, lambda: row(gap="2px"), len(agents))[: len(agents)]
+        for line, name, agent in zip(rows, names, agents, strict=False):
             name.value = str(styled(short(agent, 24), "width:9em;overflow-wrap:anywhere"))
             its = [self._fill(next(cells), turn.number, agent, chains, shown) for turn in turns]
-            rows.append(row(name, *its, gap="2px"))
-        for one in self.children:
-            one.close()
+            line.children = (name, *its)
         self.children = rows
 
     def _all(self, there: list[Any], make: Callable[[], Any], count: int) -> list[Any]:
@@ -308,7 +305,7 @@ class Matrix(w.VBox):
         return there
 
     def _button(self) -> w.Button:
-        cell = w.Button(layout=w.Layout(width="2.6em", height="24px", padding="0"))
+        cell = w.Button(layout=w.Layout(width="2.6em", padding="0"))
         self._choices.on_click(cell, lambda: self._on_cell(*self._where[cell.model_id]))
         return cell
 

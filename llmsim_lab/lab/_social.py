@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,9 +17,7 @@ from llmsim_lab._util.html import (
     BUBBLE,
     CARD,
     LARGE,
-    NUMBERS,
     QUIET,
-    SERIES_COLOURS,
     STRONG,
     badge,
     details,
@@ -43,6 +40,7 @@ from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import state_figure
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
 from llmsim_lab.statechart._analysis import Cascade, all_posts, cascades
+from llmsim_lab.statechart._picture import Arrow, Diagram
 from llmsim_lab.statechart._state import FeedEntry, Move, SocialTurn
 
 if TYPE_CHECKING:
@@ -151,76 +149,27 @@ class Reactions:
         return join([*rows, f"… and {more} more" if more > 0 else ""])
 
     def network_html(self) -> Markup:
-        """Return who reacted to whom as a picture: arrows on a circle, wider for more."""
-        weight: Counter[str] = Counter()
-        for (who, whom), times in self.pairs.items():
-            weight[who] += times
-            weight[whom] += times
-        names = sorted(name for name, _ in weight.most_common(_MOST_IN_NETWORK))
+        """Return who reacted to whom as a picture; the more reactions received, the darker."""
+        pairs: Counter[tuple[str, ...]] = Counter()
+        for pair, times in self.pairs.items():
+            pairs[tuple(clip(visible(name), 20) for name in pair)] += times
+        active = Counter(name for pair in pairs.elements() for name in pair)
+        names = tuple(name for name, _ in active.most_common(_MOST_IN_NETWORK))
         if not names:
             return safe("Nobody has reacted to anybody yet.")
-        step = 2 * math.pi / len(names)
-        at = {name: (math.sin(n * step), -math.cos(n * step)) for n, name in enumerate(names)}
-        shown = {pair: n for pair, n in self.pairs.most_common() if set(pair) <= set(names)}
-        most = max(shown.values(), default=1)
-        arrows = join(
-            Markup(_NETWORK_ARROW).format(
-                *(260 + 118 * at[who][0], 190 + 118 * at[who][1]),
-                *(260 + 40 * (at[who][0] + at[whom][0]), 190 + 40 * (at[who][1] + at[whom][1])),
-                *(260 + 112 * at[whom][0], 190 + 112 * at[whom][1]),
-                width=1 + 3 * times / most,
-                title=visible(f"{who} → {whom}: {times}"),
-            )
-            for (who, whom), times in shown.items()
-            if who != whom
-        )
-        received = Counter[str]()
-        for (_, whom), times in shown.items():
-            received[whom] += times
-        people = join(
-            Markup(_NETWORK_NODE).format(
-                *(
-                    260 + 124 * x,
-                    190 + 124 * y,
-                    4 + 6 * received[name] / max(1, *received.values()),
-                ),
-                *(260 + 140 * x, 194 + 150 * y),
-                anchor="start" if x > 0.2 else "end" if x < -0.2 else "middle",
-                title=visible(f"{name}: {received[name]} reactions received"),
-                name=visible(clip(name, 18)),
-            )
-            for name, (x, y) in at.items()
-        )
-        told = "; ".join(f"{who} → {whom}: {n}" for (who, whom), n in list(shown.items())[:40])
-        picture = Markup(_NETWORK).format(desc=visible(told), arrows=arrows, people=people)
-        rest = len(weight) - len(names)
-        note = f"The {len(names)} most active; {rest} more are not drawn." if rest > 0 else ""
-        return join([picture, styled(note, QUIET)])
+        shown = {(a, b): n for (a, b), n in pairs.items() if {a, b} <= set(names)}
+        received = Counter(whom for _, whom in Counter(shown).elements())
+        arrows = tuple(Arrow(who, whom, str(times)) for (who, whom), times in shown.items())
+        network = Diagram(names, names[0], frozenset(), arrows)
+        picture = Markup(network.svg(counts=received, title="Who reacts to whom", ring=True))
+        rest = len(active) - len(names)
+        note = f"The {len(names)} most active; {rest} more are not drawn." if rest else ""
+        return join([sideways(picture, name="Network", least="30em"), styled(note, QUIET)])
 
     def pairs_html(self) -> Markup:
         """Return who reacted to whom most often as a table."""
         rows = [(who, whom, times) for (who, whom), times in self.pairs.most_common(10)]
         return table(("who", "reacted to", "times"), rows, caption="Who reacts to whom")
-
-
-# Black on white whatever the page's theme, as the chart of states is.
-_NETWORK = (
-    '<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 520 380" style="width:100%;'
-    'max-width:640px;background:#fff;color:#1b1b1b;font-family:sans-serif;font-size:12.5px">'
-    "<title>Who reacts to whom</title><desc>{desc}</desc>"
-    '<defs><marker id="llmsim-to" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" '
-    'markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L10 5L0 10z" '
-    f'fill="{SERIES_COLOURS[0]}"/></marker></defs>{{arrows}}{{people}}</svg>'
-)
-_NETWORK_ARROW = (
-    '<path d="M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}" fill="none" opacity="0.75" '
-    f'stroke="{SERIES_COLOURS[0]}" stroke-width="{{width:.1f}}" marker-end="url(#llmsim-to)">'
-    "<title>{title}</title></path>"
-)
-_NETWORK_NODE = (
-    f'<circle cx="{{:.1f}}" cy="{{:.1f}}" r="{{:.1f}}" fill="{SERIES_COLOURS[1]}"/>'
-    '<text x="{:.1f}" y="{:.1f}" text-anchor="{anchor}"><title>{title}</title>{name}</text>'
-)
 
 
 class SocialBoard(TurnBrowser):
@@ -243,6 +192,7 @@ class SocialBoard(TurnBrowser):
     """
 
     def __init__(self, source: Source | SocialSimulation, *, run: int | None = None) -> None:
+        self.simulation: SocialSimulation
         super().__init__(_social(source, run, self))
         self._drawn: tuple[int, int] | None = None
         self.cascade_box = dropdown("Cascade", width="32em")
@@ -517,24 +467,22 @@ class AgentStory(LabWidget):
         """Return moves as a timeline: what happened in plain words, the post, and who decided."""
         if not events:
             return safe("Nothing has happened yet.")
-        items = join(
-            styled(
-                join(
-                    [
-                        styled(event.turn.number, f"{STRONG};{NUMBERS}", tag="strong"),
-                        f" {_in_words(event.move)} ",
-                        _why(event),
-                        self._about(event.move),
-                        *self._wrote(event),
-                    ]
-                ),
-                f"{ASIDE};margin-left:8px;padding-bottom:8px",
-                role="listitem",
-            )
-            for event in events
-        )
+        items = []
+        before: Move | None = None
+        for event in events:
+            move = event.move
+            again = before is not None and before.post == move.post
+            parts = [
+                styled(event.turn.number, tag="strong"),
+                f" {_in_words(move)} ",
+                _why(event),
+                Markup() if again else self._about(move),
+                *self._wrote(event),
+            ]
+            before = move
+            items.append(styled(join(parts), f"{ASIDE};padding-bottom:8px", role="listitem"))
         title = styled(f"What {visible(self.agent_box.value)} did, turn by turn", STRONG)
-        return block(title, styled(items, role="list"))
+        return block(title, styled(join(items), role="list"))
 
     def _wrote(self, event: _Event) -> Iterator[Markup]:
         """Yield what the move published."""
@@ -596,16 +544,9 @@ def _why(event: _Event) -> Markup:
     """Return the move as the chart has it, who decided it, and why."""
     move, chain = event.move, _chain(event)
     by = {"chart": "chart: one way only", "reasoner": "rule", "timeout": "chart: time was up"}
-    names = f"{move.trigger}: {move.source.value} → {move.target.value}"
-    decided = badge(chain.status) if chain else styled(by[move.decided_by], tag="span")
-    how = styled(join([names, decided], between=" · "), QUIET, tag="span")
+    names = styled(f"{move.trigger}: {move.source.value} → {move.target.value}", QUIET, tag="span")
     if chain is None:
-        return how
-    return join(
-        [
-            how,
-            details(
-                f"because: {clip(chain.reasoning, _BRIEF)}", pre(chain.reasoning, limit=_MOST_CHARS)
-            ),
-        ]
-    )
+        return join([names, styled(by[move.decided_by], QUIET, tag="span")], between=" · ")
+    reason = pre(chain.reasoning, limit=_MOST_CHARS)
+    because = details(f"because: {clip(chain.reasoning, _BRIEF)}", reason)
+    return join([names, " ", badge(chain.status), because])

@@ -78,8 +78,8 @@ def test_it_opens_on_the_latest_turn() -> None:
 
 def test_the_prompt_is_shown_by_role_with_its_slots_marked() -> None:
     viewer = PromptViewer(played())
-    assert ">system</div>" in viewer.prompt.value
-    assert ">user</div>" in viewer.prompt.value
+    assert ">system</span></summary>" in viewer.prompt.value
+    assert ">user</span></summary>" in viewer.prompt.value
     plain = re.sub("<[^>]+>", "", viewer.prompt.value)
     assert re.search(r"Inflation: \[\d\] 2%", plain)
     assert re.search(r"\[\d\] inflation<", viewer.legend.value)

@@ -48,6 +48,7 @@ STATUS_COLOURS: dict[str, str] = {
     "fallback": "#bc4c00",
     "failed": "#cf222e",
 }
+NO_STATUS = "#6e6e6e"
 """White text on any of them has a contrast of 4.5 or more."""
 
 HIT = f"background:{FOUND};color:{INK};text-decoration:underline"

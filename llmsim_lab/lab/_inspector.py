@@ -13,6 +13,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import plain_text, whole_number
 from llmsim_lab._util.html import (
     CARD,
+    NO_STATUS,
     QUIET,
     SERIES_COLOURS,
     STATUS_COLOURS,
@@ -320,7 +321,7 @@ class Matrix(w.VBox):
         chain = chains.get((turn, agent))
         by_rule = chain is not None and chain.call is None and chain.status == "ok"
         how = "nothing decided" if chain is None else "by rule" if by_rule else chain.status
-        colour = STATUS_COLOURS.get(how, "#6e6e6e")
+        colour = STATUS_COLOURS.get(how, NO_STATUS)
         self._where[cell.model_id] = turn, agent
         cell.description = f"{turn}{_SIGNS.get(how, '')}"
         reason = clip(visible(chain.reasoning), 120) if chain else ""

@@ -71,7 +71,7 @@ def _social(source: Source | SocialSimulation, run: int | None, widget: object) 
 _MOST_CHARS = 4_000
 _MOST_TURNS = 200
 """Turns drawn, the latest ones: so drawing costs the same however long a run is."""
-_MOST_POSTS, _MOST_IN_TREE, _MOST_IN_NETWORK = 30, 60, 24
+_MOST_POSTS, _MOST_IN_TREE, _MOST_IN_NETWORK = 30, 60, 10
 _REACTIONS = {"like": "liked by", "reply": "replies by", "reshare": "reshared by"}
 _SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
 
@@ -152,7 +152,7 @@ class Reactions:
         """Return who reacted to whom as a picture; the more reactions received, the darker."""
         pairs: Counter[tuple[str, ...]] = Counter()
         for pair, times in self.pairs.items():
-            pairs[tuple(clip(visible(name), 20) for name in pair)] += times
+            pairs[tuple(clip(visible(name), 16) for name in pair)] += times
         active = Counter(name for pair in pairs.elements() for name in pair)
         names = tuple(name for name, _ in active.most_common(_MOST_IN_NETWORK))
         if not names:

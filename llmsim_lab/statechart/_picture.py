@@ -230,10 +230,11 @@ def _arranged(
 def _ring(states: Sequence[str]) -> dict[str, _Point]:
     """Return places on an ellipse, the first on top."""
     step = 2 * math.pi / len(states)
+    wide, high = 21 * max(10, len(states)), 19 * max(10, len(states))
     return {
         state: (
-            _MARGIN[0] + 330 * (1 + math.sin(place * step)),
-            _MARGIN[1] + 210 * (1 - math.cos(place * step)),
+            _MARGIN[0] + wide * (1 + math.sin(place * step)),
+            _MARGIN[1] + high * (1 - math.cos(place * step)),
         )
         for place, state in enumerate(states)
     }

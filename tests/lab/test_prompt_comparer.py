@@ -200,6 +200,9 @@ async def test_run_plays_all_and_shows_numbers_chart_and_answers() -> None:
     assert "12 of 12 samples played, 0 of them failed" in widget.results.value
     assert "in memory only: the run is on no tape" in widget.results.value
     assert "+0.50 points" in widget.results.value
+    headline = re.sub("<[^>]+>", "\n", widget.results.value).split("\n")
+    assert re.fullmatch(r"variant 2 \+0\.50 \[.*\], p = \d\.\d+", next(filter(None, headline)))
+    assert widget.results.value.index("p = ") < widget.results.value.index("<details>")
     assert 'alt="resulting interest rate, variant 2 \u2212 as it was: +0.50' in widget.chart.value
     assert "Most common answers" in widget.answers.value
     assert len(widget.frame) == 12

@@ -245,7 +245,7 @@ def _marked(
 
     def piece(start: int, end: int) -> Markup:
         cuts = [start, *(at for at in edges if start < at < end), end]
-        texts = ((at, shown[at:to]) for at, to in pairwise(cuts))
+        texts = ((at, shown[at:to]) for at, to in pairwise(cuts) if at < to)
         # An odd number of edges lies before what is within a hit.
         return join(
             styled(text, HIT, tag="mark") if bisect(edges, at) % 2 else text for at, text in texts

@@ -243,7 +243,7 @@ class SocialBoard(TurnBrowser):
         offered = [(f"{one.root} ({one.size} posts)", one.root.id) for one in trees]
         self._choices.options(self.cascade_box, offered, self.cascade_box.value)
         self.cascade_box.layout.display = "" if trees else "none"
-        self.heading.value = str(styled(self._title, LARGE))
+        self.heading.value = str(styled(self._title, LARGE, tag="strong"))
         feed, network, tree = self._parts()
         self.feed.value = str(part_of("Feed", lowered(feed, name="Feed")))
         self.network.value = str(part_of("Who reacts to whom", network))

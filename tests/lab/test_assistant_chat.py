@@ -42,6 +42,7 @@ async def test_enter_sends_and_within_a_text_makes_a_line() -> None:
     widget = AssistantChat(engine("Hello, Ann!", "Again!"), user_id="ann")
     widget.message.value = "\n"
     assert not widget.worker.busy
+    widget.message.value = ""
     widget.message.value = "one\ntwo\n"  # pasted
     assert not widget.worker.busy
     widget.message.value = "one\ntwo\nthree"

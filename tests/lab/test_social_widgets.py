@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def test_only_social_simulations_are_shown() -> None:
 
 
 def words(html: object) -> str:
-    return " ".join(re.sub("<[^>]+>", " ", str(html)).split())
+    return " ".join(unescape(re.sub("<[^>]+>", " ", str(html))).split())
 
 
 def test_the_board_shows_the_feed_who_reacted_the_network_and_a_cascade() -> None:

@@ -99,16 +99,9 @@ def test_what_is_markup_already_is_not_escaped_twice() -> None:
     assert join([Markup("<br>"), "<br>"]) == "<br>&lt;br&gt;"
 
 
-def _luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 @pytest.mark.parametrize("status", STATUS_COLOURS)
 def test_a_status_label_can_be_read_and_names_the_status(status: str) -> None:
-    contrast = 1.05 / (_luminance(STATUS_COLOURS[status]) + 0.05)  # type: ignore[index]
-    assert contrast >= 4.5
+    assert contrast(rgb("#fff"), rgb(STATUS_COLOURS[status])) >= 4.5
     assert f">{status}</span>" in badge(status)  # type: ignore[arg-type]
 
 
@@ -184,8 +177,7 @@ def test_text_on_every_coloured_background_has_a_contrast_of_aa() -> None:
     for background in (*MARKS, ADDED, REMOVED, FOUND):
         assert contrast(rgb(INK), rgb(background)) >= 4.5, background
         assert contrast(rgb("#555"), rgb(background)) >= 4.5, background
-    for background in (*STATUS_COLOURS.values(), NO_STATUS):
-        assert contrast(rgb("#fff"), rgb(background)) >= 4.5, background
+    assert contrast(rgb("#fff"), rgb(NO_STATUS)) >= 4.5
 
 
 @pytest.mark.parametrize("theme", PAGES)
@@ -202,7 +194,7 @@ def test_quiet_text_reads_on_pages_and_on_what_stands_out_from_them(theme: str) 
 
 def test_columns_of_numbers_are_right_aligned_in_figures_of_one_width() -> None:
     html = str(table(("who", "sum", "share"), [("a", 1200.5, "12%"), ("b", -3, "none")]))
-    cells = re.findall(r"<t[hd][^>]*>", html)
+    cells = re.findall(r"<t[hd] [^>]*>", html)
     assert ["tabular-nums" in cell for cell in cells] == [False, True, True] * 3
     assert "tabular-nums" not in str(table(("name",), [("1 of 2",), (3,)]))
 

@@ -106,7 +106,9 @@ def headline_html(experiment: Comparison) -> Markup:
             continue
         said = f"{item['variant']} {_signed(item['estimate'])}"
         if not _missing(item["low"]):
-            said += f" [{item['low']:.2f}, {item['high']:.2f}], p = {_p(item['p_family'])}"
+            said += f" [{item['low']:.2f}, {item['high']:.2f}]"
+        if not _missing(p := item["p_family"]):
+            said += f", p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
         found = re.search(r"(No e|E)vidence[^.]*\.", verdict)
         said = said.replace(" -", " \u2212").replace("[-", "[\u2212")
         lines.append(styled(said, LARGE) + styled(found.group() if found else verdict))

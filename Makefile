@@ -18,7 +18,7 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
-.PHONY: check-browser notebooks screenshots bench clean setup
+.PHONY: check-browser notebooks screenshots looks bench clean setup
 export PYTHON FROM TO
 # If it is set, as in many containers, every program that is started compiles its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -71,6 +71,9 @@ check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (ne
 
 screenshots: .venv/.ready-browser ## take the README's pictures of the widgets again
 	$(BIN)/python tests/browser/take_screenshots.py
+
+looks: .venv/.ready-browser ## take every widget, light and dark, wide and narrow, into out/looks
+	$(BIN)/python tests/browser/take_screenshots.py --looks out/looks $(ARGS)
 
 notebooks: .venv/.ready-test ## run the notebooks and save the new outputs
 	$(BIN)/python -m nbconvert --to notebook --execute --inplace \

@@ -18,7 +18,7 @@ async def every_widget() -> dict[str, LabWidget]:
     """Return one widget of each class, by the class's name."""
     economy = load(data_path("tapes/first_run.tape"), 1)
     nations = load(data_path("tapes/two_nations.tape"), 1)
-    town = load(data_path("tapes/social.tape"), 1)
+    town = load(data_path("tapes/social.tape"), 2)
     made = [
         lab.AgentStory(town),
         await _chat(),

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import clip, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
+COLOURS = SERIES_COLOURS
 STYLES = ("-", "--", "-.", ":")
 """Of lines, so that colour is not all that tells them apart."""
 

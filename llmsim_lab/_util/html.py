@@ -10,23 +10,59 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 from markupsafe import Markup, escape
 from pydantic import BaseModel
 
+from llmsim_lab._util.text import clip
+
 _MAX_CHARACTERS = 20_000
+_MAX_TITLE = 1_000
 _MAX_ENTRIES = 50
 """Entries of a list that are shown; a note says how many more there are."""
 
+# --- tokens: how all HTML of the lab looks -------------------------------------------------------
+# Python values, since pages that are safe to show strip style elements, and most strip attributes:
+# so each is written where it is used, and no meaning hangs on it.
+
+FONT = "var(--jp-content-font-family, system-ui, -apple-system, 'Segoe UI', sans-serif)"
+SPACES_PX = (4, 8, 16)
+LINE = "var(--jp-border-color2, rgba(127,127,127,0.4))"
+PAPER, TEXT = "var(--jp-layout-color0, #fff)", "var(--jp-content-font-color1, #1b1b1b)"
+"""Of pictures; together, so that they are black on white on a page without JupyterLab's colours."""
+SURFACE = "rgba(127,127,127,0.12)"
+"""Of what stands out from the page; see-through, so that it serves light and dark pages alike."""
+INK = "#111"
+"""Text on the backgrounds below, whatever the page's theme."""
+ADDED, REMOVED, FOUND = "#cfe8fc", "#ffdfb8", "#f0e442"
+"""Backgrounds of differences and of what was searched; each has a second sign beside its colour."""
+MARKS = ("#fff3bf", "#d0ebff", "#d3f9d8", "#ffe3e3", "#e5dbff", "#ffe8cc", "#c5f6fa", "#f3d9fa")
+"""Backgrounds of slots; a number beside each says it without colour."""
+SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
 STATUS_COLOURS: dict[str, str] = {
     "ok": "#1a7f37",
     "repaired": "#9a6700",
     "fallback": "#bc4c00",
     "failed": "#cf222e",
 }
+NO_STATUS = "#6e6e6e"
 """White text on any of them has a contrast of 4.5 or more."""
+
+HIT = f"background:{FOUND};color:{INK};text-decoration:underline"
+STRONG = "font-weight:600"
+LARGE = "font-size:1.25em;font-weight:600"
+QUIET_OPACITY = 0.75
+QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
+NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
+AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
+CARD = f"border:1px solid {LINE};border-radius:6px;padding:4px 8px"
+BUBBLE = (
+    f"background:{SURFACE};border-radius:12px;padding:8px 12px;max-width:40em;width:fit-content"
+)
+ASIDE = f"border-left:3px solid {LINE};padding:2px 8px"
 
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -35,13 +71,13 @@ _HIDDEN = re.compile(
 """Control codes, marks of direction, invisible letters, halves of characters."""
 
 # In widgets, JupyterLab's lines are as high as its buttons, and columns have no space between them.
-_TABLE = '<table style="line-height:1.4">'
-_SPACE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+_TABLE = "line-height:1.4;border-collapse:collapse"
 # Where a page lets words break anywhere, headings would be broken to one letter a line.
-_HEAD = _SPACE + ";overflow-wrap:break-word"
-_CELL = f'<td style="{_SPACE}">{{}}</td>'
-_ROW_HEAD = f'<th scope="row" style="{_HEAD}">{{}}</th>'
-_COLUMN_HEAD = f'<th scope="col" style="{_HEAD}">{{}}</th>'
+_CELL = "vertical-align:top;padding:3px 12px 3px 0;{};overflow-wrap:break-word"
+_LINED = f"border-top:1px solid {LINE};{_CELL}"
+_A_NUMBER = re.compile(r"[+\-\u2212]?\d[\d.,]*(e[+-]?\d+)?%?( to [+\-\u2212]?\d[\d.,]*)?")
+_NO_NUMBER = ("", "none", "not known", "not reported")
+"""What may stand in a column of numbers without making it one of texts."""
 
 # --- untrusted text ------------------------------------------------------------------------------
 
@@ -71,21 +107,41 @@ def safe(text: object, *, limit: int = _MAX_CHARACTERS) -> Markup:
         return text
     whole = str(text)
     # Cut before it is escaped, which would take long for a text of many megabytes.
-    html = escape(visible(whole[:limit]))
-    if len(whole) > limit:
-        html += Markup(" <em>… {} more characters</em>").format(f"{len(whole) - limit:,}")
-    return html
+    return escape(visible(whole[:limit])) + left_out(len(whole) - limit)
+
+
+def left_out(characters: int) -> Markup:
+    """Return a note on how many characters are not shown; nothing where that is none."""
+    if characters <= 0:
+        return Markup()
+    return Markup(" <em>… {} more characters</em>").format(f"{characters:,}")
 
 
 # --- shapes --------------------------------------------------------------------------------------
 
 
+def styled(content: object, css: str = "", *, tag: str = "div", **attributes: object) -> Markup:
+    """Return content, made safe, in an element of this style.
+
+    Args:
+        content: what is in it.
+        css: of the tokens above.
+        tag: the element's.
+        attributes: such as ``role`` and ``aria_label``; left out where None.
+    """
+    given = {**attributes, "style": css or None}
+    written = join(
+        Markup(' {}="{}"').format(name.replace("_", "-"), visible(str(value)))
+        for name, value in given.items()
+        if value is not None
+    )
+    return Markup("<{}{}>{}</{}>").format(Markup(tag), written, safe(content), Markup(tag))
+
+
 def pre(text: object, *, limit: int = _MAX_CHARACTERS) -> Markup:
     """Return a text as a block that keeps its lines and wraps the long ones."""
-    return Markup(
-        '<pre dir="auto" style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;'
-        'margin:0;line-height:1.4">{}</pre>'
-    ).format(safe(text, limit=limit))
+    css = f"{AS_WRITTEN};word-break:normal;margin:0;line-height:1.4"
+    return styled(safe(text, limit=limit), css, tag="pre", dir="auto")
 
 
 def join(parts: Iterable[object], *, between: str = "") -> Markup:
@@ -93,44 +149,97 @@ def join(parts: Iterable[object], *, between: str = "") -> Markup:
     return Markup(escape(between)).join(safe(part) for part in parts)
 
 
+def flow(parts: Iterable[object], *, basis: str = "16em", gap: str = "8px") -> Markup:
+    """Return parts beside each other, on further lines where the page is narrow.
+
+    Args:
+        parts: as wide as each other.
+        basis: how narrow one may become, in CSS.
+        gap: between them.
+    """
+    cells = join(styled(part, f"flex:1 1 {basis};min-width:0") for part in parts)
+    return styled(cells, f"display:flex;flex-wrap:wrap;gap:{gap}")
+
+
+def short(text: str, length: int) -> Markup:
+    """Return a text as one line of at most so many characters; the whole is its title."""
+    line = clip(text, length)
+    whole = clip(text, _MAX_TITLE)
+    return safe(line) if line == whole else styled(line, tag="span", title=whole)
+
+
+def bars(items: Iterable[tuple[object, float, object]]) -> Markup:
+    """Return numbers as horizontal bars, each with its name before and words after it.
+
+    Args:
+        items: name, number and words; the largest number's bar is the longest.
+    """
+    rows = list(items)
+    most = max((number for _, number, _ in rows), default=0) or 1
+    side = "flex:0 1 11em;min-width:0;overflow-wrap:anywhere"
+    lines = [
+        styled(name, side)
+        + styled(
+            styled(
+                "",
+                f"width:{100 * number / most:.1f}%;height:12px;border-radius:3px;"
+                f"background:{SERIES_COLOURS[0]}",
+            ),
+            "flex:1 1 4em",
+        )
+        + styled(join([" ", safe(words)]), f"flex:0 1 8em;{NUMBERS}")
+        for name, number, words in rows
+    ]
+    line = "display:flex;gap:8px;align-items:center;line-height:1.6"
+    return styled(join(styled(one, line) for one in lines))
+
+
 def table(
     header: Sequence[object], rows: Iterable[Sequence[object]], *, caption: object = ""
 ) -> Markup:
-    """Return a plain table; cells are made safe.
+    """Return a plain table; cells are made safe, columns of numbers right-aligned.
 
     Args:
-        header: the columns' names.
+        header: the columns' names; no line of names where there are none.
         rows: each as long as the header; a row's first cell is its heading.
         caption: what the table shows, for everybody and for screen readers.
     """
-    head = join(Markup(_COLUMN_HEAD).format(safe(name)) for name in header)
-    body = join(
+    body = [list(row) for row in rows]
+    start = "text-align:start"
+    columns = zip(*body, strict=True) if body else [()] * len(header)
+    looks = [NUMBERS if _numeric(map(str, column)) else start for column in columns]
+    head = join(
+        styled(name, _CELL.format(look), tag="th", scope="col")
+        for name, look in zip(header, looks, strict=False)
+    )
+    lines = join(
         Markup("<tr>{}</tr>").format(
             join(
-                Markup(_ROW_HEAD if place == 0 else _CELL).format(safe(content))
-                for place, content in enumerate(row)
+                styled(content, _LINED.format(look), tag=tag, scope=scope)
+                for content, look, (tag, scope) in zip(
+                    row, looks, chain([("th", "row")], repeat(("td", None))), strict=False
+                )
             )
         )
-        for row in rows
+        for row in body
     )
-    return Markup(_TABLE + "{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
-        _caption(caption), head, body
-    )
+    inside = styled(caption, f"text-align:start;{STRONG};padding:4px 0", tag="caption")
+    parts = [
+        inside if caption else "",
+        Markup("<thead><tr>{}</tr></thead>").format(head) if header else "",
+        Markup("<tbody>{}</tbody>").format(lines),
+    ]
+    return styled(join(parts), _TABLE, tag="table")
 
 
-def _caption(caption: object) -> Markup:
-    if not caption:
-        return Markup()
-    return Markup('<caption style="text-align:left">{}</caption>').format(safe(caption))
+def _numeric(cells: Iterable[str]) -> bool:
+    said = [cell for cell in cells if cell not in _NO_NUMBER]
+    return bool(said) and all(_A_NUMBER.fullmatch(cell) for cell in said)
 
 
 def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Markup:
     """Return names and what they hold as a table of two columns."""
-    body = join(
-        Markup("<tr>" + _ROW_HEAD + _CELL + "</tr>").format(safe(name), safe(value))
-        for name, value in items
-    )
-    return Markup(_TABLE + "{}<tbody>{}</tbody></table>").format(_caption(caption), body)
+    return table((), items, caption=caption)
 
 
 def badge(status: str, *, like: str = "") -> Markup:
@@ -140,9 +249,8 @@ def badge(status: str, *, like: str = "") -> Markup:
         status: the word.
         like: the status of ``STATUS_COLOURS`` that it is as good or bad as; itself if not given.
     """
-    return Markup(
-        '<span style="background:{};color:#fff;border-radius:3px;padding:0 6px">{}</span>'
-    ).format(STATUS_COLOURS[like or status], status)
+    css = f"background:{STATUS_COLOURS[like or status]};color:#fff;border-radius:3px;padding:0 6px"
+    return styled(status, css, tag="span")
 
 
 def details(summary: object, body: object, *, open: bool = False) -> Markup:  # noqa: A002 - HTML's

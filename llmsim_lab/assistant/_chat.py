@@ -19,7 +19,21 @@ from typing import Annotated, Any, NoReturn, Self
 from markupsafe import Markup
 from pydantic import Field, field_validator
 
-from llmsim_lab._util.html import details, join, pairs, pre, safe, visible
+from llmsim_lab._util.html import (
+    ADDED,
+    AS_WRITTEN,
+    BUBBLE,
+    INK,
+    QUIET,
+    STRONG,
+    details,
+    join,
+    pairs,
+    pre,
+    safe,
+    styled,
+    visible,
+)
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine
@@ -51,17 +65,6 @@ _CONSTITUTION = "constitution"
 _MAX_CHARS = 4_000
 _MAX_SHOWN = 50
 """How many of the latest messages are shown, so that a long conversation is displayed quickly."""
-
-_EXCHANGE = (
-    '<div style="display:flex;flex-wrap:wrap;gap:4px 16px;padding:4px 0;'
-    'border-top:1px solid var(--jp-border-color2, #ccc)">'
-    '<div style="flex:3 1 320px;min-width:0">{speech}</div>'
-    '<div style="flex:2 1 240px;min-width:0">{calls}</div></div>'
-)
-_SPEECH = (
-    '<div style="line-height:1.4"><strong>{who}</strong>'
-    '<div dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere">{text}</div></div>'
-)
 
 
 class UserMessage(RunIntervention):
@@ -462,7 +465,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
         return str(self.html())
 
     def html(self) -> Markup:
-        """Return the latest part of the conversation, with the tool calls folded beside it."""
+        """Return the latest part of the conversation, tool calls folded below each answer."""
         exchanges = self.exchanges
         if not exchanges:
             return Markup("<p>Nothing was said yet.</p>")
@@ -541,15 +544,23 @@ def _numbered(
 
 
 def _exchange_html(exchange: Exchange) -> Markup:
-    """Return one message, its answer, and beside them what was done."""
+    """Return one message, its answer, and below them what was done."""
     decision = exchange.decision
-    speech = join(
-        Markup(_SPEECH).format(who=who, text=safe(text, limit=_MAX_CHARS))
-        for who, text in (("You", exchange.message), ("Assistant", decision.text))
+    said = (
+        ("You", exchange.message, f"{BUBBLE};margin:8px 0 8px auto;background:{ADDED};color:{INK}"),
+        ("Assistant", decision.text, f"{BUBBLE};margin:8px 0"),
     )
-    heading = Markup("<div><small>{}</small></div>").format(_decision_type(decision))
+    speech = join(
+        styled(
+            styled(who, STRONG, tag="strong")
+            + styled(safe(text, limit=_MAX_CHARS), AS_WRITTEN, dir="auto"),
+            css,
+        )
+        for who, text, css in said
+    )
+    how = styled(_decision_type(decision), QUIET)
     calls = join(map(_call_html, decision.tool_calls or ()))
-    return Markup(_EXCHANGE).format(speech=speech, calls=heading + calls)
+    return styled(join([speech, styled(how + calls, "padding-left:12px")]), "line-height:1.4")
 
 
 def _call_html(call: ToolCall) -> Markup:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ipywidgets as w
 from markupsafe import Markup
 
@@ -16,7 +18,8 @@ from llmsim_lab.lab._widget import LabWidget, button, row, settled
 class AssistantChat(LabWidget):
     """A chat with the assistant.
 
-    The tools it used are folded beside each message. What would be deleted is asked first, with a
+    Enter sends what is written; within a text it begins a new line. The tools it used are folded
+    below each answer. What would be deleted is asked first, with a
     button for yes and one for no; writing just that word does the same.
 
     Args:
@@ -43,6 +46,7 @@ class AssistantChat(LabWidget):
         self.chat = _chat_of(chat, user_id)
         self.message = w.Textarea(
             description="Message",
+            placeholder="Enter sends",
             rows=2,
             style={"description_width": "initial"},
             layout=w.Layout(width="auto", flex="1 1 320px", min_width="0"),
@@ -55,6 +59,7 @@ class AssistantChat(LabWidget):
         self.question = w.HTML()
         self.talk = w.HTML()
         self._ask_row = row(self.question, self.confirm_button, self.cancel_button)
+        self._sent = False
         self._asked: PendingAction | None = None
         """What the buttons are about, as it is shown."""
         self.controls = (
@@ -74,6 +79,7 @@ class AssistantChat(LabWidget):
             row(self.message, self.send_button, self.stop_button, self.clear_button),
         )
         self.send_button.on_click(lambda _: self.start(self._send_written))
+        self.message.observe(self._on_enter, names="value")
         self.confirm_button.on_click(lambda _: self._reply("yes"))
         self.cancel_button.on_click(lambda _: self._reply("no"))
         self.clear_button.on_click(lambda _: self._clear())
@@ -99,13 +105,22 @@ class AssistantChat(LabWidget):
         count = len(self.chat.exchanges)
         return f"{count} message{'' if count == 1 else 's'} so far."
 
+    def _on_enter(self, change: Any) -> None:
+        """Send what is written when a line's end was typed after it."""
+        before, now = change["old"], change["new"]
+        # More than one new line was pasted.
+        if now.endswith("\n") and now.count("\n") == before.count("\n") + 1 and now.strip():
+            self.start(self._send_written)
+
     async def _send_written(self) -> None:
         await settled(self.message)
+        self.message.value = self.message.value.removesuffix("\n")
         text = self.message.value
         await self._deliver(text)
         # Unless the next message is being written already.
         if self.message.value == text:
             self.message.value = ""
+        self._sent = True
 
     def _reply(self, text: str) -> None:
         """Answer the question that is shown, if it is still the one that is asked."""
@@ -147,8 +162,12 @@ class AssistantChat(LabWidget):
         await self.do(lambda: self._deliver(text))
 
     def ended(self) -> None:
-        """Show what was answered."""
+        """Show what was answered; the next message can be written at once."""
         self._show()
+        # The page takes the focus from a box that is disabled meanwhile.
+        if self._sent:
+            self.message.focus()
+        self._sent = False
 
     def static_text(self) -> str:
         """Return the conversation."""

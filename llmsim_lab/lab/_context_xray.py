@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.html import badge, join, safe, table
+from llmsim_lab._util.html import STRONG, badge, bars, flow, join, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
@@ -63,6 +64,25 @@ def sections_table(whole: RenderedPrompt, shown: RenderedPrompt) -> Markup:
     """Return the sections as a table; ``section_rows`` has the words."""
     header = ("section", "from", "message", "tokens", "in the prompt")
     return table(header, section_rows(whole, shown), caption="Sections, tokens estimated")
+
+
+def modules_bars(whole: RenderedPrompt, silenced: Sequence[str]) -> Markup:
+    """Return the tokens of each module, and of what no module said, as bars.
+
+    Args:
+        whole: the prompt.
+        silenced: modules whose words are left out.
+    """
+    tokens: Counter[str] = Counter()
+    for span in whole.spans:
+        tokens[span.source.removeprefix("module ")] += span.tokens or 0
+    total = sum(tokens.values()) or 1
+
+    def words(name: str, count: int) -> str:
+        return f"{count:,} tokens, " + ("left out" if name in silenced else f"{count / total:.0%}")
+
+    rows = [(name, count, words(name, count)) for name, count in tokens.most_common()]
+    return join([styled("Tokens by module, estimated", STRONG), bars(rows)])
 
 
 def clip_lines(lines: Iterable[str]) -> str:
@@ -285,11 +305,15 @@ class ContextXRay(LabWidget):
     def _draw(self) -> None:
         whole, shown = self.whole, self.shown
         self.heading.value = str(heading(self._title(whole, shown)))
-        self.sections.value = str(sideways(sections_table(whole, shown), name="Sections"))
+        self.sections.value = str(self._sections(whole, shown))
         self.prompt.value = str(messages_html(as_attempt(shown), shown.provenance))
         changes = [heading("What unticking changes"), *changed(whole, shown)]
         self.changes.value = str(block(*changes)) if self.silenced else ""
         self.answers.value = str(self._answers_html())
+
+    def _sections(self, whole: RenderedPrompt, shown: RenderedPrompt) -> Markup:
+        sections = sideways(sections_table(whole, shown), name="Sections")
+        return block(flow([modules_bars(whole, self.silenced), sections], basis="24em", gap="24px"))
 
     def _title(self, whole: RenderedPrompt, shown: RenderedPrompt) -> str:
         turn = self.turn_box.value
@@ -391,7 +415,7 @@ class ContextXRay(LabWidget):
         whole, shown = self.whole, self.shown
         parts: list[object] = [
             heading(self._title(whole, shown)),
-            sections_table(whole, shown),
+            self._sections(whole, shown),
         ]
         if self.silenced:
             parts += changed(whole, shown)

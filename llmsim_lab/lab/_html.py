@@ -6,28 +6,49 @@ All of it is untrusted text and goes through ``markup``.
 from __future__ import annotations
 
 import json
+import re
+from bisect import bisect
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import ipywidgets as w
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from llmsim_lab._spans import Provenance, Span
-from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table, visible
+from llmsim_lab._util.html import (
+    AS_WRITTEN,
+    ASIDE,
+    HIT,
+    INK,
+    MARKS,
+    QUIET,
+    STRONG,
+    badge,
+    details,
+    join,
+    left_out,
+    pairs,
+    pre,
+    safe,
+    styled,
+    table,
+    visible,
+)
 from llmsim_lab._util.text import clip
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.prompts._prompt import PromptDiff
-from llmsim_lab.types import Attempt, ChatReply, Message
+from llmsim_lab.types import Attempt, ChatReply
 
 _MOST_COMPARED_CHARS = 4_000
 _MOST_COPIED_CHARS = 500_000
+_MOST_CHARS = 20_000
+_FOLDED_FROM = 2_000
 
 
 def block(*parts: object) -> Markup:
     """Return parts as one block with lines of a page's height; long words in tables wrap."""
-    return Markup('<div style="line-height:1.4;overflow-wrap:anywhere">{}</div>').format(
-        join(parts)
-    )
+    return styled(join(parts), "line-height:1.4;overflow-wrap:anywhere")
 
 
 def sideways(content: object, *, name: str, least: str = "0") -> Markup:
@@ -40,11 +61,17 @@ def sideways(content: object, *, name: str, least: str = "0") -> Markup:
     """
     # Words break only where they are longer than a line, so that columns stay readable. Without
     # a width of 0 the content would widen the whole widget.
-    return Markup(
-        '<div tabindex="0" role="region" aria-label="{}" '
-        'style="width:0;min-width:100%;overflow-x:auto">'
-        '<div style="line-height:1.4;overflow-wrap:break-word;min-width:{}">{}</div></div>'
-    ).format(name, least, safe(content))
+    inside = styled(content, f"line-height:1.4;overflow-wrap:break-word;min-width:{least}")
+    return _scrolled(inside, "width:0;min-width:100%;overflow-x:auto", name)
+
+
+def lowered(content: object, *, name: str, most: str = "26em") -> Markup:
+    """Return content with a scroll bar of its own where it is higher than ``most``, in CSS."""
+    return _scrolled(content, f"line-height:1.4;max-height:{most};overflow-y:auto", name)
+
+
+def _scrolled(content: object, css: str, name: str) -> Markup:
+    return styled(content, css, tabindex=0, role="region", aria_label=name)
 
 
 def copyable(text: str) -> str:
@@ -70,9 +97,23 @@ def prose(text: object, *, limit: int = 20_000) -> Markup:
         text: anything.
         limit: the most characters shown.
     """
-    return Markup(
-        '<div dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere">{}</div>'
-    ).format(safe(text, limit=limit))
+    return styled(safe(text, limit=limit), AS_WRITTEN, dir="auto")
+
+
+def lit(text: str, wanted: str, *, limit: int = 20_000) -> Markup:
+    """Return a text with the places marked where a searched one is, upper and lower case alike.
+
+    Args:
+        text: untrusted.
+        wanted: what was searched; nothing is marked if it is empty.
+        limit: the most characters shown.
+    """
+    return _marked(text, (), {}, wanted, limit=limit)
+
+
+def part_of(title: object, content: object) -> Markup:
+    """Return a part of a widget under its title, which folds it away; unfolded at first."""
+    return details(styled(title, STRONG, tag="span"), content, open=True)
 
 
 def word_diff(before: str, after: str, *, limit: int = _MOST_COMPARED_CHARS) -> Markup:
@@ -124,13 +165,6 @@ class CopyBoxes(w.VBox):
         self.layout.display = "" if texts else "none"
 
 
-_MARKS = ("#fff3bf", "#d0ebff", "#d3f9d8", "#ffe3e3", "#e5dbff", "#ffe8cc", "#c5f6fa", "#f3d9fa")
-"""Backgrounds for the black text of slots; a number beside each says it without colour."""
-
-_MOST_CHARS = 20_000
-_FOLDED_FROM = 2_000
-
-
 def parsed_fields(reply: ChatReply) -> dict[str, Any] | str:
     """Return the fields of the JSON object in a reply, or why there are none."""
     try:
@@ -142,12 +176,13 @@ def parsed_fields(reply: ChatReply) -> dict[str, Any] | str:
 # --- the prompt ------------------------------------------------------------------------------
 
 
-def messages_html(attempt: Attempt, provenance: Provenance) -> Markup:
-    """Return a request's messages in order, the values of slots marked and numbered.
+def messages_html(attempt: Attempt, provenance: Provenance, *, wanted: str = "") -> Markup:
+    """Return a request's messages in order, each to fold, slots' values marked and numbered.
 
     Args:
         attempt: the request.
         provenance: of the system and the user message that it begins with.
+        wanted: what was searched, to mark it.
     """
     numbers = _numbers(provenance)
     blocks = []
@@ -155,18 +190,14 @@ def messages_html(attempt: Attempt, provenance: Provenance) -> Markup:
     for message, note in zip(attempt.request.messages, _notes(attempt), strict=True):
         # Only the first message of a role was rendered; later ones are the repair conversation.
         spans = [span for span in provenance.spans if span.role == message.role]
-        text = _marked(message.content, spans if message.role not in opened else (), numbers)
+        text = _marked(
+            message.content, spans if message.role not in opened else (), numbers, wanted
+        )
         opened.add(message.role)
-        blocks.append(_message(message, note, text))
+        title = f"{message.role}: {note}" if note else message.role
+        calls = map(_tool_call, message.tool_calls)
+        blocks.append(part_of(title, join([styled(pre(text), ASIDE), *calls])))
     return block(*blocks)
-
-
-def _message(message: Message, note: str, text: Markup) -> Markup:
-    title = f"{message.role}: {note}" if note else message.role
-    box = Markup(
-        '<div style="border-left:3px solid var(--jp-border-color1, #999);padding:2px 8px">{}</div>'
-    ).format(pre(text))
-    return join([heading(title), box, *map(_tool_call, message.tool_calls)])
 
 
 def _notes(attempt: Attempt) -> list[str]:
@@ -181,14 +212,12 @@ def _notes(attempt: Attempt) -> list[str]:
 
 def heading(text: str) -> Markup:
     """Return a line in bold, a little below what is above it."""
-    return Markup('<div style="font-weight:600;margin-top:6px">{}</div>').format(
-        safe(text, limit=400)
-    )
+    return styled(safe(text, limit=400), f"{STRONG};margin-top:8px")
 
 
 def bold(text: object, *, limit: int = 300) -> Markup:
     """Return a line in bold."""
-    return Markup('<div style="font-weight:600">{}</div>').format(safe(text, limit=limit))
+    return styled(safe(text, limit=limit), STRONG)
 
 
 def _tool_call(call: Any) -> Markup:
@@ -201,24 +230,40 @@ def _numbers(provenance: Provenance) -> dict[str, int]:
     return {name: number for number, name in enumerate(names, start=1)}
 
 
-def _marked(text: str, spans: Sequence[Span], numbers: dict[str, int]) -> Markup:
-    # The number is not copied with the text.
-    mark = Markup(
-        '<mark style="background:{};color:#111;padding:0 2px" title="{}">'
-        '<small style="color:#555;user-select:none">[{}] </small>{}</mark>'
-    )
-    parts: list[Markup] = []
+def _marked(
+    text: str,
+    spans: Sequence[Span],
+    numbers: dict[str, int],
+    wanted: str,
+    *,
+    limit: int = _MOST_CHARS,
+) -> Markup:
+    """Return a text with its slots and what was searched marked; a hit may reach across a slot."""
+    shown = text[:limit]
+    hits = re.finditer(re.escape(wanted), shown, re.IGNORECASE) if wanted else ()
+    edges = [at for hit in hits for at in hit.span()]
+
+    def piece(start: int, end: int) -> Markup:
+        cuts = [start, *(at for at in edges if start < at < end), end]
+        texts = ((at, shown[at:to]) for at, to in pairwise(cuts) if at < to)
+        # An odd number of edges lies before what is within a hit.
+        return join(
+            styled(text, HIT, tag="mark") if bisect(edges, at) % 2 else text for at, text in texts
+        )
+
+    parts: list[object] = []
     at = 0
     for span in spans:
-        if span.end > _MOST_CHARS:
+        if span.end > limit:
             break
         number = numbers[span.name]
-        colour = _MARKS[(number - 1) % len(_MARKS)]
-        parts.append(escape(visible(text[at : span.start])))
-        parts.append(mark.format(colour, span.name, number, visible(span.of(text))))
+        # The number is not copied with the text.
+        tag = styled(f"[{number}] ", "color:#555;user-select:none", tag="small")
+        css = f"background:{MARKS[(number - 1) % len(MARKS)]};color:{INK};padding:0 2px"
+        slot = tag + piece(span.start, span.end)
+        parts += [piece(at, span.start), styled(slot, css, tag="mark", title=span.name)]
         at = span.end
-    left = max(0, _MOST_CHARS - at)
-    return join([*parts, safe(text[at:], limit=left)])
+    return join([*parts, piece(at, len(shown)), left_out(len(text) - limit)])
 
 
 def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
@@ -242,7 +287,7 @@ def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
     cuts = [(cut.name, cut.source, cut.reason) for cut in provenance.cuts]
     if cuts:
         parts.append(table(("left out", "source", "why"), cuts, caption="Left out"))
-    parts.append(Markup("<div>Where the values are: {}.</div>").format(safe(str(provenance))))
+    parts.append(styled(f"Where the values are: {provenance}.", QUIET))
     return block(*parts)
 
 
@@ -270,13 +315,16 @@ def _source(span: Span) -> str:
 # --- the reply -------------------------------------------------------------------------------
 
 
-def facts_html(attempt: Attempt, *, status: str | None, seconds: bool = False) -> Markup:
+def facts_html(
+    attempt: Attempt, *, status: str | None, seconds: bool = False, wanted: str = ""
+) -> Markup:
     """Return a request's model, tokens, options and fault as a table.
 
     Args:
         attempt: the request.
         status: how the decision came about; None where there is no decision.
         seconds: True to show how long it took.
+        wanted: what was searched, to mark it in the fault.
     """
     request, reply = attempt.request, attempt.reply
     options = ", ".join(f"{name} {value}" for name, value in sorted(request.options.items()))
@@ -289,7 +337,7 @@ def facts_html(attempt: Attempt, *, status: str | None, seconds: bool = False) -
     ]
     if attempt.reason is not None:
         code = f", HTTP {attempt.status_code}" if attempt.status_code else ""
-        rows.append(("fault", join([f"{attempt.reason}{code}: ", safe(attempt.detail)])))
+        rows.append(("fault", join([f"{attempt.reason}{code}: ", lit(attempt.detail, wanted)])))
     if reply is not None and reply.done_reason != "stop":
         rows.append(("ended by", reply.done_reason))
     if seconds:
@@ -308,38 +356,45 @@ def _count(tokens: int | None) -> str:
     return "not reported" if tokens is None else f"{tokens:,}"
 
 
-def reply_html(attempt: Attempt) -> Markup:
+def reply_html(attempt: Attempt, *, wanted: str = "") -> Markup:
     """Return a reply's fields as a table, and, folded, the reply as it came.
 
     Args:
         attempt: the request and its outcome.
+        wanted: what was searched, to mark it, and to unfold where it is.
     """
     reply = attempt.reply
     if reply is None:
         return block(heading("Reply"), "none came")
     fields = parsed_fields(reply)
     parts = [heading("Reply")]
+
+    def folded(title: str, text: str) -> Markup:
+        there = bool(wanted) and wanted.lower() in text.lower()
+        return details(title, pre(lit(text, wanted)), open=there)
+
     if isinstance(fields, str):
-        parts += [safe(fields), pre(reply.text)]
+        parts += [safe(fields), pre(lit(reply.text, wanted))]
     else:
         asked = (attempt.request.schema or {}).get("properties", fields)
         parts.append(
             pairs(
-                (name if name in asked else f"{name} (not asked for)", _value(value))
+                (name if name in asked else f"{name} (not asked for)", _value(value, wanted))
                 for name, value in list(fields.items())[:100]
             )
         )
-        parts.append(details("as it came", pre(reply.text)))
+        parts.append(folded("as it came", reply.text))
     if reply.thinking:
-        parts.append(details("what it thought first", pre(reply.thinking)))
+        parts.append(folded("what it thought first", reply.thinking))
     return block(*parts, *map(_tool_call, reply.tool_calls))
 
 
-def _value(value: object) -> Markup:
+def _value(value: object, wanted: str) -> Markup:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    shown = prose(lit(text, wanted))
     if len(text) <= _FOLDED_FROM:
-        return prose(text)
-    return details(f"{len(text):,} characters", prose(text))
+        return shown
+    return details(f"{len(text):,} characters", shown, open=bool(wanted) and wanted in text)
 
 
 def conversation_text(attempt: Attempt) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,27 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import plain_text, whole_number
-from llmsim_lab._util.html import badge, details, join, safe, visible
+from llmsim_lab._util.html import (
+    CARD,
+    NO_STATUS,
+    QUIET,
+    SERIES_COLOURS,
+    STATUS_COLOURS,
+    badge,
+    details,
+    flow,
+    join,
+    safe,
+    short,
+    styled,
+    visible,
+)
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, bold, parsed_fields, prose, word_diff
 from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_at, turn_name
 from llmsim_lab.lab._widget import (
+    Choices,
     TurnBrowser,
     checkbox,
     dropdown,
@@ -157,12 +172,6 @@ def decision_row(decision: InspectedDecision) -> tuple[Any, ...]:
 
 # --- as HTML ---------------------------------------------------------------------------------
 
-_ROW = '<div style="display:flex;flex-wrap:wrap;gap:8px;margin-bottom:10px">{}</div>'
-_CARD = (
-    '<div style="flex:1 1 16em;min-width:0;padding:4px 8px;'
-    'border:1px solid var(--jp-border-color1, #999);border-radius:3px">{}</div>'
-)
-
 
 def chain_html(
     agent: str,
@@ -186,29 +195,25 @@ def chain_html(
         found = bool(wanted.status or wanted.text) and wanted.fits(decision)
         arrow = "→ " if place else ""
         title = f"{arrow}{decision.chain.component}{' (found)' if found else ''}"
-        parts = [
-            bold(title),
-            _facts(decision.chain, seconds=seconds),
-            _said(decision),
-        ]
+        parts = [bold(title), _facts(decision.chain, seconds=seconds), _said(decision)]
         if before is not None:
             parts.append(_changes(decision, before))
-        cards.append(Markup(_CARD).format(join(parts)))
-    return block(bold(agent, limit=200), Markup(_ROW).format(join(cards)))
+        cards.append(styled(join(parts), CARD))
+    return block(bold(agent, limit=200), flow(cards), styled("", "height:8px"))
 
 
 def _facts(chain: LLMReasoningChain, *, seconds: bool) -> Markup:
     call = chain.call
-    by_model = call is not None or chain.status != "ok"
-    parts: list[object] = [badge(chain.status) if by_model else "by rule"]
-    parts.append(f"confidence {_confidence(chain)}")
+    parts: list[object] = [f"confidence {_confidence(chain)}"]
     if call is not None:
         parts.append(f"{call.prompt_tokens:,} + {call.reply_tokens:,} tokens")
         if call.attempts > 1:
             parts.append(f"{call.attempts} attempts")
         if seconds:
             parts.append(f"{call.seconds:.2f} s")
-    return Markup("<div>{}</div>").format(join(parts, between=" · "))
+    by_model = call is not None or chain.status != "ok"
+    facts = styled(join(parts, between=" · "), QUIET, tag="span")
+    return styled(join([badge(chain.status) if by_model else "by rule", facts], between=" · "))
 
 
 def _confidence(chain: LLMReasoningChain) -> str:
@@ -216,10 +221,7 @@ def _confidence(chain: LLMReasoningChain) -> str:
 
 
 def _said(decision: InspectedDecision) -> Markup:
-    parts = []
-    if decision.decided:
-        decided = prose(decision.decided, limit=_MOST_CHARS)
-        parts.append(bold(decided))
+    parts = [bold(prose(decision.decided, limit=_MOST_CHARS))] if decision.decided else []
     reasoning = decision.chain.reasoning
     shown = prose(reasoning, limit=_MOST_CHARS)
     if len(reasoning) > _FOLDED_FROM:
@@ -251,7 +253,7 @@ def changes_of(
 
 def _changes(decision: InspectedDecision, before: list[InspectedDecision]) -> Markup:
     changes = [
-        Markup("<div>{}: {}</div>").format(name, f"{was} → {now}" if was else now)
+        styled(f"{name}: {was} → {now}" if was else f"{name}: {now}")
         if name in ("confidence", "status", "decision")
         else join([f"{name}:", word_diff(was, now, limit=_MOST_COMPARED_CHARS)])
         for name, was, now in changes_of(decision, before)
@@ -260,13 +262,86 @@ def _changes(decision: InspectedDecision, before: list[InspectedDecision]) -> Ma
 
 
 _AGENTS_A_PAGE = 10
+_MOST_TURNS = 20
+"""Turns of the matrix, about the one shown: each cell is a button."""
 _MOST_STATIC_CHARS = 160
+
+
+class Matrix(w.VBox):
+    """Agents by turns as buttons: how each decision came about, by colour and in the tooltip.
+
+    Args:
+        choices: registers the callbacks for clicks.
+        on_cell: called with the turn and the agent that were clicked.
+    """
+
+    def __init__(self, choices: Choices, on_cell: Callable[[int, str], object]) -> None:
+        self._choices, self._on_cell = choices, on_cell
+        # Buttons are used again, since making one costs more than all else here.
+        self._cells: list[w.Button] = []
+        self._names: list[w.HTML] = []
+        self._rows: list[w.HBox] = []
+        self._where: dict[str, tuple[int, str]] = {}
+        super().__init__()
+
+    def draw(self, turns: Sequence[RunTurn], agents: Sequence[str], shown: int) -> None:
+        """Show turns of agents, one of the turns marked."""
+        chains = {
+            (turn.number, chain.agent): chain
+            # The worst one last, so that it is the one that is kept.
+            for turn in turns
+            for chain in sorted(every_chain(turn), key=lambda one: _STATUSES.index(one.status))
+        }
+        cells = iter(self._all(self._cells, self._button, len(agents) * len(turns)))
+        names = self._all(self._names, w.HTML, len(agents))
+        rows = self._all(self._rows, lambda: row(gap="2px"), len(agents))[: len(agents)]
+        for line, name, agent in zip(rows, names, agents, strict=False):
+            name.value = str(styled(short(agent, 24), "width:9em;overflow-wrap:anywhere"))
+            its = [self._fill(next(cells), turn.number, agent, chains, shown) for turn in turns]
+            line.children = (name, *its)
+        self.children = rows
+
+    def _all(self, there: list[Any], make: Callable[[], Any], count: int) -> list[Any]:
+        there += [make() for _ in range(count - len(there))]
+        return there
+
+    def _button(self) -> w.Button:
+        cell = w.Button(layout=w.Layout(width="2.6em", padding="0"))
+        self._choices.on_click(cell, lambda: self._on_cell(*self._where[cell.model_id]))
+        return cell
+
+    def _fill(
+        self,
+        cell: w.Button,
+        turn: int,
+        agent: str,
+        chains: Mapping[tuple[int, str], LLMReasoningChain],
+        shown: int,
+    ) -> w.Button:
+        chain = chains.get((turn, agent))
+        by_rule = chain is not None and chain.call is None and chain.status == "ok"
+        how = "nothing decided" if chain is None else "by rule" if by_rule else chain.status
+        colour = STATUS_COLOURS.get(how, NO_STATUS)
+        self._where[cell.model_id] = turn, agent
+        cell.description = f"{turn}{_SIGNS.get(how, '')}"
+        reason = clip(visible(chain.reasoning), 120) if chain else ""
+        cell.tooltip = f"{clip(visible(agent), 80)}, turn {turn}: {how}. {reason}"
+        cell.style.button_color, cell.style.text_color = colour, "#fff"
+        cell.style.font_weight = "bold" if turn == shown else "normal"
+        cell.layout.border = f"2px solid {SERIES_COLOURS[5] if turn == shown else 'transparent'}"
+        return cell
+
+
+_STATUSES = ("ok", "repaired", "fallback", "failed")
+_SIGNS = {"repaired": "r", "fallback": "f", "failed": "!", "by rule": "·", "nothing decided": "-"}
+"""Beside the turn in a cell, so that colour is not all that says how a decision came about."""
 
 
 class ReasoningInspector(TurnBrowser):
     """Shows a turn's decisions agent by agent, in the order in which components followed.
 
-    With a filter, back and forth skip the turns in which nothing passes it.
+    Above them is a matrix of agents and turns; a click shows that agent in that turn, and a second
+    one all agents again. With a filter, back and forth skip the turns in which nothing passes it.
 
     Args:
         source: a simulation, a tape, or a tape's file.
@@ -276,6 +351,7 @@ class ReasoningInspector(TurnBrowser):
         simulation: the run.
         previous_button, turn_box, next_button, latest_button: choose the turn.
         agent_box, component_box, status_box, text_box: the filter.
+        matrix: agents by turns, to click.
         changes_box: show what changed since the turn before.
         page_box: which ten agents are shown; there only where there are more.
         heading, body: what is shown.
@@ -295,8 +371,10 @@ class ReasoningInspector(TurnBrowser):
         self.changes_box = checkbox("Show what changed since the turn before")
         self.page_box = number_box("Page of agents", value=1, least=1, most=1)
         self.heading, self.body = w.HTML(), w.HTML()
+        self.matrix = Matrix(self._choices, self._on_cell)
         self.children = (
             self.heading,
+            self.matrix,
             row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
             row(self.agent_box, self.component_box, self.status_box, self.text_box),
             row(self.changes_box, self.page_box),
@@ -356,7 +434,7 @@ class ReasoningInspector(TurnBrowser):
         for name, given, there in (
             ("agent", agent, [chain.agent for chain in decisions]),
             ("component", component, [chain.component for chain in decisions]),
-            ("status", status, ["ok", "repaired", "fallback", "failed"]),
+            ("status", status, _STATUSES),
         ):
             if given and given not in there:
                 has = clip(", ".join(dict.fromkeys(there)), 300) or "none"
@@ -371,6 +449,22 @@ class ReasoningInspector(TurnBrowser):
             ):
                 self._choices.set(box, value)
             self._go(number)
+
+    def _on_cell(self, turn: int, agent: str) -> None:
+        again = (turn, agent) == (self.turn_box.value, self.agent_box.value)
+        self._offer(self._named(turn), also=agent)
+        self._choices.set(self.agent_box, "" if again else agent)
+        self._go(turn)
+
+    def _draw_matrix(self, page: int) -> None:
+        first, last = self._span()
+        begin = max(first, min(self.turn_box.value - _MOST_TURNS // 2, last - _MOST_TURNS + 1))
+        turns = [turn_at(self.simulation, begin + n) for n in range(_MOST_TURNS)]
+        there = [turn for turn in turns if turn is not None]
+        agents = list(dict.fromkeys(c.agent for turn in there for c in every_chain(turn)))
+        rows = agents[(page - 1) * _AGENTS_A_PAGE :][:_AGENTS_A_PAGE]
+        # The initial state, in which nobody decides, has no column.
+        self.matrix.draw([t for t in there if t.number > first], rows, self.turn_box.value)
 
     def _named(self, turn: int) -> RunTurn:
         shown = turn_at(self.simulation, whole_number("turn", turn))
@@ -394,7 +488,7 @@ class ReasoningInspector(TurnBrowser):
         self._choices.number(self.page_box, 1, least=1, most=1)
         self._draw()
 
-    def _offer(self, turn: RunTurn) -> None:
+    def _offer(self, turn: RunTurn, *, also: str = "") -> None:
         """Offer the turn's agents and components; a choice that it lacks stays on offer."""
         chains = every_chain(turn)
         for box, names in (
@@ -402,6 +496,7 @@ class ReasoningInspector(TurnBrowser):
             (self.component_box, [chain.component for chain in chains]),
         ):
             kept = [box.value] if box.value else []
+            kept += [also] if also and box is self.agent_box else []
             # A filter stays while turns without its agent are passed.
             offered = dict.fromkeys([*names, *kept])
             self._choices.options(
@@ -426,6 +521,7 @@ class ReasoningInspector(TurnBrowser):
         self.page_box.layout.display = "" if pages > 1 else "none"
         page = min(self.page_box.value, pages)
         self._choices.number(self.page_box, page, least=1, most=pages)
+        self._draw_matrix(page)
         self.heading.value = str(self._heading(len(found)))
         self.body.value = str(self._html(found, before, page=page, seconds=True))
 

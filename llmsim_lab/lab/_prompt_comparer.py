@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,10 +15,10 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import details, join, pre, safe, table, visible
+from llmsim_lab._util.html import LARGE, QUIET, details, join, pre, safe, styled, table, visible
 from llmsim_lab._util.text import clip, duration, number
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.lab._html import word_diff
+from llmsim_lab.lab._html import block, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import (
     Choices,
@@ -58,12 +59,6 @@ if TYPE_CHECKING:
 _MOST_CHARS = 200
 
 
-_HEADER = (
-    *("outcome", "variant", "difference", "95 % interval", "noise floor", "p (all compared)"),
-    *("pairs used", "failed"),
-)
-
-
 def _missing(value: Any) -> bool:
     # Pandas writes NaN, which differs from itself, where a column holds both.
     return value is None or value != value
@@ -73,46 +68,91 @@ def _signed(value: Any) -> str:
     return "none" if _missing(value) else f"{value:+.2f}"
 
 
-def results_html(experiment: Comparison) -> Markup:
-    """Return how much was played, the differences as a table, and what they amount to."""
-    played = Markup("<p>{} of {} samples played, {} of them failed. {}</p>").format(
-        len(experiment.played),
-        len(experiment.schedule),
-        len(_failed_samples(experiment)),
-        safe(experiment.storage),
+def _share(value: Any) -> str:
+    return "none" if _missing(value) else f"{value:.0%}"
+
+
+def _p(value: Any) -> str:
+    return "none" if _missing(value) else f"{value:.3f}"
+
+
+def _floor(value: Any) -> str:
+    return "not known" if _missing(value) else number(value)
+
+
+def _outcome(value: Any) -> str:
+    return "{} ({})".format(*name_of(value))
+
+
+_Column = str | tuple[str, Callable[[Any], object]]
+"""A column of a frame, and how its values are written."""
+
+
+def _table(frame: pd.DataFrame, columns: Mapping[str, _Column], *, caption: str) -> Markup:
+    """Return columns of a frame as a table, by their headings."""
+    pairs = [(column, str) if isinstance(column, str) else column for column in columns.values()]
+    rows = [[write(row[name]) for name, write in pairs] for row in frame.to_dict("records")]
+    return table(tuple(columns), rows, caption=caption)
+
+
+def headline_html(comparison: Comparison) -> Markup:
+    """Return the differences in the first outcome, a line a variant, and what they amount to."""
+    summary = comparison.summary
+    first = summary["outcome"].iloc[0]
+    name, unit = name_of(first)
+    lines = []
+    for item, verdict in zip(summary.to_dict("records"), comparison.verdicts, strict=True):
+        if item["outcome"] != first:
+            continue
+        said = f"{item['variant']} {_signed(item['estimate'])}"
+        if not _missing(item["low"]):
+            said += f" [{item['low']:.2f}, {item['high']:.2f}]"
+        if not _missing(p := item["p_family"]):
+            said += f", p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
+        found = re.search(r"(No e|E)vidence[^.]*\.", verdict)
+        said = said.replace(" -", " \u2212").replace("[-", "[\u2212")
+        lines.append(styled(said, LARGE) + styled(found.group() if found else verdict))
+    about = f"{name} ({unit}) against {comparison.names[0]}, p for all that is compared"
+    return join([*lines, styled(about, QUIET)])
+
+
+def results_html(comparison: Comparison) -> Markup:
+    """Return what the differences amount to, how much was played, and, folded, the numbers."""
+    failed = len(_failed_samples(comparison))
+    played = (
+        f"{len(comparison.played)} of {len(comparison.schedule)} samples played, {failed} of them "
+        f"failed. {comparison.storage}"
     )
-    differences = table(
-        _HEADER,
-        map(_difference_row, experiment.summary.to_dict("records")),
-        caption=f"Differences from {experiment.names[0]!r} in {experiment.source}, over pairs of "
+    differences = _table(
+        comparison.summary,
+        {
+            "outcome": ("outcome", _outcome),
+            "variant": "variant",
+            "difference": ("estimate", _signed),
+            "from": ("low", _signed),
+            "to (95 %)": ("high", _signed),
+            "noise floor": ("noise_floor", _floor),
+            "p (all compared)": ("p_family", _p),
+            "pairs used": "pairs",
+            "failed": "failed",
+        },
+        caption=f"Differences from {comparison.names[0]!r} in {comparison.source}, over pairs of "
         "the same turn and seed. Noise floor: by how much two single samples of one prompt differ; "
         "a mean over pairs is known better than that, as its interval says.",
     )
-    verdicts = join(Markup("<li>{}</li>").format(safe(text)) for text in experiment.verdicts)
-    return join(
-        [played, differences, Markup('<ul style="line-height:1.4">{}</ul>').format(verdicts)]
+    verdicts = styled(join(styled(it, tag="li") for it in comparison.verdicts), tag="ul")
+    return block(
+        headline_html(comparison),
+        styled(played, QUIET, tag="p"),
+        details("All differences", sideways(differences, name="All differences", least="40em")),
+        details("All differences in words", verdicts),
     )
 
 
-def _failed_samples(experiment: Comparison) -> pd.DataFrame:
-    frame = experiment.frame
+def _failed_samples(comparison: Comparison) -> pd.DataFrame:
+    frame = comparison.frame
     failed = frame.loc[~frame["completed"].astype(bool)]
     return failed.drop_duplicates(["variant", "turn", "sample"])
-
-
-def _difference_row(item: Mapping[Hashable, Any]) -> list[object]:
-    name, unit = name_of(item["outcome"])
-    low, high, floor, p = (item[key] for key in ("low", "high", "noise_floor", "p_family"))
-    return [
-        f"{name} ({unit})",
-        item["variant"],
-        _signed(item["estimate"]),
-        "none" if _missing(low) else f"{_signed(low)} to {_signed(high)}",
-        "not known" if _missing(floor) else number(floor),
-        "none" if _missing(p) else f"{p:.3f}",
-        item["pairs"],
-        item["failed"],
-    ]
 
 
 def chart_html(results: Comparison, outcome: Outcome) -> Markup:
@@ -122,70 +162,58 @@ def chart_html(results: Comparison, outcome: Outcome) -> Markup:
     return image_html(png, figure.alt, style="max-width:100%")  # type: ignore[attr-defined]
 
 
-def charts_html(experiment: Comparison) -> Markup:
+def charts_html(comparison: Comparison) -> Markup:
     """Return a chart for each outcome, the first unfolded."""
     return join(
-        details(f"Chart: {name_of(outcome)[0]}", chart_html(experiment, outcome), open=place == 0)
-        for place, outcome in enumerate(experiment.outcomes)
+        details(f"Chart: {name_of(outcome)[0]}", chart_html(comparison, outcome), open=place == 0)
+        for place, outcome in enumerate(comparison.outcomes)
     )
 
 
-def answers_html(experiment: Comparison) -> Markup:
-    """Return what was decided: directions, agreement and the commonest answers."""
-    shares = table(
-        ("variant", "raise", "hold", "lower", "samples used", "failed"),
-        [
-            [
-                row["variant"],
-                *(_share(row[way]) for way in ("raise", "hold", "lower")),
-                row["used"],
-                row["failed"],
-            ]
-            for row in experiment.directions.to_dict("records")
-        ],
+def answers_html(comparison: Comparison) -> Markup:
+    """Return what was decided, folded: directions, agreement and the commonest answers."""
+    shares = _table(
+        comparison.directions,
+        {
+            "variant": "variant",
+            **{way: (way, _share) for way in ("raise", "hold", "lower")},
+            "samples used": "used",
+            "failed": "failed",
+        },
         caption="Which way the rate went",
     )
-    same = table(
-        ("samples of", "seeds", "same direction", "same answer", "pairs used", "failed"),
-        [
-            [
-                row["of"],
-                row["seeds"],
-                _share(row["same_direction"]),
-                _share(row["same_answer"]),
-                row["pairs"],
-                row["failed"],
-            ]
-            for row in experiment.agreement.to_dict("records")
-        ],
+    same = _table(
+        comparison.agreement,
+        {
+            "samples of": "of",
+            "seeds": "seeds",
+            "same direction": ("same_direction", _share),
+            "same answer": ("same_answer", _share),
+            "pairs used": "pairs",
+            "failed": "failed",
+        },
         caption="How often two samples at the same turn agree. A variant with itself is the floor, "
         "for pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
     )
-    common = table(
-        ("variant", "answer", "times", "share"),
-        [
-            [
-                row["variant"],
-                safe(row["decision"], limit=_MOST_CHARS),
-                row["count"],
-                _share(row["share"]),
-            ]
-            for row in experiment.answers.to_dict("records")
-        ],
+    common = _table(
+        comparison.answers,
+        {
+            "variant": "variant",
+            "answer": ("decision", lambda text: safe(text, limit=_MOST_CHARS)),
+            "times": "count",
+            "share": ("share", _share),
+        },
         caption="Most common answers",
     )
     parts = [same, common]
-    return join([shares, *parts] if "interest_rate" in experiment.outcomes else parts)
+    parts = [shares, *parts] if "interest_rate" in comparison.outcomes else parts
+    return details("What was answered", sideways(join(parts), name="Answers", least="36em"))
 
 
-def _share(value: Any) -> str:
-    return "none" if _missing(value) else f"{value:.0%}"
-
-
-def results_text(experiment: Comparison) -> list[str]:
+def results_text(comparison: Comparison) -> list[str]:
     """Return the results as lines of plain text."""
-    lines = [f"  {visible(text)}" for text in experiment.verdicts]
-    answers = experiment.answers.to_dict("records")
+    lines = [f"  {visible(text)}" for text in comparison.verdicts]
+    answers = comparison.answers.to_dict("records")
     lines += [
         f"  {visible(row['variant'])}: {row['count']} times: {clip(visible(row['decision']), 70)}"
         for row in answers
@@ -244,14 +272,14 @@ def spread(turns: Sequence[int], most: int) -> list[int]:
     return [turns[round(place * step)] for place in range(most)]
 
 
-def done_text(experiment: Comparison) -> str:
+def done_text(comparison: Comparison) -> str:
     """Return what can be done next with a completed comparison, and what failed in it.
 
     Failed samples cannot be played again by themselves: only those that succeed the second time
     would be added, which is not a fair sample of either variant.
     """
-    failed = _failed_samples(experiment)
-    count, total = len(failed), len(experiment.played)
+    failed = _failed_samples(comparison)
+    count, total = len(failed), len(comparison.played)
     ways_on = (
         "all samples are played; change a variant, the turns or the samples for more, or play all "
         "of it again with other seeds"
@@ -265,6 +293,10 @@ def done_text(experiment: Comparison) -> str:
         "cause is fixed, play all again: playing only the failed ones again would favour whatever "
         "came off."
     )
+
+
+def _alert(fault: object) -> str:
+    return str(styled(join(["⚠ ", safe(fault, limit=1_000)]), role="alert"))
 
 
 class VariantPreview(w.VBox):
@@ -322,13 +354,20 @@ class VariantPreview(w.VBox):
         try:
             text = self._bench.render(self._prompts[name], turn, agent=self.agent_choice.value)
         except LabError as error:
-            self.view.value = f'<div role="alert">⚠ {safe(error, limit=1_000)}</div>'
+            self.view.value = _alert(error)
             return
         parts = pre(f"[system]\n{text.system}\n\n[user]\n{text.user}")
         self.view.value = str(join([safe(f"{name} at turn {turn}:"), parts]))
 
 
 _MOST_PROMPT_CHARS = 100_000
+
+
+def _box(kind: Any, label: str, value: str, *, width: str, **more: Any) -> Any:
+    """Return a box for a text, which takes effect as it is typed."""
+    layout = w.Layout(width=width, max_width="100%")
+    style = {"description_width": "initial"}
+    return kind(value=value, description=label, layout=layout, style=style, **more)
 
 
 class VariantEditor(w.VBox):
@@ -364,19 +403,8 @@ class VariantEditor(w.VBox):
         """What the text says, if nothing is wrong with it."""
         self.fault = ""
         """What is wrong, else empty."""
-        self.name_box = w.Text(
-            value=name,
-            description="Variant",
-            layout=w.Layout(width="18em"),
-            style={"description_width": "initial"},
-        )
-        self.text_box = w.Textarea(
-            value=prompt.text,
-            description="Prompt",
-            rows=10,
-            layout=w.Layout(width="auto"),
-            style={"description_width": "initial"},
-        )
+        self.name_box = _box(w.Text, "Variant", name, width="18em")
+        self.text_box = _box(w.Textarea, "Prompt", prompt.text, width="auto", rows=14)
         self.remove_button = button("Remove", tooltip="Take this variant away")
         self.remove_button.layout.display = "" if on_remove is not None else "none"
         self.note = w.HTML()
@@ -387,7 +415,8 @@ class VariantEditor(w.VBox):
         if on_remove is not None:
             self.remove_button.on_click(lambda _: on_remove(self))
         head = row(self.name_box, self.remove_button)
-        super().__init__([head, self.text_box, self.note, self.difference])
+        beside = w.Layout(flex="1 1 24em", min_width="0", max_width="100%")
+        super().__init__([head, self.text_box, self.note, self.difference], layout=beside)
 
     @property
     def name(self) -> str:
@@ -412,10 +441,10 @@ class VariantEditor(w.VBox):
         except ConfigError as error:
             self.fault = str(error)
         if self.fault:
-            self.note.value = f'<div role="alert">⚠ {safe(self.fault, limit=1_000)}</div>'
+            self.note.value = _alert(self.fault)
         else:
             slots = ", ".join(self.prompt.slots if self.prompt else ()) or "none"
-            self.note.value = f"<small>Slots filled: {safe(slots)}</small>"
+            self.note.value = str(block(styled(f"Slots filled: {slots}", QUIET)))
 
     def _read(self, taken: tuple[str, ...]) -> Prompt:
         if not self.name:
@@ -437,7 +466,7 @@ class VariantEditor(w.VBox):
     def compare(self, reference: VariantEditor) -> None:
         """Show what differs from another variant, word by word."""
         if reference is self:
-            self.difference.value = "<small>The others are compared with this one.</small>"
+            self.difference.value = str(styled("The others are compared with this one.", QUIET))
             return
         diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
@@ -446,125 +475,6 @@ class VariantEditor(w.VBox):
     def show_difference(self, on: bool) -> None:
         """Show or hide what differs from the first variant."""
         self.difference.layout.display = "" if on else "none"
-
-
-def _prompt_of(name: str, variant: Variant, bench: Bench) -> Prompt:
-    """Return a variant as a prompt to edit.
-
-    Raises:
-        ConfigError: it is not one, or the component has none.
-    """
-    prompt = variant_of(name, variant, bench)
-    if not isinstance(prompt, Prompt):
-        raise ConfigError(f"the {bench.component} reads no prompt that could be edited")
-    return prompt
-
-
-class VariantList(w.VBox):
-    """All variants; the first is the one that the others are compared with.
-
-    Args:
-        bench: what the prompts are for.
-        variants: prompts by name, to begin with.
-        on_change: called when anything is edited, added or taken away.
-
-    Attributes:
-        editors: one a variant.
-    """
-
-    def __init__(
-        self, bench: Bench, variants: Mapping[str, Variant], *, on_change: Callable[[], object]
-    ) -> None:
-        self._bench = bench
-        self._on_change = on_change
-        self.editors: list[VariantEditor] = []
-        self._differences = False
-        self._locked = False
-        super().__init__()
-        for name, variant in variants.items():
-            self._append(name, _prompt_of(name, variant, bench))
-
-    def _append(self, name: str, prompt: Prompt) -> VariantEditor:
-        editor = VariantEditor(
-            self._bench,
-            name,
-            prompt,
-            on_change=self._on_change,
-            on_remove=self.remove if self.editors else None,
-        )
-        self.editors.append(editor)
-        editor.show_difference(self._differences)
-        self.children = tuple(self.editors)
-        return editor
-
-    def add(self, name: str = "", prompt: Variant = None) -> VariantEditor:
-        """Add a variant.
-
-        Args:
-            name: what it is called; a number of its own if empty.
-            prompt: what it says at first; a copy of the last variant if not given.
-
-        Raises:
-            ConfigError: name or prompt is not one, or a comparison is running.
-        """
-        if self._locked:
-            raise ConfigError(
-                "a comparison is running; stop it, or wait for it with `await widget.idle()`, "
-                "before you add a variant"
-            )
-        taken = {editor.name for editor in self.editors}
-        number = len(self.editors) + 1
-        while name == "":
-            name = f"variant {number}" if f"variant {number}" not in taken else ""
-            number += 1
-        last = self.editors[-1].prompt or self._bench.prompt
-        editor = self._append(
-            name, _prompt_of(name, last if prompt is None else prompt, self._bench)
-        )
-        self._on_change()
-        return editor
-
-    def remove(self, editor: VariantEditor) -> None:
-        """Take a variant away; the first one stays."""
-        if editor in self.editors[1:] and not editor.remove_button.disabled:
-            self.editors.remove(editor)
-            self.children = tuple(self.editors)
-            editor.close()
-            self._on_change()
-
-    def lock(self, locked: bool) -> None:
-        """Forbid editing and adding variants, or allow it."""
-        self._locked = locked
-        for editor in self.editors:
-            editor.lock(locked)
-
-    def show_differences(self, on: bool) -> None:
-        """Show or hide what differs from the first variant."""
-        self._differences = on
-        for editor in self.editors:
-            editor.show_difference(on)
-
-    def check(self) -> None:
-        """Check all variants and show what differs from the first."""
-        taken: tuple[str, ...] = ()
-        for editor in self.editors:
-            editor.check(taken)
-            editor.compare(self.editors[0])
-            taken += (editor.name,)
-
-    @property
-    def prompts(self) -> dict[str, Prompt]:
-        """The variants without a fault."""
-        return {e.name: e.prompt for e in self.editors if e.prompt is not None}
-
-    @property
-    def fault(self) -> str:
-        """What is wrong with the first variant that has a fault, or with their number."""
-        for editor in self.editors:
-            if editor.fault:
-                name = repr(editor.name)
-                return editor.fault if name in editor.fault else f"variant {name}: {editor.fault}"
-        return "" if len(self.editors) > 1 else "there is only one variant; add another"
 
 
 MOST_SAMPLES = 1_000
@@ -601,8 +511,8 @@ class PromptComparer(LabWidget):
     Attributes:
         comparison: the one that was run last or loaded, if any.
         comparisons: all of them, in order.
-        variants: the editors; the first is the one that the others are compared with.
-        editor_box: contains them.
+        editors: one a variant; the first is the one that the others are compared with.
+        editor_box: has them side by side where the page is wide.
         difference_box: ticked to show what differs from the first variant.
         preview: a variant as the model would get it.
         turns_box, samples_box, only_box: what is played.
@@ -655,8 +565,8 @@ class PromptComparer(LabWidget):
         self.llm_client = llm_client
         self._seed, self._temperature = seed, temperature
         self._set_up_as: tuple[object, ...] | None = None
-        self.variants = VariantList(bench, variants, on_change=self.refresh)
-        self.editor_box.children = [self.variants]
+        for name, variant in variants.items():
+            self._append(name, variant)
         self._wire()
         self.refresh()
 
@@ -664,28 +574,21 @@ class PromptComparer(LabWidget):
         self.add_button.on_click(self._on_add)
         self.run_button.on_click(lambda _: self.start(self._run))
         self.again_button.on_click(lambda _: self.start(self._run_again))
-        self.difference_box.observe(
-            lambda change: self.variants.show_differences(change["new"]), names="value"
-        )
+        self.difference_box.observe(self._on_differences, names="value")
         self.stop_button.on_click(lambda _: self.worker.stop())
         for box in (self.turns_box, self.samples_box, self.only_box):
             box.observe(lambda _: self.refresh(), names="value")
 
     def _lay_out(self, *, turns: str, samples: int) -> None:
-        source = safe(source_of(self.bench.simulation))
-        heading = w.HTML(
-            f"<h3>Compare prompts of: {safe(self.bench.component)}</h3><p>On {source}</p>"
-        )
-        self.editor_box = w.VBox()
+        source = source_of(self.bench.simulation)
+        title = styled(f"Compare prompts of: {self.bench.component}", LARGE)
+        heading = w.HTML(str(title + styled(f"On {source}", QUIET)))
+        self.editors: list[VariantEditor] = []
+        self.editor_box = row(gap="16px")
         self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
         self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(self.bench)
-        self.turns_box = w.Text(
-            value=turns,
-            description="Turns",
-            layout=w.Layout(width="16em"),
-            style={"description_width": "initial"},
-        )
+        self.turns_box = _box(w.Text, "Turns", turns, width="16em")
         self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
         self.only_box = checkbox(f"Ask the {self.bench.stage} alone (cheaper, no resulting rate)")
         self.plan_line = w.HTML()
@@ -739,53 +642,114 @@ class PromptComparer(LabWidget):
         Raises:
             TapeError: there is no such comparison.
         """
-        experiment = Comparison.load(tape, run, llm_client=llm_client)
+        comparison = Comparison.load(tape, run, llm_client=llm_client)
         widget = cls(
-            experiment.simulation,
-            experiment.component,
-            variants=experiment.variants,
-            turns=experiment.turns,
+            comparison.simulation,
+            comparison.component,
+            variants=comparison.variants,
+            turns=comparison.turns,
             llm_client=llm_client,
-            seed=experiment.seed,
-            temperature=experiment.config.temperature,
+            seed=comparison.seed,
+            temperature=comparison.config.temperature,
         )
-        widget.samples_box.max = max(MOST_SAMPLES, experiment.samples)
-        widget.samples_box.value = experiment.samples
-        widget.only_box.value = experiment.only_component
-        widget._take(experiment)
+        widget.samples_box.max = max(MOST_SAMPLES, comparison.samples)
+        widget.samples_box.value = comparison.samples
+        widget.only_box.value = comparison.only_component
+        widget._take(comparison)
         widget.refresh()
         widget._show_results()
         return widget
+
+    def _on_differences(self, _: object) -> None:
+        for editor in self.editors:
+            editor.show_difference(self.difference_box.value)
 
     def _on_add(self, _: object) -> None:
         if not self.worker.busy:
             self.add_variant()
 
+    def _append(self, name: str, variant: Variant) -> VariantEditor:
+        prompt = variant_of(name, variant, self.bench)
+        if not isinstance(prompt, Prompt):
+            raise ConfigError(f"the {self.bench.component} reads no prompt that could be edited")
+        editor = VariantEditor(
+            self.bench,
+            name,
+            prompt,
+            on_change=self.refresh,
+            on_remove=self._remove if self.editors else None,
+        )
+        self.editors.append(editor)
+        editor.show_difference(self.difference_box.value)
+        self.editor_box.children = self.editors
+        return editor
+
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
-        """Add a variant; see ``VariantList.add``, which raises while a comparison runs."""
-        return self.variants.add(name, prompt)
+        """Add a variant.
+
+        Args:
+            name: what it is called; a number of its own if empty.
+            prompt: what it says at first; a copy of the last variant if not given.
+
+        Raises:
+            ConfigError: name or prompt is not one, or a comparison is running.
+        """
+        if self.worker.busy:
+            raise ConfigError(
+                "a comparison is running; stop it, or wait for it with `await widget.idle()`, "
+                "before you add a variant"
+            )
+        taken = {editor.name for editor in self.editors}
+        places = itertools.count(len(self.editors) + 1)
+        name = name or next(new for n in places if (new := f"variant {n}") not in taken)
+        last = self.editors[-1].prompt or self.bench.prompt
+        editor = self._append(name, last if prompt is None else prompt)
+        self.refresh()
+        return editor
+
+    def _remove(self, editor: VariantEditor) -> None:
+        """Take a variant away; the first one stays."""
+        if editor in self.editors[1:] and not editor.remove_button.disabled:
+            self.editors.remove(editor)
+            self.editor_box.children = self.editors
+            editor.close()
+            self.refresh()
 
     @property
-    def editors(self) -> list[VariantEditor]:
-        """One for each variant; the first is the one that the others are compared with."""
-        return self.variants.editors
+    def prompts(self) -> dict[str, Prompt]:
+        """The variants without a fault, by name."""
+        return {e.name: e.prompt for e in self.editors if e.prompt is not None}
+
+    @property
+    def _editors_fault(self) -> str:
+        """What is wrong with the first variant that has a fault, or with their number."""
+        for editor in self.editors:
+            if editor.fault:
+                name = repr(editor.name)
+                return editor.fault if name in editor.fault else f"variant {name}: {editor.fault}"
+        return "" if len(self.editors) > 1 else "there is only one variant; add another"
 
     # --- what is shown before a run -----------------------------------------------------------
 
     def refresh(self) -> None:
         """Check and show everything again, as after the simulation was stepped from a cell."""
-        self.variants.check()
+        taken: tuple[str, ...] = ()
+        for editor in self.editors:
+            editor.check(taken)
+            editor.compare(self.editors[0])
+            taken += (editor.name,)
         self.bench = Bench(
             self.simulation, self.bench.component, only_component=bool(self.only_box.value)
         )
-        self.preview.offer(self.bench, self.variants.prompts)
+        self.preview.offer(self.bench, self.prompts)
         fault, plan = self.fault, self.plan
         # Turns that are wrong are both the fault and in place of the plan.
         parts = [] if plan == fault else [plan]
         if fault:
             parts.append(f"Cannot run: {fault}")
         line = safe(" ".join(parts), limit=2_000)
-        self.plan_line.value = f'<div role="status" aria-live="polite">{line}</div>'
+        live = styled(line, "line-height:1.4", role="status", aria_live="polite")
+        self.plan_line.value = str(live)
         if not self.worker.busy:
             self.run_button.disabled = bool(fault)
             self.again_button.disabled = not self._all_played or self._has_no_model
@@ -794,7 +758,7 @@ class PromptComparer(LabWidget):
     def fault(self) -> str:
         """Why there can be no run now; empty if there can."""
         try:
-            if fault := self.variants.fault:
+            if fault := self._editors_fault:
                 return fault
             read_turns(self.turns_box.value, self.bench.turns)
         except ConfigError as error:
@@ -832,8 +796,8 @@ class PromptComparer(LabWidget):
 
     @property
     def _all_played(self) -> bool:
-        experiment = self.comparison
-        whole = experiment is not None and len(experiment.played) == len(experiment.schedule)
+        comparison = self.comparison
+        whole = comparison is not None and len(comparison.played) == len(comparison.schedule)
         return whole and self._unchanged()
 
     # --- running ------------------------------------------------------------------------------
@@ -855,30 +819,30 @@ class PromptComparer(LabWidget):
         except ConfigError:
             return False
 
-    def _take(self, experiment: Comparison) -> None:
-        self.comparison = experiment
-        self.comparisons.append(experiment)
+    def _take(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+        self.comparisons.append(comparison)
         self._set_up_as = self._settings()
 
     async def _run(self) -> None:
         await self._settle()
         if fault := self.fault:
             raise ConfigError(fault)
-        experiment = self.comparison
-        if experiment is None or not self._unchanged():
-            experiment = self._set_up(self._seed)
-        await self._play(experiment)
+        comparison = self.comparison
+        if comparison is None or not self._unchanged():
+            comparison = self._set_up(self._seed)
+        await self._play(comparison)
 
     async def _run_again(self) -> None:
         """Play all again with the seeds that follow; the earlier results are in `comparisons`."""
         await self._settle()
-        experiment = self.comparison
-        if experiment is None or not self._unchanged():
+        comparison = self.comparison
+        if comparison is None or not self._unchanged():
             raise ConfigError("the set-up was changed since it was played; click Run")
         if self._all_played:
             # After the last seed used, so that no sample is the same as an earlier one.
-            experiment = self._set_up(max(sample.seed for sample in experiment.schedule))
-        await self._play(experiment)
+            comparison = self._set_up(max(sample.seed for sample in comparison.schedule))
+        await self._play(comparison)
 
     async def _settle(self) -> None:
         texts = [box for each in self.editors for box in (each.name_box, each.text_box)]
@@ -887,9 +851,9 @@ class PromptComparer(LabWidget):
         self.refresh()
 
     def _set_up(self, seed: int | None) -> Comparison:
-        experiment = Comparison(
+        comparison = Comparison(
             self.simulation,
-            prompt=self.variants.prompts,
+            prompt=self.prompts,
             component=self.bench.component,
             turns=read_turns(self.turns_box.value, self.bench.turns),
             samples=self.samples_box.value,
@@ -898,23 +862,23 @@ class PromptComparer(LabWidget):
             temperature=self._temperature,
             only_component=bool(self.only_box.value),
         )
-        self._take(experiment)
-        return experiment
+        self._take(comparison)
+        return comparison
 
-    async def _play(self, experiment: Comparison) -> None:
+    async def _play(self, comparison: Comparison) -> None:
         # A sample may take minutes; the clock shows that it is still being played.
-        clock = asyncio.ensure_future(self._tick(experiment))
+        clock = asyncio.ensure_future(self._tick(comparison))
         try:
-            await experiment.arun(on_progress=self._on_progress)
+            await comparison.arun(on_progress=self._on_progress)
         finally:
             clock.cancel()
 
-    async def _tick(self, experiment: Comparison) -> None:
+    async def _tick(self, comparison: Comparison) -> None:
         began = time.monotonic()
         while True:
-            done, total = len(experiment.played), len(experiment.schedule)
+            done, total = len(comparison.played), len(comparison.schedule)
             if done < total:
-                now = experiment.schedule[done]
+                now = comparison.schedule[done]
                 self.say(
                     f"{done} of {total} samples played, {duration(time.monotonic() - began)}; "
                     f"playing {now.variant!r} at turn {now.turn}, sample {now.sample}"
@@ -927,13 +891,14 @@ class PromptComparer(LabWidget):
 
     def _set_busy(self, busy: bool) -> None:
         super()._set_busy(busy)
-        self.variants.lock(busy)
+        for editor in self.editors:
+            editor.lock(busy)
 
     def stopped(self) -> None:
         """Show how far it got."""
-        experiment = self.comparison
-        if experiment is not None:
-            done, total = len(experiment.played), len(experiment.schedule)
+        comparison = self.comparison
+        if comparison is not None:
+            done, total = len(comparison.played), len(comparison.schedule)
             self.say(f"Stopped after {done} of {total} samples; Run continues with the next.")
 
     def ended(self) -> None:
@@ -944,12 +909,12 @@ class PromptComparer(LabWidget):
     # --- results ------------------------------------------------------------------------------
 
     def _show_results(self) -> None:
-        experiment = self.comparison
-        if experiment is None or not experiment.played:
+        comparison = self.comparison
+        if comparison is None or not comparison.played:
             return
-        self.results.value = str(results_html(experiment))
-        self.chart.value = str(charts_html(experiment))
-        self.answers.value = str(answers_html(experiment))
+        self.results.value = str(results_html(comparison))
+        self.chart.value = str(charts_html(comparison))
+        self.answers.value = str(answers_html(comparison))
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from llmsim_lab._spans import Provenance
 from llmsim_lab._util.checks import plain_text, whole_number
-from llmsim_lab._util.html import details, join, pre, safe, visible
+from llmsim_lab._util.html import LARGE, details, join, pre, safe, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab._html import (
@@ -21,6 +21,7 @@ from llmsim_lab.lab._html import (
     facts_html,
     legend_html,
     messages_html,
+    part_of,
     reply_html,
     slot_lines,
     word_diff,
@@ -44,6 +45,7 @@ from llmsim_lab.lab._widget import (
     status_choices,
     text_box,
 )
+from llmsim_lab.types import Attempt
 
 _MOST_HITS = 5_000
 _LISTED = 100
@@ -56,12 +58,13 @@ class SearchBar(w.VBox):
         attempts: what is searched.
         choices: registers the callbacks for what the user does.
         on_hit: called with the hit to show and a line about it.
-        say: called with any other message.
+        on_none: called with a message where nothing was found, to take the marks away.
 
     Attributes:
         search_box, find_button: what to look for.
         hit_box, previous_hit_button, next_hit_button: what was found.
         hits: the same, as values.
+        wanted: what they are of; empty where nothing was found.
     """
 
     def __init__(
@@ -70,13 +73,14 @@ class SearchBar(w.VBox):
         *,
         choices: Choices,
         on_hit: Callable[[Hit, str], object],
-        say: Callable[[str], object],
+        on_none: Callable[[str], object],
     ) -> None:
         self._attempts = attempts
         self._on_hit = on_hit
-        self._say = say
+        self._on_none = on_none
         self._choices = choices
         self.hits: list[Hit] = []
+        self.wanted = ""
         self.search_box = text_box("Search", placeholder="in all prompts and replies of the run")
         self.find_button = button("Find", tooltip="Search all prompts and replies of the run")
         self.hit_box = dropdown("Hits", width="40em")
@@ -96,12 +100,13 @@ class SearchBar(w.VBox):
         self._choices.set(self.search_box, text)
         found = list(islice(self._attempts.search(text), _MOST_HITS + 1)) if text else []
         self.hits = found[:_MOST_HITS]
+        self.wanted = text if self.hits else ""
         self._more = "+" if len(found) > _MOST_HITS else ""
         self._found.layout.display = "" if self.hits else "none"
         if self.hits:
             self._show(0)
         else:
-            self._say("Not found." if text else "")
+            self._on_none("Not found." if text else "")
         return self.hits
 
     def _find(self) -> None:
@@ -180,7 +185,7 @@ class PromptViewer(TurnBrowser):
         narrow = w.Layout(flex="2 1 18em", min_width="0", max_width="100%")
         beside_prompt = w.VBox((self.reply, self.facts), layout=narrow)
         self.search = SearchBar(
-            self._attempts, choices=self._choices, on_hit=self._show_hit, say=self.say
+            self._attempts, choices=self._choices, on_hit=self._show_hit, on_none=self._show_none
         )
         self.children = (
             self.heading,
@@ -309,12 +314,7 @@ class PromptViewer(TurnBrowser):
                 self.provenance = attempt.request.provenance
             except TapeError as error:  # a damaged tape
                 self.provenance = Provenance(how="unknown", why=str(error))
-            panes = [
-                messages_html(attempt, self.provenance),
-                legend_html(attempt, self.provenance),
-                reply_html(attempt),
-                facts_html(attempt, status=seen.status, seconds=True),
-            ]
+            panes = self._panes(attempt, seen.status, seconds=True)
         parts = (self.prompt, self.legend, self.reply, self.facts)
         for part, content in zip(parts, panes, strict=True):
             part.value = str(content)
@@ -322,12 +322,21 @@ class PromptViewer(TurnBrowser):
         if self.copies.shown:
             self._show_copies()
 
+    def _panes(self, attempt: Attempt, status: str | None, *, seconds: bool) -> list[Markup]:
+        wanted = self.search.wanted
+        return [
+            messages_html(attempt, self.provenance, wanted=wanted),
+            part_of("Slots and their sources", legend_html(attempt, self.provenance)),
+            reply_html(attempt, wanted=wanted),
+            facts_html(attempt, status=status, seconds=seconds, wanted=wanted),
+        ]
+
     def _heading(self) -> Markup:
         number, seen = self.turn_box.value, self.seen
         title = f"Turn {number}"
         if seen is not None:
             title += f" · {seen.component} · {seen.agent} · {seen.name}"
-        return bold(title)
+        return styled(safe(title, limit=300), LARGE)
 
     def _without_prompt(self, seen: Seen | None) -> Markup:
         if seen is not None and seen.chain is not None:
@@ -385,6 +394,10 @@ class PromptViewer(TurnBrowser):
         self._go(hit.seen.turn, hit.seen)
         self.say(words)
 
+    def _show_none(self, words: str) -> None:
+        self._draw()
+        self.say(words)
+
     # --- copying -----------------------------------------------------------------------------
 
     @property
@@ -426,15 +439,8 @@ class PromptViewer(TurnBrowser):
         seen = self.seen
         if seen is None or seen.attempt is None:
             return join([self._heading(), self._without_prompt(seen)])
-        return join(
-            [
-                self._heading(),
-                messages_html(seen.attempt, self.provenance),
-                legend_html(seen.attempt, self.provenance),
-                reply_html(seen.attempt),
-                facts_html(seen.attempt, status=seen.status),
-            ]
-        )
+        panes = self._panes(seen.attempt, seen.status, seconds=False)
+        return join([self._heading(), *panes])
 
 
 def _distinct(names: Iterable[str]) -> list[tuple[str, str]]:

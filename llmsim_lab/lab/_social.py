@@ -3,86 +3,177 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table, visible
+from llmsim_lab._util.html import (
+    ASIDE,
+    BUBBLE,
+    CARD,
+    LARGE,
+    QUIET,
+    STRONG,
+    badge,
+    details,
+    flow,
+    join,
+    pairs,
+    pre,
+    safe,
+    short,
+    styled,
+    table,
+    visible,
+)
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._html import block, sideways
+from llmsim_lab.lab._html import block, lowered, part_of, prose, sideways
 from llmsim_lab.lab._run_reading import Source, simulation_of
-from llmsim_lab.lab._widget import Choices, LabWidget, Pace, button, dropdown, number_box, row
+from llmsim_lab.lab._widget import Choices, LabWidget, Pace, TurnBrowser, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import state_figure
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
-from llmsim_lab.statechart._state import Move, SocialTurn
+from llmsim_lab.statechart._analysis import Cascade, all_posts, cascades
+from llmsim_lab.statechart._picture import Arrow, Diagram
+from llmsim_lab.statechart._state import FeedEntry, Move, SocialTurn
 
 if TYPE_CHECKING:
     from llmsim_lab.types import LLMReasoningChain
 
 
-def counts_of(turn: SocialTurn) -> dict[AgentState, int]:
-    """Return how many users are in each state after a turn."""
-    counts = dict.fromkeys(AgentState, 0)
-    for person in turn.state.people:
-        counts[person.state] += 1
-    return counts
-
-
-def chart_html(simulation: SocialSimulation, **options: Any) -> Markup:
-    """Return the chart's picture; ``current`` and ``counts`` as in ``Statechart.to_svg``."""
-    return Markup(simulation.chart.to_svg(**options))
-
-
 def wide_chart_html(simulation: SocialSimulation, **options: Any) -> Markup:
-    """Return the same as wide as its words need, with a bar of its own on a narrow page."""
-    return sideways(chart_html(simulation, **options), name="Chart of states", least="640px")
-
-
-class SocialWidget(LabWidget):
-    """Base of the widgets that show a social simulation and follow it as it is played.
+    """Return the chart's picture as wide as its words need, with a bar of its own on a narrow page.
 
     Args:
-        source: a social simulation, a tape, or a tape's file.
-        run: for a tape, the run's number; the latest if not given.
-
-    Raises:
-        ConfigError: it is not a social simulation.
+        simulation: the run.
+        options: ``current`` and ``counts`` as in ``Statechart.to_svg``.
     """
-
-    def __init__(self, source: Source | SocialSimulation, *, run: int | None = None) -> None:
-        super().__init__()
-        simulation: Any = simulation_of(cast("Source", source), run=run)
-        if not isinstance(simulation, SocialSimulation):
-            raise ConfigError(
-                f"{type(self).__name__} shows social simulations; this one is of the kind "
-                f"{getattr(simulation, 'kind', type(simulation).__name__)!r}"
-            )
-        self.simulation = simulation
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_error)
-        self._pace = Pace(self._redraw, self.worker.call)
-        self.follow(simulation, self._pace.ask)
-
-    def refresh(self) -> None:
-        """Show the run as it is now."""
-        raise NotImplementedError
-
-    def _redraw(self) -> None:
-        with self._view:
-            self.refresh()
+    picture = Markup(simulation.chart.to_svg(**options))
+    return sideways(picture, name="Chart of states", least="640px")
 
 
+def _social(source: Source | SocialSimulation, run: int | None, widget: object) -> SocialSimulation:
+    simulation: Any = simulation_of(cast("Source", source), run=run)
+    if not isinstance(simulation, SocialSimulation):
+        raise ConfigError(
+            f"{type(widget).__name__} shows social simulations; this one is of the kind "
+            f"{getattr(simulation, 'kind', type(simulation).__name__)!r}"
+        )
+    return simulation
+
+
+_MOST_CHARS = 4_000
 _MOST_TURNS = 200
 """Turns drawn, the latest ones: so drawing costs the same however long a run is."""
+_MOST_POSTS, _MOST_IN_TREE, _MOST_IN_NETWORK = 30, 60, 10
+_REACTIONS = {"like": "liked by", "reply": "replies by", "reshare": "reshared by"}
+_SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
 
 
-class SocialBoard(SocialWidget):
-    """Shows how many users are in each state: over the turns, and on the chart for one turn.
+class Reactions:
+    """Who liked, replied to and reshared what, up to a turn.
+
+    Args:
+        turns: a run's, up to that one.
+
+    Attributes:
+        posts: all of them, by id.
+        by_post: who reacted to each, by the kind of reaction.
+        pairs: how often each user reacted to each other one.
+    """
+
+    def __init__(self, turns: Sequence[SocialTurn]) -> None:
+        self.posts = all_posts(turns)
+        self.by_post: dict[int, dict[str, list[str]]] = {}
+        self.pairs: Counter[tuple[str, str]] = Counter()
+        likes = [(like.agent, "like", like.post) for turn in turns for like in turn.likes]
+        answers = [(post.author, post.kind, post.parent) for post in self.posts.values()]
+        for who, kind, number in (*likes, *answers):
+            if number in self.posts:
+                self.by_post.setdefault(number, {}).setdefault(kind, []).append(who)
+                self.pairs[who, self.posts[number].author] += 1
+
+    def feed_html(self, entries: Sequence[FeedEntry]) -> Markup:
+        """Return posts in circulation, the latest first, with who reacted."""
+        latest = sorted(entries, key=lambda entry: -entry.post.id)
+        cards = [
+            styled(
+                join([self.post_html(entry.post), styled(self._reactions(entry), QUIET)]),
+                f"{CARD};margin-bottom:4px",
+                role="listitem",
+            )
+            for entry in latest[:_MOST_POSTS]
+        ]
+        more = len(latest) - _MOST_POSTS
+        cards += [safe(f"… and {more} older posts")] if more > 0 else []
+        return styled(join(cards), role="list") if cards else safe("No post is in circulation.")
+
+    def post_html(self, post: Post, *, css: str = "") -> Markup:
+        """Return a post with its author, and whom it answers."""
+        to = self.posts.get(post.parent or 0)
+        how = {"reply": "replied to", "reshare": "reshared"}.get(post.kind, "")
+        whom = f" {how} {to.author}" if to else ""
+        head = [
+            f"{_SIGNS[post.kind]} ",
+            styled(safe(post.author, limit=80), STRONG, tag="span"),
+            styled(f"{whom} · turn {post.turn}", QUIET, tag="span"),
+        ]
+        # A reshare's words are those of the post above it.
+        text = prose(post.text, limit=_MOST_CHARS) if post.kind != "reshare" else ""
+        return styled(join([*head, text]), css)
+
+    def _reactions(self, entry: FeedEntry) -> Markup:
+        by = self.by_post.get(entry.post.id, {})
+        told = [f"{_REACTIONS[kind]} {', '.join(names)}" for kind, names in by.items()]
+        # What came before the run began has counts and no names.
+        lost = entry.engagement - sum(map(len, by.values()))
+        told += [f"{lost} earlier reactions"] if lost > 0 else []
+        return short("; ".join(told) or "no reactions yet", 200)
+
+    def tree_html(self, cascade: Cascade) -> Markup:
+        """Return a cascade as a tree, each post below what it answers."""
+        rows = [
+            self.post_html(
+                post,
+                css=f"margin-left:{16 * min(level, 12)}px;" + (f"{ASIDE};margin-top:4px"),
+            )
+            for post, level in islice(cascade.walk(), _MOST_IN_TREE)
+        ]
+        more = cascade.size - _MOST_IN_TREE
+        return join([*rows, f"… and {more} more" if more > 0 else ""])
+
+    def network_html(self) -> Markup:
+        """Return who reacted to whom as a picture; the more reactions received, the darker."""
+        pairs: Counter[tuple[str, ...]] = Counter()
+        for pair, times in self.pairs.items():
+            pairs[tuple(clip(visible(name), 16) for name in pair)] += times
+        active = Counter(name for pair in pairs.elements() for name in pair)
+        names = tuple(name for name, _ in active.most_common(_MOST_IN_NETWORK))
+        if not names:
+            return safe("Nobody has reacted to anybody yet.")
+        shown = {(a, b): n for (a, b), n in pairs.items() if {a, b} <= set(names)}
+        received = Counter(whom for _, whom in Counter(shown).elements())
+        arrows = tuple(Arrow(who, whom, str(times)) for (who, whom), times in shown.items())
+        network = Diagram(names, names[0], frozenset(), arrows)
+        picture = Markup(network.svg(counts=received, title="Who reacts to whom", ring=True))
+        rest = len(active) - len(names)
+        note = f"The {len(names)} most active; {rest} more are not drawn." if rest else ""
+        return join([sideways(picture, name="Network", least="30em"), styled(note, QUIET)])
+
+    def pairs_html(self) -> Markup:
+        """Return who reacted to whom most often as a table."""
+        rows = [(who, whom, times) for (who, whom), times in self.pairs.most_common(10)]
+        return table(("who", "reacted to", "times"), rows, caption="Who reacts to whom")
+
+
+class SocialBoard(TurnBrowser):
+    """Shows a network turn by turn: the feed, who reacts to whom, cascades, what users are doing.
 
     It follows the run, whoever plays it: a cell, a TurnStepper, another widget.
 
@@ -93,35 +184,41 @@ class SocialBoard(SocialWidget):
     Attributes:
         simulation: the run.
         previous_button, turn_box, next_button, latest_button: choose the turn.
-        heading, picture, chart: what is shown.
+        cascade_box: chooses the cascade, the largest first.
+        heading, feed, network, tree, picture, chart: what is shown.
 
     Example:
         >>> board = SocialBoard("data/tapes/social.tape")  # doctest: +SKIP
     """
 
     def __init__(self, source: Source | SocialSimulation, *, run: int | None = None) -> None:
-        super().__init__(source, run=run)
-        self._counts: dict[int, dict[AgentState, int]] = {}
+        self.simulation: SocialSimulation
+        super().__init__(_social(source, run, self))
         self._drawn: tuple[int, int] | None = None
-        self.previous_button = button("Previous", tooltip="Show the turn before")
-        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
-        self.next_button = button("Next", tooltip="Show the turn after")
-        self.latest_button = button("Latest", tooltip="Show the latest turn")
-        self.heading, self.picture, self.chart = w.HTML(), w.HTML(), w.HTML()
+        self.cascade_box = dropdown("Cascade", width="32em")
+        self.heading, *parts = (w.HTML() for _ in range(6))
+        self.feed, self.network, self.tree, self.picture, self.chart = parts
+        half = w.Layout(flex="1 1 24em", min_width="0", max_width="100%")
+        left = w.VBox((self.feed, self.picture), layout=half)
+        right = w.VBox((self.network, self.cascade_box, self.tree), layout=half)
         self.children = (
             self.heading,
             row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
             self.status,
             self.error,
-            self.picture,
+            row(left, right, gap="16px"),
             self.chart,
         )
-        box, clicked = self.turn_box, self._choices.on_click
-        clicked(self.previous_button, lambda: self._go(max(box.min, box.value - 1)))
-        clicked(self.next_button, lambda: self._go(min(box.max, box.value + 1)))
-        clicked(self.latest_button, lambda: self._go(box.max))
-        self._choices.on_choice(box, lambda: self._go(box.value))
+        self._choices.on_choice(self.cascade_box, lambda: self._go(self.turn_box.value))
+        self._pace = Pace(self._grew, self.worker.call)
+        self.follow(self.simulation, self._pace.ask)
         self.show(self.simulation.turn_number)
+
+    def _span(self) -> tuple[int, int]:
+        return self.simulation.turns[0].number, self.simulation.turn_number
+
+    def _has_wanted(self, number: int) -> bool:
+        return True
 
     def show(self, turn: int) -> None:
         """Show a turn.
@@ -129,7 +226,7 @@ class SocialBoard(SocialWidget):
         Raises:
             ConfigError: the run has no such turn.
         """
-        first, last = self.simulation.turns[0].number, self.simulation.turn_number
+        first, last = self._span()
         if not first <= turn <= last:
             raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
         with self._view:
@@ -137,85 +234,98 @@ class SocialBoard(SocialWidget):
 
     def refresh(self) -> None:
         """Show the run as it is now; follows the latest turn if that one was shown."""
-        with self._view:
-            latest = self.turn_box.value >= self.turn_box.max
-            self._go(self.simulation.turn_number if latest else self.turn_box.value)
+        self._grew()
 
     def _go(self, number: int) -> None:
+        self._set_turn(number)
         turns = self.simulation.turns
-        self._choices.number(self.turn_box, number, least=turns[0].number, most=turns[-1].number)
-        shown = turns[number - turns[0].number]
-        self.heading.value = str(Markup("<strong>{}</strong>").format(self._title(shown)))
-        self.chart.value = str(wide_chart_html(self.simulation, counts=self._count(shown)))
+        trees = cascades(self._shown)[:_MOST_POSTS]
+        offered = [(f"{one.root} ({one.size} posts)", one.root.id) for one in trees]
+        self._choices.options(self.cascade_box, offered, self.cascade_box.value)
+        self.cascade_box.layout.display = "" if trees else "none"
+        self.heading.value = str(styled(self._title, LARGE, tag="strong"))
+        feed, network, tree = self._parts()
+        self.feed.value = str(part_of("Feed", lowered(feed, name="Feed")))
+        self.network.value = str(part_of("Who reacts to whom", network))
+        self.tree.value = str(lowered(tree, name="Cascade", most="18em"))
+        self.chart.value = str(wide_chart_html(self.simulation, counts=self._counts(-1)))
         span = (turns[max(0, len(turns) - _MOST_TURNS)].number, turns[-1].number)
         if span != self._drawn:
             self._drawn = span
-            self.picture.value = str(self._draw(turns[-_MOST_TURNS:]))
+            self.picture.value = str(figure_html(state_figure(turns[-_MOST_TURNS:])))
 
-    def _title(self, turn: SocialTurn) -> str:
+    @property
+    def _shown(self) -> list[SocialTurn]:
+        """The turns up to the one shown."""
+        turns = self.simulation.turns
+        return turns[: int(self.turn_box.value) - turns[0].number + 1]
+
+    @property
+    def _title(self) -> str:
+        turn = self._shown[-1]
         name = clip(visible(self.simulation.config.name), 80)
         users = len(turn.state.people)
         return f"{name}, turn {turn.number}: {users:,} users; choices left open: {turn.asked:,}"
 
-    def _count(self, turn: SocialTurn) -> dict[AgentState, int]:
-        if turn.number not in self._counts:
-            self._counts[turn.number] = counts_of(turn)
-        return self._counts[turn.number]
+    def _parts(self) -> tuple[Markup, Markup, Markup]:
+        """Return the feed, the network and the cascade chosen."""
+        turns = self._shown
+        reactions = Reactions(turns)
+        chosen = [one for one in cascades(turns) if one.root.id == self.cascade_box.value]
+        tree = reactions.tree_html(chosen[0]) if chosen else Markup()
+        return reactions.feed_html(turns[-1].state.feed), reactions.network_html(), tree
 
-    def _draw(self, turns: list[SocialTurn]) -> Markup:
-        import pandas as pd
-
-        frame = pd.DataFrame(
-            [{state.value: n for state, n in self._count(turn).items()} for turn in turns],
-            index=pd.Index([turn.number for turn in turns], name="turn"),
-        )
-        return figure_html(state_figure(frame))
+    def _counts(self, place: int) -> dict[AgentState, int]:
+        """Return how many users are in each state, after the turn shown or one before it."""
+        counts = dict.fromkeys(AgentState, 0)
+        for person in self._shown[max(place, -len(self._shown))].state.people:
+            counts[person.state] += 1
+        return counts
 
     # --- the static view ----------------------------------------------------------------------
 
-    @property
-    def _place(self) -> int:
-        """The shown turn's, in the list of turns."""
-        return int(self.turn_box.value) - self.simulation.turns[0].number
-
-    def _counts_and_changes(self) -> list[tuple[str, int, int]]:
-        turns, place = self.simulation.turns, self._place
-        now, before = (self._count(turns[at]) for at in (place, max(0, place - 1)))
-        return [(state.value, now[state], now[state] - before[state]) for state in AgentState]
+    def _counts_and_changes(self) -> list[tuple[str, int, str]]:
+        now, before = self._counts(-1), self._counts(-2)
+        return [(s.value, now[s], f"{now[s] - before[s]:+}") for s in AgentState]
 
     def static_text(self) -> str:
         """Return the shown turn's counts, and the change since the turn before."""
         with self._view:
-            shown = self.simulation.turns[self._place]
-            lines = [f"SocialBoard of {self._title(shown)}"]
-            lines += [
-                f"  {name}: {count} ({change:+})"
-                for name, count, change in self._counts_and_changes()
-            ]
-            return "\n".join(lines)
+            counts = [f"  {name}: {n} ({by})" for name, n, by in self._counts_and_changes()]
+            return "\n".join([f"SocialBoard of {self._title}", *counts])
 
     def static_html(self) -> Markup:
-        """Return the same as a table, with the chart."""
+        """Return the same as a table, with the feed, the network, the cascade and the chart."""
         with self._view:
-            shown = self.simulation.turns[self._place]
-            title = Markup("<p><strong>{}</strong></p>").format(self._title(shown))
-            rows = [
-                (name, count, f"{change:+}") for name, count, change in self._counts_and_changes()
-            ]
-            counts = table(("state", "users", "change"), rows, caption="Users by state")
-            return join([title, counts, chart_html(self.simulation, counts=self._count(shown))])
+            feed, network, tree = self._parts()
+            counts = table(
+                ("state", "users", "change"), self._counts_and_changes(), caption="Users by state"
+            )
+            pairs = Reactions(self._shown).pairs_html()
+            left = [counts, part_of("Feed", feed)]
+            right = [network, pairs, part_of("Cascade", tree)]
+            chart = Markup(self.simulation.chart.to_svg(counts=self._counts(-1)))
+            both = flow([join(left), join(right)], basis="24em")
+            return block(styled(self._title, STRONG, tag="p"), both, chart)
 
 
-_ROW = (
-    '<div role="listitem" style="display:flex;flex-wrap:wrap;gap:0 16px;padding:4px 0;'
-    'border-top:1px solid var(--jp-border-color2, #ccc)">'
-    '<div style="flex:3 1 240px;min-width:0"><strong>{number}</strong> {trigger}: {move}</div>'
-    '<div style="flex:4 1 240px;min-width:0">{about}</div>'
-    '<div style="flex:4 1 240px;min-width:0">{why}</div></div>'
-)
 _MOVES_A_PAGE = 20
 _BRIEF = 90
-_MOST_CHARS = 4_000
+_IN_WORDS = {
+    ("opens_app", AgentState.SCROLLING): "opened the app",
+    ("sees_post", AgentState.EVALUATING): "stopped at a post",
+    ("feed_empty", AgentState.IDLE): "found nothing new and put the app away",
+    ("decides", AgentState.SCROLLING): "scrolled on",
+    ("decides", AgentState.ENGAGING_LIKE): "liked it",
+    ("decides", AgentState.ENGAGING_REPLY): "replied",
+    ("decides", AgentState.ENGAGING_RESHARE): "reshared it",
+    ("decides", AgentState.COMPOSING): "began to write a post",
+    ("decides", AgentState.RESTING): "took a rest",
+    ("finishes", AgentState.SCROLLING): "was done and scrolled on",
+    ("timeout", AgentState.RESTING): "had scrolled for long and took a rest",
+    ("timeout", AgentState.IDLE): "had rested",
+}
+"""What a move was; those of other charts are told by their trigger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +334,7 @@ class _Event:
     move: Move
 
 
-class AgentStory(SocialWidget):
+class AgentStory(LabWidget):
     """Shows one user's transitions, the posts they were about, and what the reasoner said.
 
     Args:
@@ -245,7 +355,12 @@ class AgentStory(SocialWidget):
     def __init__(
         self, source: Source | SocialSimulation, *, run: int | None = None, agent: str | None = None
     ) -> None:
-        super().__init__(source, run=run)
+        super().__init__()
+        self.simulation = _social(source, run, self)
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_error)
+        self._pace = Pace(self.refresh, self.worker.call)
+        self.follow(self.simulation, self._pace.ask)
         self._events: dict[str, list[_Event]] = {}
         self._posts: dict[int, Post] = {}
         self._read = 0
@@ -345,40 +460,35 @@ class AgentStory(SocialWidget):
             ("Personality", profile.personality),
             ("Now", now),
         ]
-        return pairs([(name, value) for name, value in known if value], caption=profile.name)
+        name = styled(safe(profile.name, limit=200), LARGE)
+        return join([name, pairs((what, value) for what, value in known if value)])
 
     def _list(self, events: Sequence[_Event]) -> Markup:
-        """Return moves beside what they were about and why, below each other on a narrow page."""
+        """Return moves as a timeline: what happened in plain words, the post, and who decided."""
         if not events:
             return safe("Nothing has happened yet.")
-        rows = join(
-            Markup(_ROW).format(
-                number=event.turn.number,
-                trigger=event.move.trigger,
-                move=Markup("{} → {}").format(*map(_word, (event.move.source, event.move.target))),
-                about=self._about(event.move),
-                why=_why(event),
-            )
-            for event in events
-        )
-        title = Markup("<div>What {} did</div>").format(safe(self.agent_box.value))
-        return block(title, Markup('<div role="list">{}</div>').format(rows))
-
-    def _table(self, events: Sequence[_Event]) -> Markup:
-        if not events:
-            return safe("Nothing has happened yet.")
-        rows = [
-            (
-                event.turn.number,
-                _word(event.move.trigger),
-                Markup("{} → {}").format(*map(_word, (event.move.source, event.move.target))),
-                self._about(event.move),
+        items = []
+        before: Move | None = None
+        for event in events:
+            move = event.move
+            again = before is not None and before.post == move.post
+            parts = [
+                styled(event.turn.number, tag="strong"),
+                f" {_in_words(move)} ",
                 _why(event),
-            )
-            for event in events
-        ]
-        header = ("turn", "trigger", "move", "about", "decided by")
-        return block(table(header, rows, caption=f"What {visible(self.agent_box.value)} did"))
+                Markup() if again else self._about(move),
+                *self._wrote(event),
+            ]
+            before = move
+            items.append(styled(join(parts), f"{ASIDE};padding-bottom:8px", role="listitem"))
+        title = styled(f"What {visible(self.agent_box.value)} did, turn by turn", STRONG)
+        return block(title, styled(join(items), role="list"))
+
+    def _wrote(self, event: _Event) -> Iterator[Markup]:
+        """Yield what the move published."""
+        for post in event.turn.state.new_posts:
+            if post.author == event.move.agent and post.kind != "reshare":
+                yield styled(prose(f"“{post.text}”", limit=_MOST_CHARS), BUBBLE)
 
     def _about(self, move: Move) -> Markup:
         post = self._posts.get(move.post) if move.post is not None else None
@@ -386,7 +496,7 @@ class AgentStory(SocialWidget):
             return Markup()
         brief = f"{post.author}: {clip(post.text, _BRIEF)}"
         if len(post.text) <= _BRIEF:
-            return safe(brief)
+            return styled(brief, QUIET, dir="auto")
         return details(brief, pre(post.text, limit=_MOST_CHARS))
 
     # --- the static view ----------------------------------------------------------------------
@@ -407,17 +517,16 @@ class AgentStory(SocialWidget):
             return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing has happened yet"])
 
     def static_html(self) -> Markup:
-        """Return the same as a table, with the chart."""
+        """Return the same as a timeline, with the chart."""
         with self._view:
             place = self._place
             current = self.simulation.state.people[place].state
-            chart = chart_html(self.simulation, current=current)
-            return join([self._who(place), self._table(self._page()), chart])
+            chart = Markup(self.simulation.chart.to_svg(current=current))
+            return join([self._who(place), self._list(self._page()), chart])
 
 
-def _word(text: str) -> Markup:
-    """Return a name that is not broken across lines."""
-    return Markup('<span style="white-space:nowrap">{}</span>').format(safe(str(text)))
+def _in_words(move: Move) -> str:
+    return _IN_WORDS.get((move.trigger, move.target), f"moved on: {move.trigger}")
 
 
 def _chain(event: _Event) -> LLMReasoningChain | None:
@@ -432,9 +541,12 @@ def _chain(event: _Event) -> LLMReasoningChain | None:
 
 
 def _why(event: _Event) -> Markup:
-    chain = _chain(event)
+    """Return the move as the chart has it, who decided it, and why."""
+    move, chain = event.move, _chain(event)
+    by = {"chart": "chart: one way only", "reasoner": "rule", "timeout": "chart: time was up"}
+    names = styled(f"{move.trigger}: {move.source.value} → {move.target.value}", QUIET, tag="span")
     if chain is None:
-        by = {"chart": "chart: one way only", "reasoner": "rule", "timeout": "chart: time was up"}
-        return safe(by[event.move.decided_by])
-    reason = details(clip(chain.reasoning, _BRIEF), pre(chain.reasoning, limit=_MOST_CHARS))
-    return join([badge(chain.status), reason])
+        return join([names, styled(by[move.decided_by], QUIET, tag="span")], between=" · ")
+    reason = pre(chain.reasoning, limit=_MOST_CHARS)
+    because = details(f"because: {clip(chain.reasoning, _BRIEF)}", reason)
+    return join([names, " ", badge(chain.status), because])

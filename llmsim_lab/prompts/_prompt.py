@@ -19,10 +19,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from llmsim_lab._spans import Layout, Origin, Provenance, Span, name_sources
-from llmsim_lab._util.html import visible
+from llmsim_lab._util.html import ADDED, INK, REMOVED, join, pre, styled
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
@@ -31,11 +31,17 @@ if TYPE_CHECKING:
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 _MAX_CACHED_SYSTEM_TEXTS = 4096
-_STYLE = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:0"
 _UNKNOWN = Provenance(how="unknown", why="whoever put the prompt together did not say")
 
 _Sources = tuple[Mapping[str, str], Mapping[str, object]]
 """By slot, in words, and the facts that the words need."""
+
+
+def _change(gone: str, come: str) -> Markup:
+    """Return words that went and words that came, told apart by more than their colours."""
+    old = styled(gone, f"background:{REMOVED};color:{INK};padding:0 2px", tag="del")
+    new = styled(come, f"background:{ADDED};color:{INK};padding:0 2px", tag="ins")
+    return join([part for text, part in ((gone, old), (come, new)) if text], between=" ")
 
 
 class PromptDiff(str):
@@ -47,24 +53,27 @@ class PromptDiff(str):
 
     def __new__(cls, before: str, after: str) -> PromptDiff:
         """Compare two texts word by word; the spaces between words count as words too."""
-        plain: list[str] = []
-        marked: list[str] = []
         old, new = (re.findall(r"\s+|[^\s]+", text) for text in (before, after))
         matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+        plain: list[str] = []
+        # Changes with only a space between them are shown as one: old words, then new ones.
+        shown: list[tuple[str, str, bool]] = []
         for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
             gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-            if tag == "equal":
+            same = tag == "equal"
+            if same:
                 plain.append(gone)
-                marked.append(escape(visible(gone)))
-                continue
-            if gone:
-                plain.append(f"[-{gone}-]")
-                marked.append(Markup("<del>{}</del>").format(visible(gone)))
-            if come:
-                plain.append("{+" + come + "+}")
-                marked.append(Markup("<ins>{}</ins>").format(visible(come)))
+            else:
+                plain += [f"[-{gone}-]"] if gone else []
+                plain += ["{+" + come + "+}"] if come else []
+            if not same and len(shown) > 1 and shown[-1][2] and shown[-1][0] == " ":
+                (was, now, _), (space, _, _) = shown[-2:]
+                shown[-2:] = [(was + space + gone, now + space + come, False)]
+            else:
+                shown.append((gone, come, same))
         self = super().__new__(cls, "".join(plain))
-        self._html = f'<pre dir="auto" style="{_STYLE}">{"".join(marked)}</pre>'
+        html = join(gone if same else _change(gone, come) for gone, come, same in shown)
+        self._html = str(pre(html))
         return self
 
     def _repr_html_(self) -> str:

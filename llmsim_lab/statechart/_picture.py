@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
-from llmsim_lab._util.html import safe, visible
+from llmsim_lab._util.html import INK, PAPER, TEXT, safe, visible
 
-_WIDTH, _HEIGHT = 860, 520
+_COLUMN, _ROW, _MARGIN = 290, 84, (96, 40)
+"""Pixels between the middles of boxes, and from those to the picture's edge."""
+_CELL = (3.2, 2.0)
+"""Size of a cell where 1 is as near to a box's middle as an arrow may pass."""
 _BOX_HEIGHT = 40
+_WARMTHS = np.geomspace(20, 3, 40)
+_MOST_ARRANGED = 14
+"""States up to which places without crossings are searched; 0.3 s for eight of them, once."""
 _LETTER = 7.4
 """Width of a letter at the size used, pixels, near enough for the boxes."""
 
@@ -30,21 +39,21 @@ _MERMAID_WORDS = re.compile(
 )
 """Words that a state of a Mermaid diagram cannot be called."""
 
-# Black on white whatever the page's theme: the labels have an outline of the paper's colour.
+# In the page's colours; black on white where they are not known, as in a mailed page.
 _SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {w} {h}" '
-    'style="max-width:{w}px;width:100%;background:#fff;color:#1b1b1b;'
+    f'style="max-width:{{w}}px;width:100%;background:{PAPER};color:{TEXT};fill:{TEXT};'
     'font-family:sans-serif;font-size:13px">'
-    "<title>Statechart</title><desc>{desc}</desc>"
+    "<title>{title}</title><desc>{desc}</desc>"
     '<defs><marker id="llmsim-arrow" viewBox="0 0 10 10" refX="9" refY="5" '
     'markerWidth="7" markerHeight="7" orient="auto-start-reverse">'
-    '<path d="M0 0L10 5L0 10z" fill="#555"/></marker></defs>{arrows}{boxes}</svg>'
+    '<path d="M0 0L10 5L0 10z" fill="#888"/></marker></defs>{arrows}{boxes}</svg>'
 )
 _LABEL = (
     '<text x="{:.1f}" y="{:.1f}" text-anchor="middle" '
-    'style="font-size:10.5px;paint-order:stroke;stroke:#fff;stroke-width:4px">{}</text>'
+    f'style="font-size:10.5px;paint-order:stroke;stroke:{PAPER};stroke-width:4px">{{}}</text>'
 )
-_ARROW = '<path d="{}" fill="none" stroke="#555" marker-end="url(#llmsim-arrow)"/>{}'
+_ARROW = '<path d="{}" fill="none" stroke="#888" marker-end="url(#llmsim-arrow)"/>{}'
 
 _Point = tuple[float, float]
 
@@ -106,40 +115,50 @@ class Diagram:
         ]
         return "\n".join([*lines, "}"]) + "\n"
 
-    def svg(self, *, current: str | None = None, counts: Mapping[str, int] | None = None) -> str:
+    def svg(
+        self,
+        *,
+        current: str | None = None,
+        counts: Mapping[str, int] | None = None,
+        title: str = "Statechart",
+        ring: bool = False,
+    ) -> str:
         """Return an SVG picture, with a description that is read out.
 
-        The states stand on an ellipse, in the chart's order, the initial one on top.
+        The states stand where as few arrows as can be cross each other or a box.
 
         Args:
             current: a state to mark.
             counts: how many agents are in each state; the more, the darker its box.
+            title: of the picture, read out first.
+            ring: True to put the states on an ellipse, which takes no time.
         """
-        order = [self.initial, *(state for state in self.states if state != self.initial)]
-        step = 2 * math.pi / len(order)
-        points = {
-            state: (
-                round(_WIDTH / 2 + (_WIDTH / 2 - 100) * math.sin(place * step), 1),
-                round(_HEIGHT / 2 - (_HEIGHT / 2 - 50) * math.cos(place * step), 1),
-            )
-            for place, state in enumerate(order)
-        }
+        if ring or len(self.states) > _MOST_ARRANGED:
+            points = _ring(self.states)
+        else:
+            ways = frozenset(arrow[:2] for arrow in self.arrows)
+            points = _arranged(self.states, self.initial, ways)
+        width, height = (
+            max(point[axis] for point in points.values()) + _MARGIN[axis] for axis in (0, 1)
+        )
         # Transitions between the same two states share an arrow.
         labels: dict[tuple[str, str], list[str]] = {}
         for arrow in self.arrows:
             labels.setdefault((arrow.source, arrow.target), []).append(arrow.label)
         total = sum(counts.values()) if counts else 0
-        facts = [f"{len(self.states)} states, beginning at {self.initial}"]
+        first = None if ring else self.initial
+        facts = [] if ring else [f"{len(self.states)} states, beginning at {self.initial}"]
         if current is not None:
             facts.append(f"now at {current}")
         if counts is not None:
             facts += [f"{state}: {counts.get(state, 0)}" for state in self.states]
         return Markup(_SVG).format(
-            w=_WIDTH,
-            h=_HEIGHT,
+            title=safe(title),
+            w=int(width),
+            h=int(height),
             desc=safe("; ".join([*facts, *map(str, self.arrows)])),
             arrows=Markup("").join(
-                _loop(points[source], source, ", ".join(texts))
+                _loop(points[source], width / 2, source, ", ".join(texts))
                 if source == target
                 else _arrow(points, source, target, ", ".join(texts), (target, source) in labels)
                 for (source, target), texts in labels.items()
@@ -148,14 +167,107 @@ class Diagram:
                 _box(
                     state,
                     points[state],
-                    border="#d55e00" if state == current else "#555",
-                    border_px=4 if state == current else 2.5 if state == self.initial else 1,
+                    border="#d55e00" if state == current else "#888",
+                    border_px=4 if state == current else 2.5 if state == first else 1,
                     share=counts.get(state, 0) / total if counts and total else 0.0,
+                    lit=bool(counts and counts.get(state)) or state == current,
                     count=None if counts is None else counts.get(state, 0),
                 )
                 for state in self.states
             ),
         )
+
+
+@cache
+def _arranged(
+    states: tuple[str, ...], initial: str, ways: frozenset[tuple[str, str]]
+) -> dict[str, _Point]:
+    """Return where the states stand, found by a search that is the same each time.
+
+    States move to cells in turn, to better ones always and to worse ones ever more rarely
+    (simulated annealing).
+
+    Args:
+        states: all of them.
+        initial: the one that is drawn to the upper left.
+        ways: from which to which there is an arrow.
+    """
+    order = [initial, *(state for state in states if state != initial)]
+    place = {state: number for number, state in enumerate(order)}
+    ends = sorted(
+        (place[a], place[b])
+        for a, b in ways
+        if a != b and not (place[a] > place[b] and (b, a) in ways)
+    )
+    edges = np.array(ends, dtype=int).reshape(-1, 2)
+    # There and back are two lines, which need more room.
+    room = np.array([1.4 if (order[b], order[a]) in ways else 0.9 for a, b in ends])
+    columns = max(3, round(math.sqrt(len(order)) / 1.2))
+    rows = max(7, 2 * -(-len(order) // columns))
+    grid = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=float)
+    # Of its own seed: no draw of a run's depends on a picture.
+    luck = np.random.default_rng(0)
+    at = luck.permutation(grid)[: len(order)]
+    best, least = at, np.inf
+    for warmth in _WARMTHS:
+        for state in range(len(order)):
+            tries = np.repeat(at[None], len(grid), axis=0)
+            tries[:, state] = grid
+            # Two states change places where the cell is taken.
+            for cell, other in np.argwhere((grid[:, None] == at).all(2)):
+                tries[cell, other] = grid[cell] if other == state else at[state]
+            costs = _costs(tries, edges, room)
+            if costs.min() < least - 1e-9:
+                best, least = tries[costs.argmin()], costs.min()
+            at = tries[(costs + warmth * luck.gumbel(size=len(grid))).argmin()]
+    # Turned so that the initial state is to the upper left.
+    span = np.ptp(best, axis=0)
+    best = best - best.min(0)
+    best = np.where(2 * best[0] > span, span - best, best) * (_COLUMN, _ROW) + _MARGIN
+    return {state: (float(x), float(y)) for state, (x, y) in zip(order, best, strict=True)}
+
+
+def _ring(states: Sequence[str]) -> dict[str, _Point]:
+    """Return places on an ellipse, the first on top."""
+    step = 2 * math.pi / len(states)
+    wide, high = 21 * max(10, len(states)), 19 * max(10, len(states))
+    return {
+        state: (
+            _MARGIN[0] + wide * (1 + math.sin(place * step)),
+            _MARGIN[1] + high * (1 - math.cos(place * step)),
+        )
+        for place, state in enumerate(states)
+    }
+
+
+def _costs(
+    tries: npt.NDArray[np.float64],
+    edges: npt.NDArray[np.int_],
+    room: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Return how bad arrangements are: crossings, arrows through boxes, then lengths."""
+    tries = tries * _CELL
+    a, b = tries[:, edges[:, 0]], tries[:, edges[:, 1]]
+    way = b - a
+
+    def side(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return on which side of each edge points are: tries by edges by points."""
+        to = points[:, None] - a[:, :, None]
+        crossed: npt.NDArray[np.float64] = (
+            way[:, :, None, 0] * to[..., 1] - way[:, :, None, 1] * to[..., 0]
+        )
+        return crossed
+
+    apart = side(a) * side(b) < 0
+    crossings = (apart & apart.transpose(0, 2, 1)).sum((1, 2)) / 2
+    lengths = np.hypot(way[..., 0], way[..., 1])
+    to = tries[:, None] - a[:, :, None]
+    along = (to * way[:, :, None]).sum(3) / np.maximum(lengths[..., None] ** 2, 1e-9)
+    near = np.hypot(*np.moveaxis(to - np.clip(along, 0, 1)[..., None] * way[:, :, None], 3, 0))
+    own = (edges[:, :, None] == np.arange(tries.shape[1])).any(1)
+    through = ((near < room[:, None]) & ~own).sum((1, 2))
+    total: npt.NDArray[np.float64] = 40 * (crossings + through) + lengths.sum(1)
+    return total
 
 
 def _mermaid_text(text: str) -> str:
@@ -177,20 +289,32 @@ def _box_width(state: str) -> float:
 
 
 def _box(
-    state: str, point: _Point, *, border: str, border_px: float, share: float, count: int | None
+    state: str,
+    point: _Point,
+    *,
+    border: str,
+    border_px: float,
+    share: float,
+    lit: bool,
+    count: int | None,
 ) -> Markup:
     x, y = point
     wide = _box_width(state)
-    # White to a middling blue, on which black text has enough contrast.
-    red, green, blue = (round(255 - (255 - end) * min(1.0, share)) for end in (116, 173, 209))
-    look = f"fill:#{red:02x}{green:02x}{blue:02x};stroke:{border};stroke-width:{border_px}"
-    text = Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
-        x, y + (4 if count is None else -2), safe(state)
+    # Pale to a middling blue, on which dark text has enough contrast.
+    red, green, blue = (
+        round(start - (start - end) * min(1.0, share))
+        for start, end in ((222, 116), (235, 173), (247, 209))
+    )
+    fill = f"#{red:02x}{green:02x}{blue:02x}" if lit else PAPER
+    look = f"fill:{fill};stroke:{border};stroke-width:{border_px}"
+    ink = f"fill:{INK if lit else TEXT}"
+    text = Markup('<text x="{}" y="{}" text-anchor="middle" style="{}">{}</text>').format(
+        x, y + (4 if count is None else -2), ink, safe(state)
     )
     if count is not None:
         text += Markup(
-            '<text x="{}" y="{}" text-anchor="middle" font-weight="bold">{}</text>'
-        ).format(x, y + 14, count)
+            '<text x="{}" y="{}" text-anchor="middle" font-weight="bold" style="{}">{}</text>'
+        ).format(x, y + 14, ink, count)
     return (
         Markup('<rect x="{}" y="{}" width="{}" height="{}" rx="9" style="{}"/>').format(
             round(x - wide / 2, 1), y - _BOX_HEIGHT / 2, round(wide, 1), _BOX_HEIGHT, look
@@ -205,14 +329,13 @@ def _arrow(
     (x1, y1), (x2, y2) = points[source], points[target]
     length = math.hypot(x2 - x1, y2 - y1)
     # Bent to the right of its way, so that there and back are two lines.
-    bend = 34 if both_ways else 12
+    bend = 28 if both_ways else 8
     cx = (x1 + x2) / 2 - (y2 - y1) / length * bend
     cy = (y1 + y2) / 2 + (x2 - x1) / length * bend
     sx, sy = _edge((x1, y1), (cx, cy), source)
     ex, ey = _edge((x2, y2), (cx, cy), target)
-    # The label stands a third of the way along the Bézier curve: fewer lines cross than in the
-    # middle.
-    at = 0.36
+    # Of two lines there and back, each has its label nearer to its own beginning.
+    at = 0.36 if both_ways else 0.5
     lx, ly = (
         (1 - at) ** 2 * start + 2 * (1 - at) * at * middle + at**2 * end
         for start, middle, end in ((sx, cx, ex), (sy, cy, ey))
@@ -223,9 +346,9 @@ def _arrow(
     )
 
 
-def _loop(point: _Point, state: str, label: str) -> Markup:
+def _loop(point: _Point, middle: float, state: str, label: str) -> Markup:
     x, y = point
-    side = 1 if x >= _WIDTH / 2 else -1  # away from the middle, where the other arrows are
+    side = -1 if x >= middle else 1  # where the picture has room
     edge = x + side * _box_width(state) / 2
     far = edge + side * 40
     return Markup(_ARROW).format(

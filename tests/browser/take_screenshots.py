@@ -1,16 +1,25 @@
-"""Take the README's pictures of the widgets anew: ``make screenshots``."""
+"""Take the README's pictures of the widgets anew: ``make screenshots``.
+
+``take_screenshots.py --looks FOLDER [WIDGET ...]`` takes every widget, or those named, in light and
+dark colours and on a wide and a narrow page, to be looked at one by one.
+"""
 
 from __future__ import annotations
 
+import argparse
 import io
+import itertools
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chromium import chromium
-from lab_page import LabPage, Notebook
+from lab_page import LabPage, Notebook, Theme
 from lab_server import lab_server
+
+from llmsim_lab import lab as widgets
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -18,6 +27,9 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES = 1180, 150_000
+THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
+WIDTHS = (1200, 400)
+LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
 
 STEPPER = """
 import ipywidgets as w
@@ -57,6 +69,18 @@ def comparer(lab: LabPage) -> bytes:
     output = notebook.output(0)
     first = output.get_by_label("Turns", exact=True)
     return picture(notebook, output, first=first, last=output.get_by_role("img").first)
+
+
+def looks(lab: LabPage, names: Sequence[str]) -> None:
+    """Take widgets in two themes and two widths, each as ``NAME_light_1200.png``."""
+    notebook = lab.write("looks", [LOOKS, *(f"widgets[{name!r}]" for name in names)])
+    notebook.run_all()
+    for theme, width in itertools.product(THEMES, WIDTHS):
+        with lab.looking(theme, width=width):
+            for cell, name in enumerate(names, 1):
+                look = f"{name}_{theme.split()[-1].lower()}_{width}"
+                path = notebook.screenshot(look, of=notebook.output(cell))
+                sys.stderr.write(f"{path}\n")
 
 
 def picture(
@@ -99,16 +123,22 @@ def _packed(image: Image) -> bytes:
 
 def main() -> None:
     """Take those that are asked for, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="stepper, comparer; with --looks, widgets")
+    parser.add_argument("--looks", type=Path, metavar="FOLDER", help="take widgets, into a folder")
+    given = parser.parse_args()
     pictures = {"stepper": stepper, "comparer": comparer}
-    wanted = sys.argv[1:] or list(pictures)
     with (
         tempfile.TemporaryDirectory() as folder,
         lab_server(Path(folder)) as server,
         chromium() as browser,
     ):
         page = browser.new_page(viewport={"width": WIDTH, "height": 1000})
-        lab = LabPage(page, server, Path(folder))
-        for name in wanted:
+        lab = LabPage(page, server, given.looks or Path(folder))
+        if given.looks:
+            given.looks.mkdir(parents=True, exist_ok=True)
+            looks(lab, given.names or [name for name in widgets.__all__ if name != "leaderboard"])
+        for name in [] if given.looks else given.names or pictures:
             data = small(pictures[name](lab))
             if len(data) > MOST_BYTES:
                 raise SystemExit(f"{name}.png has {len(data):,} bytes, over {MOST_BYTES:,}")

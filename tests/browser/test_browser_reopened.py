@@ -22,7 +22,7 @@ SHOWN = {
     "RateChart": "first → latest value",
     "ReasoningInspector": "confidence 0.8",
     "RunTree": "They part at turn 4",
-    "SocialBoard": "harbour town, turn 7",
+    "SocialBoard": "harbour town, turn 6",
     "StudyBoard": "2 arms of 4 seeds",
     "TurnStepper": "Turn 8 (1981Q3)",
 }

@@ -38,6 +38,21 @@ async def test_a_message_and_its_answer_are_shown() -> None:
     assert "1 message so far" in widget.status.value
 
 
+async def test_enter_sends_and_within_a_text_makes_a_line() -> None:
+    widget = AssistantChat(engine("Hello, Ann!", "Again!"), user_id="ann")
+    widget.message.value = "\n"
+    assert not widget.worker.busy
+    widget.message.value = ""
+    widget.message.value = "one\ntwo\n"  # pasted
+    assert not widget.worker.busy
+    widget.message.value = "one\ntwo\nthree"
+    widget.message.value = "one\ntwo\nthree\n"
+    await widget.idle()
+    [exchange] = widget.chat.exchanges
+    assert exchange.message == "one\ntwo\nthree"
+    assert widget.message.value == ""
+
+
 async def test_tool_calls_are_folded_beside_the_message() -> None:
     widget = AssistantChat(
         engine(call("add_task", title="Water plants"), "I have added it."), user_id="ann"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ def test_each_section_has_its_module_and_its_tokens(crisis: Any) -> None:
     assert "  SITUATION: context builder, user, " in xray.static_text()
     assert "module mud" in xray.sections.value
     assert "Mud everywhere." in xray.prompt.value
+
+
+def test_bars_say_how_many_tokens_each_module_has(crisis: Any) -> None:
+    xray = ContextXRay(crisis)
+    said = re.sub("<[^>]+>", " ", xray.sections.value)
+    assert re.search(r"mud +7 tokens, \d+%", said)
+    xray.silence("mud")
+    assert re.search(r"mud +7 tokens, left out", re.sub("<[^>]+>", " ", xray.sections.value))
+    assert "Tokens by module" in xray.static_html()
 
 
 def test_a_module_taken_out_is_gone_from_the_prompt_and_stands_in_the_changes(

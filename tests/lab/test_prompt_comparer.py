@@ -200,6 +200,7 @@ async def test_run_plays_all_and_shows_numbers_chart_and_answers() -> None:
     assert "12 of 12 samples played, 0 of them failed" in widget.results.value
     assert "in memory only: the run is on no tape" in widget.results.value
     assert "+0.50 points" in widget.results.value
+    assert re.sub("<[^>]+>", "", widget.results.value).startswith("variant 2 +0.50")
     assert 'alt="resulting interest rate, variant 2 \u2212 as it was: +0.50' in widget.chart.value
     assert "Most common answers" in widget.answers.value
     assert len(widget.frame) == 12
@@ -385,6 +386,17 @@ async def test_before_a_run_there_are_no_results_to_ask_for() -> None:
         _ = widget.frame
     with pytest.raises(ConfigError, match="nothing was played yet"):
         _ = widget.summary
+
+
+def test_results_begin_with_what_they_amount_to_and_fold_the_numbers() -> None:
+    widget = PromptComparer.from_results(data_path("tapes/prompt_experiment.tape"))
+    lines = re.sub("<[^>]+>", "\n", widget.results.value).split("\n")
+    assert list(filter(None, lines))[:2] == [
+        "hawkish \N{MINUS SIGN}0.61 [\N{MINUS SIGN}2.02, 0.79], p = 1.000",
+        "No evidence of a difference.",
+    ]
+    assert widget.results.value.index("p = 1.000") < widget.results.value.index("<details>")
+    assert widget.results.value.index("<details>") < widget.results.value.index("<table")
 
 
 # Wrong arguments, and the wrong moment

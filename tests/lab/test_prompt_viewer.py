@@ -19,9 +19,11 @@ from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
 from llmsim_lab.lab._html import (
+    _marked,
     copyable,
     facts_html,
     legend_html,
+    lit,
     messages_html,
     reply_html,
     word_diff,
@@ -78,8 +80,8 @@ def test_it_opens_on_the_latest_turn() -> None:
 
 def test_the_prompt_is_shown_by_role_with_its_slots_marked() -> None:
     viewer = PromptViewer(played())
-    assert ">system</div>" in viewer.prompt.value
-    assert ">user</div>" in viewer.prompt.value
+    assert ">system</span></summary>" in viewer.prompt.value
+    assert ">user</span></summary>" in viewer.prompt.value
     plain = re.sub("<[^>]+>", "", viewer.prompt.value)
     assert re.search(r"Inflation: \[\d\] 2%", plain)
     assert re.search(r"\[\d\] inflation<", viewer.legend.value)
@@ -460,7 +462,7 @@ def test_the_same_prompt_of_the_turn_before_is_compared() -> None:
     viewer = PromptViewer(played())
     viewer.compare_box.value = True
     assert "From turn 1 to turn 2" in viewer.changes.value
-    assert "<del>" in viewer.changes.value
+    assert "<del " in viewer.changes.value
     viewer.previous_button.click()
     assert "Turn 0 has no such prompt" in viewer.changes.value
     viewer.turn_box.value = 0
@@ -587,3 +589,26 @@ def test_the_static_view_is_the_same_for_the_same_run() -> None:
     assert "inflation = 11.76  (state.global_state.inflation, turn 1)" in first["text/plain"]
     assert "seconds" not in first["text/html"]
     assert str(FIRST_RUN.parent) not in first["text/html"]
+
+
+def test_what_was_searched_is_marked_in_prompt_and_reply_until_nothing_is_found() -> None:
+    viewer = PromptViewer(played())
+    assert "text-decoration:underline" not in viewer.prompt.value
+    viewer.find("INFLATION:")
+    [hit] = re.findall(r'<mark style="[^"]*underline">([^<]*)</mark>', viewer.prompt.value)
+    assert hit == "Inflation:"
+    viewer.find("sees turn")
+    assert ">sees turn</mark>" in viewer.reply.value
+    viewer.find("no such words")
+    assert "underline" not in viewer.prompt.value + viewer.reply.value
+
+
+def test_a_hit_is_marked_across_a_slot_and_beside_itself() -> None:
+    spans = (Span(name="x", start=3, end=5, role="user", source="a test"),)
+    html = str(_marked("ab 12 cd", spans, {"x": 1}, "B 1"))
+    found = re.findall(r'underline">([^<]*)</mark>', html)
+    assert "".join(found) == "b 1"
+    assert re.sub("<[^>]+>", "", html) == "ab [1] 12 cd"
+    assert re.sub("<[^>]+>", "|", str(lit("aab", "a"))) == "|a||a|b"
+    assert str(lit("<b>", "")) == "&lt;b&gt;"
+    assert str(lit("abc", "", limit=2)) == "ab <em>… 1 more characters</em>"

@@ -182,7 +182,7 @@ async def test_a_fork_with_another_prompt_shows_the_words_that_changed() -> None
     tree.select(3)
     await tree.idle()
     assert "The prompt of agent:United States is another than in run 1" in tree.facts.value
-    assert "<ins>central banker who fears inflation above all else.</ins>" in tree.facts.value
+    assert ">central banker who fears inflation above all else.</ins>" in tree.facts.value
 
 
 async def test_two_runs_are_held_against_each_other_in_numbers_and_as_a_chart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from social_kit import make_social, picks
 from viewer_kit import HOSTILE, played, turn_over
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import (
     AgentStory,
@@ -124,6 +126,37 @@ def test_only_social_simulations_are_shown() -> None:
         SocialBoard(played())
 
 
+def words(html: object) -> str:
+    return " ".join(unescape(re.sub("<[^>]+>", " ", str(html))).split())
+
+
+def test_the_board_shows_the_feed_who_reacted_the_network_and_a_cascade() -> None:
+    board = SocialBoard(data_path("tapes/social.tape"), run=2)
+    feed, network, tree = (words(part.value) for part in (board.feed, board.network, board.tree))
+    assert "replies by Bruno Okafor, Carmen Ruiz, Ines Carvalho; reshared by Liam Byrne" in feed
+    assert feed.index("turn 6") < feed.index("turn 3") < feed.index("turn 0")
+    assert "Bruno Okafor --1--> Noor Haddad" in network
+    assert "Noor Haddad: 5" in network
+    first, second, *_ = re.findall(r"margin-left:(\d+)px", board.tree.value)
+    assert (first, second) == ("0", "16")
+    assert "↩ Ines Carvalho replied to Bruno Okafor · turn 6" in tree
+    label, root = board.cascade_box.options[1]
+    board.cascade_box.value = root
+    assert label.startswith(words(board.tree.value).split("● ")[1].split(" · ")[0])
+    for said in (words(board.static_html()), board.static_text()):
+        assert "harbour town, turn 6" in said
+    assert "Who reacts to whom" in board.static_html()
+    assert "who reacted to times" in words(board.static_html())
+
+
+def test_the_board_of_an_earlier_turn_has_only_what_was_known_then() -> None:
+    board = SocialBoard(data_path("tapes/social.tape"), run=2)
+    board.show(2)
+    assert "Nobody has reacted to anybody yet." in board.network.value
+    assert "no reactions yet" in board.feed.value
+    assert "turn 3" not in board.feed.value + board.tree.value
+
+
 # --- the story ----------------------------------------------------------------------------------
 
 
@@ -140,6 +173,15 @@ def test_a_story_has_every_move_with_the_reasoners_answer_and_the_post(
     assert "chart: one way only" in story.body.value
     assert f"now at {run.agents[1].state.value}" in story.chart.value
     assert "tea, chess" in story.heading.value
+
+
+def test_a_story_is_a_timeline_in_plain_words() -> None:
+    story = AgentStory(data_path("tapes/social.tape"), run=2, agent="Bruno Okafor")
+    said = words(story.body.value)
+    for turn, what in ((1, "opened the app"), (2, "stopped at a post"), (3, "replied")):
+        assert f"{turn} {what} " in said
+    assert "“This. Exactly this.”" in said
+    assert words(story.static_html()).count("“This. Exactly this.”") == 1
 
 
 def test_another_user_is_chosen_from_the_list(run: SocialSimulation) -> None:

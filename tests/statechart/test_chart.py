@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -270,6 +271,62 @@ def test_the_picture_is_the_same_each_time_and_escapes_names() -> None:
     assert chart.to_svg() == chart._repr_html_()
     assert "<script>" not in chart.to_svg()
     assert chart.to_svg().count("</svg>") == 1
+
+
+def test_in_the_picture_no_arrow_crosses_another_or_a_box() -> None:
+    chart = Statechart.load("social_feed", guards=GUARDS)
+    svg = chart.to_svg()
+    number = r"(-?[\d.]+)"
+    boxes = [
+        tuple(map(float, found))
+        for found in re.findall(
+            rf'<rect x="{number}" y="{number}" width="{number}" height="{number}"', svg
+        )
+    ]
+    ways = re.findall(rf'd="M{number} {number}Q{number} {number} {number} {number}"', svg)
+    lines = [[along(tuple(map(float, way)), step / 40) for step in range(41)] for way in ways]
+    assert (len(boxes), len(lines)) == (8, 15)
+    for line in lines:
+        for x, y, wide, high in boxes:
+            # Rounded corners and the ends that touch are left out.
+            inside = [
+                p for p in line if x + 8 < p[0] < x + wide - 8 and y + 8 < p[1] < y + high - 8
+            ]
+            assert inside == []
+    for place, one in enumerate(lines):
+        for other in lines[:place]:
+            # Near a box that both begin or end at, they may come close.
+            crossed = [
+                segment
+                for segment in pairwise(one[4:-4])
+                for second in pairwise(other[4:-4])
+                if crosses(segment, second)
+            ]
+            assert crossed == []
+
+
+Point = tuple[float, float]
+
+
+def along(way: tuple[float, ...], t: float) -> Point:
+    """A point of a quadratic Bézier curve."""
+    x1, y1, cx, cy, x2, y2 = way
+    a, b, c = (1 - t) ** 2, 2 * (1 - t) * t, t**2
+    return a * x1 + b * cx + c * x2, a * y1 + b * cy + c * y2
+
+
+def crosses(one: tuple[Point, Point], two: tuple[Point, Point]) -> bool:
+    def side(a: Point, b: Point, c: Point) -> float:
+        return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+    return side(*one, two[0]) * side(*one, two[1]) < 0 > side(*two, one[0]) * side(*two, one[1])
+
+
+def test_states_with_agents_are_lit_and_others_are_not() -> None:
+    chart = Statechart.load("social_feed", guards=GUARDS)
+    svg = chart.to_svg(counts={AgentState.IDLE: 3, AgentState.RESTING: 1})
+    fills = re.findall(r"<rect[^>]*fill:([^;]+);", svg)
+    assert sum(fill.startswith("#") for fill in fills) == 2
 
 
 def test_no_name_becomes_mermaid_code() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -9,14 +10,27 @@ from markupsafe import Markup
 from pydantic import BaseModel
 
 from llmsim_lab._util.html import (
+    ADDED,
+    FOUND,
+    INK,
+    MARKS,
+    NO_STATUS,
+    QUIET_OPACITY,
+    REMOVED,
+    SERIES_COLOURS,
     STATUS_COLOURS,
+    SURFACE,
     badge,
+    bars,
     cell,
     details,
+    flow,
     join,
     pairs,
     pre,
     safe,
+    short,
+    styled,
     table,
 )
 
@@ -85,16 +99,9 @@ def test_what_is_markup_already_is_not_escaped_twice() -> None:
     assert join([Markup("<br>"), "<br>"]) == "<br>&lt;br&gt;"
 
 
-def _luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 @pytest.mark.parametrize("status", STATUS_COLOURS)
 def test_a_status_label_can_be_read_and_names_the_status(status: str) -> None:
-    contrast = 1.05 / (_luminance(STATUS_COLOURS[status]) + 0.05)  # type: ignore[index]
-    assert contrast >= 4.5
+    assert contrast(rgb("#fff"), rgb(STATUS_COLOURS[status])) >= 4.5
     assert f">{status}</span>" in badge(status)  # type: ignore[arg-type]
 
 
@@ -135,3 +142,80 @@ def test_of_many_models_in_a_mapping_the_rest_is_counted() -> None:
     assert "shop 49" in html
     assert "shop 50" not in html
     assert "… and 3 more" in html
+
+
+# The tokens
+
+
+PAGES = {"light": ((255, 255, 255), (0, 0, 0, 0.87)), "dark": ((33, 33, 33), (255, 255, 255, 0.87))}
+"""JupyterLab's colours of pages and texts; a dark page is a little lighter than its outputs."""
+
+
+def luminance(colour: tuple[float, ...]) -> float:
+    parts = [part / 255 for part in colour[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: tuple[float, ...], two: tuple[float, ...]) -> float:
+    """The ratio that WCAG 2 defines."""
+    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def rgb(colour: str) -> tuple[float, ...]:
+    digits = colour.removeprefix("#")
+    digits = "".join(2 * d for d in digits) if len(digits) == 3 else digits
+    return tuple(int(digits[at : at + 2], 16) for at in (0, 2, 4))
+
+
+def over(top: tuple[float, ...], alpha: float, below: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(alpha * a + (1 - alpha) * b for a, b in zip(top[:3], below, strict=True))
+
+
+def test_text_on_every_coloured_background_has_a_contrast_of_aa() -> None:
+    for background in (*MARKS, ADDED, REMOVED, FOUND):
+        assert contrast(rgb(INK), rgb(background)) >= 4.5, background
+        assert contrast(rgb("#555"), rgb(background)) >= 4.5, background
+    assert contrast(rgb("#fff"), rgb(NO_STATUS)) >= 4.5
+
+
+@pytest.mark.parametrize("theme", PAGES)
+def test_quiet_text_reads_on_pages_and_on_what_stands_out_from_them(theme: str) -> None:
+    page, (*text, alpha) = PAGES[theme]
+    grey, share = SURFACE.removeprefix("rgba(").removesuffix(")").rsplit(",", 1)
+    surface = over(tuple(map(float, grey.split(","))), float(share), page)
+    for background in (page, surface):
+        quiet = over(tuple(text), alpha * QUIET_OPACITY, background)
+        assert contrast(quiet, background) >= 4.5
+    for bar in SERIES_COLOURS[:2]:  # of bars and marks, which are no text
+        assert contrast(rgb(bar), page) >= 3
+
+
+def test_columns_of_numbers_are_right_aligned_in_figures_of_one_width() -> None:
+    html = str(table(("who", "sum", "share"), [("a", 1200.5, "12%"), ("b", -3, "none")]))
+    cells = re.findall(r"<t[hd] [^>]*>", html)
+    assert ["tabular-nums" in cell for cell in cells] == [False, True, True] * 3
+    assert "tabular-nums" not in str(table(("name",), [("1 of 2",), (3,)]))
+
+
+def test_what_is_cut_has_an_ellipsis_and_the_whole_as_its_title() -> None:
+    cut = str(short("one two three", 8))
+    assert cut == '<span title="one two three">one two…</span>'
+    assert str(short("one", 8)) == "one"
+    hostile = Tags(str(short('"><script>' * 3, 8)))
+    assert (hostile.tags, hostile.attributes) == (["span"], ["title"])
+
+
+def test_bars_are_as_long_as_their_numbers_and_say_them() -> None:
+    html = str(bars([("<b>", 30, "30 tokens"), ("two", 15, "15 tokens"), ("none", 0, "")]))
+    assert re.findall(r"width:([\d.]+)%", html) == ["100.0", "50.0", "0.0"]
+    assert "&lt;b&gt; 30 tokens" in re.sub("<[^>]+>", "", html)
+    assert str(bars([])).startswith("<div")
+
+
+def test_attributes_are_escaped_and_without_a_style_the_words_stay() -> None:
+    html = styled("x", role="region", aria_label='"><script>')
+    assert str(html) == '<div role="region" aria-label="&#34;&gt;&lt;script&gt;">x</div>'
+    plain = re.sub(' style="[^"]*"', "", str(flow([badge("ok"), table(("a",), [(1,)])])))
+    assert re.sub("<[^>]+>", " ", plain).split() == ["ok", "a", "1"]

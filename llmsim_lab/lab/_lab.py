@@ -14,16 +14,15 @@ from pydantic import ValidationError
 from llmsim_lab._util.html import join
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._html import bold
 from llmsim_lab.lab._human_seat import HumanSeat
 from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._rate_chart import RateChart
-from llmsim_lab.lab._run_reading import turn_at
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import button, checkbox, dropdown, row, settled
+from llmsim_lab.lab._widget import button, dropdown, row, settled
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._human import resolved
 from llmsim_lab.run import Run
+from llmsim_lab.run._config import made_intervention
 from llmsim_lab.run._run import NoModel, belongs_to, copied
 from llmsim_lab.run._turn import own_numbers
 
@@ -61,7 +60,7 @@ class Form(w.VBox):
         self.fields = {place: control for place, control, _ in made}
         self._lists = {place for place, _, is_list in made if is_list}
         self._before = {place: control.value for place, control, _ in made}
-        columns = "repeat(auto-fill, minmax(min(18em, 100%), 1fr))"
+        columns = "repeat(auto-fill, minmax(min(21em, 100%), 1fr))"
         grid = w.Layout(grid_template_columns=columns, grid_gap="0 16px")
         super().__init__([w.GridBox(list(self.fields.values()), layout=grid)])
 
@@ -108,12 +107,12 @@ class Form(w.VBox):
 def _control(part: Mapping[str, Any], value: Any) -> w.ValueWidget | None:
     """Return a control for a value; None where there is none, as for an object."""
     kind, choices = part.get("type"), part.get("enum", ())
-    more = {"layout": w.Layout(width="auto"), "style": {"description_width": "50%"}}
+    more = {"layout": w.Layout(width="auto"), "style": {"description_width": "55%"}}
     if len(choices) > 1:
         options = [("none", None)] * (value is None) + [(str(one), one) for one in choices]
         return w.Dropdown(options=options, value=value, **more)
     if kind == "boolean":
-        return checkbox("", value=bool(value))
+        return w.Dropdown(options=[("yes", True), ("no", False)], value=bool(value), **more)
     if kind in _LARGEST:
         most = part.get("maximum", part.get("exclusiveMaximum", _LARGEST[kind]))
         least = part.get("minimum", part.get("exclusiveMinimum", -_LARGEST[kind]))
@@ -176,6 +175,26 @@ def restarted(run: Run, changes: Mapping[str, Any], *, client: LLMClient | None 
     return new
 
 
+def settable(run: Run, number: int) -> dict[str, float]:
+    """Return the numbers of a turn's state that its world lets others set, by their names."""
+    turn = run.turns[number - run.turns[0].number]
+    columns = run.own_columns(turn)
+    found = {}
+    for name in own_numbers(columns):
+        with suppress(ConfigError):  # derived from others, or an agent's own
+            done = {"turn": number, "set": {name: columns[name]}}
+            made_intervention(run.intervention_type, done).applied(turn.state, run)
+            found[name] = float(columns[name])
+    return found
+
+
+def _title(text: str) -> w.HTML:
+    return w.HTML(
+        '<div role="heading" aria-level="3" style="font-size:1.15em;font-weight:600;'
+        f'margin-top:8px">{text}</div>'
+    )
+
+
 class Lab(TurnStepper):
     """One window over a run: play it, look at any turn's chart, decisions and prompts, change it.
 
@@ -223,7 +242,10 @@ class Lab(TurnStepper):
         self.parameters, self.outside = Form({}, {}), Form({}, {})
         self._texts: dict[str, w.Textarea] = {}
         self._chart, self._seat, self._prompts = w.VBox(layout=wide), w.VBox(), w.VBox()
-        self._changes = w.VBox(layout=w.Layout(display="none", padding="4px 0 8px"))
+        border = "1px solid var(--jp-border-color2,#ccc)"
+        self._changes = w.VBox(
+            layout=w.Layout(display="none", padding="8px 16px", margin="8px 0", border=border)
+        )
         self.panel.body.layout = narrow
         both = row(self._chart, self.panel.body, gap="8px 24px")
         parts: tuple[w.Widget, ...] = (self.toolbar, self._changes, self._seat, both, self._prompts)
@@ -265,7 +287,7 @@ class Lab(TurnStepper):
             with suppress(ConfigError):  # the player is not asked in this run
                 self.prompts.show(component=was.component, agent=was.agent)
         self.prompts.turn_box.observe(self._follow_part, names="value")
-        self._prompts.children = (w.HTML(str(bold("Prompts and replies"))), self.prompts)
+        self._prompts.children = (_title("Prompts and replies"), self.prompts)
         self.seat = HumanSeat(shown) if getattr(shown, "people", ()) else None
         self._seat.children = (self.seat,) if self.seat is not None else ()
         if self.chart is None or len(runs) > 1:
@@ -290,13 +312,10 @@ class Lab(TurnStepper):
         self._changes.layout.display = "" if open_now else "none"
         if not open_now or not isinstance(run, Run):
             return
-        turn = turn_at(run, self.shown)
-        columns = run.own_columns(turn)
-        numbers = {name: float(columns[name]) for name in own_numbers(columns)}
         values = run.config.model_dump(mode="json", by_alias=True)
         self.parameters = Form(type(run.config).model_json_schema(), values)
         outside = run.intervention_type.model_json_schema(by_alias=True)
-        self.outside = Form(outside, {}, settable=numbers)
+        self.outside = Form(outside, {}, settable=settable(run, self.shown))
         prompts = {prompt.name: prompt for prompt in run.prompts.values()}
         self.prompt_box = dropdown("Prompt", width="30em")
         self._texts = {
@@ -307,11 +326,11 @@ class Lab(TurnStepper):
         stack = w.Stack(list(self._texts.values()), selected_index=0 if prompts else None)
         w.jslink((self.prompt_box, "index"), (stack, "selected_index"))
         self._changes.children = (
-            w.HTML(str(bold(f"From turn {self.shown} on"))),
+            _title(f"From turn {self.shown} on"),
             self.outside,
             *((self.prompt_box, stack) if prompts else ()),
             self.apply_button,
-            w.HTML(str(bold("Parameters, from the beginning"))),
+            _title("Parameters, from the beginning"),
             self.parameters,
             self.restart_button,
         )

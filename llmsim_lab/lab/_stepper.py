@@ -259,6 +259,8 @@ def _chain(chain: LLMReasoningChain) -> Markup:
     how = badge(chain.status) if chain.call or chain.status != "ok" else safe("by rule")
     sure = "not asked" if chain.confidence is None else number(chain.confidence)
     head = join([how, f" confidence {sure}"])
+    if not chain.reasoning:
+        return _block(head)
     reason = details(clip(chain.reasoning, _BRIEF), pre(chain.reasoning, limit=_MOST_CHARS))
     return join([_block(head), reason])
 
@@ -506,7 +508,7 @@ class TurnStepper(TurnBrowser):
         self.pause_button = button("Pause", tooltip="Finish the turn under way, then stop")
         self.stop_button = button("Stop", tooltip="Break off the turn under way")
         self.turns_box = number_box("Turns to play", value=4, least=1, most=MOST_TURNS)
-        self.slider = TurnSlider(layout=w.Layout(flex="1 1 10em", min_width="8em"))
+        self.slider = TurnSlider(layout=w.Layout(flex="1 1 8em", min_width="6em"))
         self.fork_button = button("Fork here", tooltip="Make a run that continues from this turn")
         self.run_box = dropdown("Run shown", width="34em")
         self.panel = TurnPanel()
@@ -524,12 +526,14 @@ class TurnStepper(TurnBrowser):
         self.stoppers = (self.pause_button, self.stop_button)
         playing = (self.step_button, self.play_button, self.turns_box, *self.stoppers)
         looking = (self.previous_button, self.slider, self.next_button, self.turn_box)
+        # Beside each other where there is room for both; then the slider takes what is left.
+        sides = (row(*playing), row(*looking, self.latest_button))
+        sides[1].layout.flex = "1 1 36em"
         self.fork_row = row(self.fork_button, self.run_box)
         self.toolbar = w.VBox(
             (
                 self.heading,
-                row(*playing),
-                row(*looking, self.latest_button),
+                row(*sides, gap="4px 16px"),
                 self.fork_row,
                 self.status,
                 self.progress,

@@ -9,7 +9,7 @@ export default {
     const slider = document.createElement("input");
     slider.type = "range";
     slider.setAttribute("aria-label", "Turn slider");
-    slider.style.cssText = "width:100%;margin:4px 0;accent-color:var(--jp-brand-color1,#0072b2)";
+    slider.style.cssText = "width:100%;margin:8px 0;accent-color:var(--jp-brand-color1,#0072b2)";
     const show = () => {
       for (const name of ["min", "max", "value"]) slider[name] = model.get(name);
     };

@@ -483,7 +483,7 @@ def text_box(label: str, *, placeholder: str = "") -> w.Text:
         placeholder=placeholder,
         continuous_update=False,
         style={"description_width": "initial"},
-        layout=w.Layout(width="22em", max_width="100%"),
+        layout=w.Layout(width="22em", max_width="calc(100% - 4px)"),
     )
 
 
@@ -530,7 +530,7 @@ def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
         options=[("", 0)],
         description=label,
         style={"description_width": "initial"},
-        layout=w.Layout(width=width, max_width="100%"),
+        layout=w.Layout(width=width, max_width="calc(100% - 4px)"),
     )
 
 

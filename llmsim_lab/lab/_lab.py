@@ -113,7 +113,7 @@ def _control(part: Mapping[str, Any], value: Any) -> w.ValueWidget | None:
         return w.Dropdown(options=options, value=value, **more)
     if kind == "boolean":
         return w.Dropdown(options=[("yes", True), ("no", False)], value=bool(value), **more)
-    if kind in _LARGEST:
+    if kind in _LARGEST and isinstance(value, int | float | None):
         most = part.get("maximum", part.get("exclusiveMaximum", _LARGEST[kind]))
         least = part.get("minimum", part.get("exclusiveMinimum", -_LARGEST[kind]))
         box = w.BoundedIntText if kind == "integer" else w.BoundedFloatText
@@ -134,10 +134,10 @@ def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def words_of(changes: object, name: str = "") -> str:
-    """Return nested changes as words: ``factor 2, set coins.Ann 5``."""
+    """Return nested changes as words: ``factor 2; set coins.Ann 5``."""
     if not isinstance(changes, Mapping):
-        return f"{name} {changes}"
-    return ", ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
+        return f"{name} {', '.join(changes) if isinstance(changes, list) else changes}"
+    return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
 
 
 def restarted(run: Run, changes: Mapping[str, Any], *, client: LLMClient | None = None) -> Run:

@@ -18,9 +18,10 @@ from llmsim_lab.lab._human_seat import HumanSeat
 from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import button, dropdown, row, settled
+from llmsim_lab.lab._widget import button, close_all, dropdown, row, settled
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._human import resolved
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import made_intervention
 from llmsim_lab.run._run import NoModel, belongs_to, copied
@@ -88,6 +89,18 @@ class Form(w.VBox):
             hint = f"{label}, separated by commas" if is_list else label
             control.description, control.tooltip = label, hint
             yield place, control, is_list
+
+    def renew(self, settable: Mapping[str, float]) -> bool:
+        """Show other values of what may be set, but for those changed; False if they are others."""
+        boxes = {place[1]: place for place in self.fields if place[0] == "set"}
+        if boxes.keys() != settable.keys():
+            return False
+        for name, place in boxes.items():
+            field, value = self.fields[place], round(settable[name], 4)
+            if field.value == self._before[place]:
+                field.value = value
+            self._before[place] = value
+        return True
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -188,8 +201,8 @@ def settable(run: Run, number: int) -> dict[str, float]:
     return found
 
 
-def _title(text: str) -> w.HTML:
-    return w.HTML(
+def _title(text: str) -> str:
+    return (
         '<div role="heading" aria-level="3" style="font-size:1.15em;font-weight:600;'
         f'margin-top:8px">{text}</div>'
     )
@@ -241,6 +254,9 @@ class Lab(TurnStepper):
         )
         self.parameters, self.outside = Form({}, {}), Form({}, {})
         self._texts: dict[str, w.Textarea] = {}
+        self._prompts_now: dict[str, Prompt] = {}
+        self._changed_run: Run | None = None
+        self._from_turn = w.HTML()
         self._chart, self._seat, self._prompts = w.VBox(layout=wide), w.VBox(), w.VBox()
         border = "1px solid var(--jp-border-color2,#ccc)"
         self._changes = w.VBox(
@@ -287,7 +303,7 @@ class Lab(TurnStepper):
             with suppress(ConfigError):  # the player is not asked in this run
                 self.prompts.show(component=was.component, agent=was.agent)
         self.prompts.turn_box.observe(self._follow_part, names="value")
-        self._prompts.children = (_title("Prompts and replies"), self.prompts)
+        self._prompts.children = (w.HTML(_title("Prompts and replies")), self.prompts)
         self.seat = HumanSeat(shown) if getattr(shown, "people", ()) else None
         self._seat.children = (self.seat,) if self.seat is not None else ()
         if self.chart is None or len(runs) > 1:
@@ -300,9 +316,17 @@ class Lab(TurnStepper):
 
     def _follow_part(self, change: Any) -> None:
         """Show the turn that was chosen in a part, as by a search."""
+        turn, part = change["new"], self.prompts
+
+        def follow() -> None:
+            first, last = self._span()
+            # A turn that is not whole is shown by the part alone.
+            if part is self.prompts and first <= turn <= last:
+                self.show(turn)
+
         if self._leading != threading.get_ident():
             # Posted, since this thread holds the part's lock and would wait here for the window's.
-            self.worker.call(self._go, change["new"])
+            self.worker.call(follow)
 
     # --- changing -----------------------------------------------------------------------------
 
@@ -312,37 +336,47 @@ class Lab(TurnStepper):
         self._changes.layout.display = "" if open_now else "none"
         if not open_now or not isinstance(run, Run):
             return
+        numbers = settable(run, self.shown)
+        if self._changed_run is not run or not self.outside.renew(numbers):
+            self._changed_run = run
+            self._offer_changes(run, numbers)
+        self._from_turn.value = _title(f"From turn {self.shown} on")
+
+    def _offer_changes(self, run: Run, numbers: Mapping[str, float]) -> None:
+        """Make the controls anew."""
         values = run.config.model_dump(mode="json", by_alias=True)
         self.parameters = Form(type(run.config).model_json_schema(), values)
-        outside = run.intervention_type.model_json_schema(by_alias=True)
-        self.outside = Form(outside, {}, settable=settable(run, self.shown))
-        prompts = {prompt.name: prompt for prompt in run.prompts.values()}
-        self.prompt_box = dropdown("Prompt", width="30em")
+        self.outside = Form(run.intervention_type.model_json_schema(), {}, settable=numbers)
+        self._prompts_now = {prompt.name: prompt for prompt in run.prompts.values()}
         self._texts = {
-            name: w.Textarea(prompt.text, rows=10, layout=w.Layout(width="100%"))
-            for name, prompt in prompts.items()
+            name: w.Textarea(prompt.text, rows=10, layout=w.Layout(width="auto"))
+            for name, prompt in self._prompts_now.items()
         }
-        self.prompt_box.options = list(prompts)
-        stack = w.Stack(list(self._texts.values()), selected_index=0 if prompts else None)
-        w.jslink((self.prompt_box, "index"), (stack, "selected_index"))
+        box = dropdown("Prompt", width="30em")
+        box.options = list(self._texts)
+        stack = w.Stack(list(self._texts.values()), selected_index=0 if self._texts else None)
+        w.jslink((box, "index"), (stack, "selected_index"))
+        old = self._changes.children
         self._changes.children = (
-            _title(f"From turn {self.shown} on"),
+            self._from_turn,
             self.outside,
-            *((self.prompt_box, stack) if prompts else ()),
+            *((box, stack) if self._texts else ()),
             self.apply_button,
-            _title("Parameters, from the beginning"),
+            w.HTML(_title("Parameters, from the beginning")),
             self.parameters,
             self.restart_button,
         )
+        for part in old:
+            if part not in self._changes.children:
+                close_all(part)
 
     async def _fork_changed(self) -> None:
         await settled(*self.outside.fields.values(), *self._texts.values())
         changes, turn = self.outside.changed, self.shown
-        prompts = {prompt.name: prompt for prompt in self.simulation.prompts.values()}
         edited = [
-            prompts[name].edit(box.value)
-            for name, box in self._texts.items()
-            if box.value != prompts[name].text
+            prompt.edit(self._texts[name].value)
+            for name, prompt in self._prompts_now.items()
+            if self._texts[name].value != prompt.text
         ]
         words = words_of(changes | {f"prompt {prompt.name}": "edited" for prompt in edited})
         self._fork(turn, {"intervene": self._planned(turn, changes), "prompt": edited}, words)

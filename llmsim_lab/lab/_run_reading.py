@@ -302,7 +302,9 @@ def facts_of(simulation: Run, turn: RunTurn) -> list[Fact]:
     """
     own = getattr(simulation, "own_columns", None)
     values = dict(own(turn)) if own is not None else dict(_scalars(turn.state))
-    series = {item.column: item for item in getattr(simulation, "series", ())}
+    # Of this turn alone, since a run's ``series`` looks through all its turns.
+    charted = simulation._series([values]) if isinstance(simulation, Run) else ()
+    series = {item.column: item for item in charted}
     named = [column for column in series if column in values]
     rest = [name for name in values if name not in series and name not in _BOOKKEEPING]
     return [

@@ -383,6 +383,12 @@ class LabWidget(w.VBox):
             self.show_error(error)
 
 
+def close_all(widget: w.Widget) -> None:
+    """Close a widget with all its parts."""
+    for part in [*_parts(widget), widget]:
+        part.close()
+
+
 def _parts(widget: w.Widget) -> Iterator[w.Widget]:
     """Yield a widget's children, layouts and styles, and theirs."""
     for value in widget.trait_values(sync=True).values():

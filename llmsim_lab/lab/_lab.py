@@ -19,7 +19,6 @@ from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._stepper import TurnStepper
 from llmsim_lab.lab._widget import button, close_all, dropdown, row, settled
-from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._human import resolved
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
@@ -153,41 +152,6 @@ def words_of(changes: object, name: str = "") -> str:
     return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
 
 
-def restarted(run: Run, changes: Mapping[str, Any], *, client: LLMClient | None = None) -> Run:
-    """Return a run that begins anew with other parameters, on the same tape if that can be written.
-
-    Args:
-        run: the run.
-        changes: values of its configuration, nested as that is.
-        client: the model; the run's own if not given.
-
-    Raises:
-        ConfigError: a value is wrong, or there is no model to ask.
-    """
-    before = run.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    try:
-        config = type(run.config).model_validate(merged(before, changes))
-    except ValidationError as error:
-        raise ConfigError(faults(error)) from error
-    client = client or run.llm_client
-    if client is not None and isinstance(client.backend, NoModel):
-        if config.needs_model:
-            raise ConfigError(
-                "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
-            )
-        client = None
-    parts = copied({name: getattr(run, name) for name in run.given}, client, {})
-    prompts = {at: it for at, it in run.prompts.items() if not belongs_to(at, parts)}
-    make: Any = type(run).rebuilt
-    new: Run = make(config, llm_client=client, state=None, prompts=prompts, parts=parts)
-    if run.tape is None:
-        return new
-    if run.tape.read_only:
-        return new.note_unrecorded(f"the tape {run.tape.path} is open for reading only")
-    new._record(run.tape)
-    return new
-
-
 def settable(run: Run, number: int) -> dict[str, float]:
     """Return the numbers of a turn's state that its world lets others set, by their names."""
     turn = run.turns[number - run.turns[0].number]
@@ -289,6 +253,14 @@ class Lab(TurnStepper):
             finally:
                 self._leading = None
             self._show_changes()
+
+    def select(self, run: Run, turn: int) -> None:
+        """Show a turn of one of the runs here: the one that was opened, or one made of it."""
+        with self._view:
+            self._runs.place = [self._runs.original, *self.forks].index(run)
+            if run is not self.simulation:
+                self._look_at(run.turn_number)
+            self.show(turn)
 
     def _open_parts(self) -> None:
         """Make the parts for the run that is now shown, where the old ones are of another."""
@@ -402,13 +374,36 @@ class Lab(TurnStepper):
     def restart(self, **changes: Any) -> Run:
         """Make a run that begins anew with other parameters, and show it; the one shown stays.
 
+        It is recorded on the same tape, if that is open for writing.
+
         Args:
             changes: parameters, and in mappings parts of them: ``economy={"shock_scale": 2}``.
 
         Raises:
-            ConfigError: a value is wrong, or the run's world cannot be made anew like this.
+            ConfigError: a value is wrong, or there is no model to ask.
         """
-        new = restarted(self.simulation, changes, client=self.llm_client)
+        run = self.simulation
+        before = run.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        try:
+            config = type(run.config).model_validate(merged(before, changes))
+        except ValidationError as error:
+            raise ConfigError(faults(error)) from error
+        client = self.llm_client or run.llm_client
+        if client is not None and isinstance(client.backend, NoModel):
+            client = None
+            if config.needs_model:
+                raise ConfigError(
+                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
+                )
+        parts = copied({name: getattr(run, name) for name in run.given}, client, {})
+        prompts = {at: it for at, it in run.prompts.items() if not belongs_to(at, parts)}
+        new: Run = type(run).rebuilt(
+            config, llm_client=client, state=None, prompts=prompts, parts=parts
+        )
+        if run.tape is not None and run.tape.read_only:
+            new.note_unrecorded(f"the tape {run.tape.path} is open for reading only")
+        elif run.tape is not None:
+            new._record(run.tape)
         self._add(new, "restart", f"with {words_of(changes)}" if changes else "as it was")
         return new
 

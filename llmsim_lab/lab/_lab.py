@@ -213,20 +213,27 @@ class Lab(TurnStepper):
         )
         self.controls = [*self.controls, self.restart_button, self.apply_button]
         self.fork_row.children = [self.fork_button, self.change_button, self.run_box]
-        wide, narrow = (
-            w.Layout(flex=f"{share} 1 26em", min_width="0", max_width="100%") for share in (3, 2)
-        )
         self.parameters, self.outside = Form({}, {}), Form({}, {})
         self._texts: dict[str, w.Textarea] = {}
         self._prompts_now: dict[str, Prompt] = {}
         self._changed_run: Run | None = None
         self._from_turn = w.HTML()
-        self._chart, self._seat, self._prompts = w.VBox(layout=wide), w.VBox(), w.VBox()
+        self._chart, self._seat = w.VBox(), w.VBox()
+        for share, part in ((3, self._chart), (2, self.panel.body)):
+            part.layout.flex, part.layout.min_width = f"{share} 1 26em", "0"
+            part.layout.max_width = "100%"
+        self._prompts = w.VBox([w.HTML(_title("Prompts and replies"))])
         border = "1px solid var(--jp-border-color2,#ccc)"
         self._changes = w.VBox(
-            layout=w.Layout(display="none", padding="8px 16px", margin="8px 0", border=border)
+            [
+                self._from_turn,
+                self.outside,
+                self.apply_button,
+                self.parameters,
+                self.restart_button,
+            ],
+            layout=w.Layout(display="none", padding="8px 16px", margin="8px 0", border=border),
         )
-        self.panel.body.layout = narrow
         both = row(self._chart, self.panel.body, gap="8px 24px")
         parts: tuple[w.Widget, ...] = (self.toolbar, self._changes, self._seat, both, self._prompts)
         self.children = parts
@@ -275,7 +282,7 @@ class Lab(TurnStepper):
             with suppress(ConfigError):  # the player is not asked in this run
                 self.prompts.show(component=was.component, agent=was.agent)
         self.prompts.turn_box.observe(self._follow_part, names="value")
-        self._prompts.children = (w.HTML(_title("Prompts and replies")), self.prompts)
+        self._prompts.children = (self._prompts.children[0], self.prompts)
         self.seat = HumanSeat(shown) if getattr(shown, "people", ()) else None
         self._seat.children = (self.seat,) if self.seat is not None else ()
         if self.chart is None or len(runs) > 1:
@@ -327,7 +334,7 @@ class Lab(TurnStepper):
         box = dropdown("Prompt", width="30em")
         box.options = list(self._texts)
         stack = w.Stack(list(self._texts.values()), selected_index=0 if self._texts else None)
-        w.jslink((box, "index"), (stack, "selected_index"))
+        w.dlink((box, "index"), (stack, "selected_index"))
         old = self._changes.children
         self._changes.children = (
             self._from_turn,

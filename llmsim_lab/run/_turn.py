@@ -158,6 +158,25 @@ def decided(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
     )
 
 
+def calls_behind(turn: RunTurn) -> list[tuple[CallRecord, ...]]:
+    """Return the calls that each decision of ``decided`` was taken from; none for a rule's.
+
+    A choice has no call of its own: it was taken from those that measured its options.
+    """
+    measured: dict[tuple[str, str], list[CallRecord]] = {}
+    for call in turn.calls:
+        site = call.request.site
+        if site and call.status == "ok" and measures(call.request):
+            measured.setdefault((site.component, site.agent or ""), []).append(call)
+    return [
+        (chain.call,)
+        if chain.call
+        # Of several choices of one player the first has them: no call counts twice.
+        else tuple(measured.pop((chain.component, chain.agent), ()))
+        for chain in decided(turn)
+    ]
+
+
 def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
     site, answer = call.request.site, _reply_fields(call)
     # As the model wrote them: no reply's class has checked these.
@@ -327,7 +346,8 @@ def decisions_frame(
             "turn": turn.number,
             "interventions": _interventions_in_words(turn),
         }
-        for chain, outcome in zip(chains, outcomes(turn, chains), strict=True):
+        became = outcomes(turn, chains)
+        for chain, calls, outcome in zip(chains, calls_behind(turn), became, strict=True):
             taken = _TAKEN | outcome.keys()
             fields = {
                 f"reply_{name}" if name in taken else name: value
@@ -336,7 +356,7 @@ def decisions_frame(
             }
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(outcome)
-            decisions.append({**fields, **outcome, **shared, **_decision(chain)})
+            decisions.append({**fields, **outcome, **shared, **_decision(chain, calls)})
     between = dict.fromkeys([*reply_columns, *_REASONS, *outcome_columns])
     return plain_frame(decisions, (*_BEFORE, *between, *_AFTER))
 
@@ -349,18 +369,17 @@ def _reply_fields(call: CallRecord | None) -> dict[str, Any]:
     return {}
 
 
-def _decision(chain: LLMReasoningChain) -> dict[str, Any]:
-    call = chain.call
+def _decision(chain: LLMReasoningChain, calls: Sequence[CallRecord]) -> dict[str, Any]:
     return {
         "player": chain.agent,
         "component": chain.component,
         "reasoning": chain.reasoning,
         "confidence": chain.confidence,
         "status": chain.status,
-        "attempts": call.attempts if call else 0,
-        "prompt_tokens": call.prompt_tokens if call else 0,
-        "reply_tokens": call.reply_tokens if call else 0,
-        "tokens": call.tokens if call else 0,
-        "seconds": call.seconds if call else 0.0,
-        "model": call.request.model if call else None,
+        "attempts": sum(call.attempts for call in calls),
+        "prompt_tokens": sum(call.prompt_tokens for call in calls),
+        "reply_tokens": sum(call.reply_tokens for call in calls),
+        "tokens": sum(call.tokens for call in calls),
+        "seconds": sum((call.seconds for call in calls), 0.0),
+        "model": calls[0].request.model if calls else None,
     }

@@ -87,6 +87,16 @@ def test_the_decision_says_what_it_came_from() -> None:
     assert "-50 basis points has 40.0%, the mean is -5 basis points" in row["reasoning"]
 
 
+def test_the_calls_that_measured_a_choice_are_the_decisions_own() -> None:
+    simulation = run(TWO_MINDS, "sample", nations=("A", "B"))
+    [turn] = simulation.turns[1:]
+    rows = simulation.decisions()
+    asked = rows[rows["component"] == "agent"].set_index("player")
+    assert list(asked["attempts"]) == [len(turn.calls) / 2] * 2
+    assert set(asked["model"]) == {turn.calls[0].request.model}
+    assert rows["attempts"].sum() == sum(call.attempts for call in turn.calls)
+
+
 def test_a_recorded_run_replays(tmp_path: Path) -> None:
     config = SimulationConfig(
         moves_bp=MOVES, decide="sample", validator={"kind": "always_valid"}, nations=("A", "B")

@@ -119,7 +119,7 @@ class Form(w.VBox):
 def _control(part: Mapping[str, Any], value: Any) -> w.ValueWidget | None:
     """Return a control for a value; None where there is none, as for an object."""
     kind, choices = part.get("type"), part.get("enum", ())
-    more = {"layout": w.Layout(width="auto"), "style": {"description_width": "55%"}}
+    more = {"layout": {"width": "auto"}, "style": {"description_width": "55%"}}
     if len(choices) > 1:
         options = [("none", None)] * (value is None) + [(str(one), one) for one in choices]
         return w.Dropdown(options=options, value=value, **more)

@@ -331,8 +331,10 @@ class TurnPanel:
     def __init__(self) -> None:
         self.heading = w.HTML()
         self.interventions = w.HTML()
-        self.state = w.HTML()
-        self.decisions = w.HTML()
+        # A table too wide for a narrow page has a bar of its own.
+        self.state, self.decisions = (
+            w.HTML(layout=w.Layout(overflow="auto", max_width="100%")) for _ in range(2)
+        )
         self.agents_box = dropdown("Agents shown", width="16em")
         self.agents_box.observe(lambda _: self._show_decisions(), names="value")
         # Beside the state where there is room, below it where the page is narrow.

@@ -24,6 +24,7 @@ async def every_widget() -> dict[str, LabWidget]:
         await _chat(),
         lab.ContextXRay(data_path("tapes/crisis.tape"), run=1),
         await _seat(),
+        lab.Lab(economy),
         lab.PromptComparer.from_results(data_path("tapes/prompt_experiment.tape")),
         lab.PromptViewer(nations),
         lab.RateChart(economy),

@@ -11,6 +11,7 @@ import typer
 from llmsim_lab.cli import _model, _tape
 from llmsim_lab.cli._demo import demo
 from llmsim_lab.cli._doctor import doctor
+from llmsim_lab.cli._lab import lab
 from llmsim_lab.cli._new import new
 from llmsim_lab.cli._output import console, errors, say
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts
     rich_markup_mode=None,
 )
-for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, doctor):
+for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, lab, doctor):
     app.command()(command)
 app.add_typer(_model.app, name="model")
 app.add_typer(_tape.app, name="tape")

@@ -53,8 +53,9 @@ def new(
         folder.mkdir(parents=True)
         for ending in ("py", "tape"):
             shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
-        notebook = json.dumps(_notebook(template, world), indent=1) + "\n"
-        (folder / f"{template}.ipynb").write_text(notebook, encoding="utf-8")
+        cells = (text.format(module=template, world=world) for text in (_FIRST_CELL, _SECOND_CELL))
+        text = json.dumps(notebook(*cells), indent=1) + "\n"
+        (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
     except FileExistsError:
         raise ConfigError(f"{folder} is there already; choose another name") from None
     except OSError as error:
@@ -73,7 +74,8 @@ def _first_line(path: Path) -> str:
     return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix('"""')
 
 
-def _notebook(module: str, world: str) -> dict[str, object]:
+def notebook(*cells: str) -> dict[str, object]:
+    """Return a notebook of code cells, as its file has it."""
     return {
         "cells": [
             {
@@ -82,9 +84,9 @@ def _notebook(module: str, world: str) -> dict[str, object]:
                 "metadata": {},
                 "execution_count": None,
                 "outputs": [],
-                "source": text.format(module=module, world=world).splitlines(keepends=True),
+                "source": text.splitlines(keepends=True),
             }
-            for number, text in enumerate((_FIRST_CELL, _SECOND_CELL), 1)
+            for number, text in enumerate(cells, 1)
         ],
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}

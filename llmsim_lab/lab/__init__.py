@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmsim_lab.lab._context_xray import ContextXRay
     from llmsim_lab.lab._human_seat import HumanSeat
     from llmsim_lab.lab._inspector import ReasoningInspector
+    from llmsim_lab.lab._lab import Lab
     from llmsim_lab.lab._prompt_comparer import PromptComparer
     from llmsim_lab.lab._prompt_viewer import PromptViewer
     from llmsim_lab.lab._rate_chart import RateChart
@@ -29,6 +30,7 @@ __all__ = [
     "AssistantChat",
     "ContextXRay",
     "HumanSeat",
+    "Lab",
     "PromptComparer",
     "PromptViewer",
     "RateChart",
@@ -45,6 +47,7 @@ _HOME = {
     "AssistantChat": "_assistant_chat",
     "ContextXRay": "_context_xray",
     "HumanSeat": "_human_seat",
+    "Lab": "_lab",
     "PromptComparer": "_prompt_comparer",
     "PromptViewer": "_prompt_viewer",
     "RateChart": "_rate_chart",

@@ -8,14 +8,16 @@ one run of the same tape to the next, such as seconds.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import ipywidgets as w
+from anywidget import AnyWidget
 from markupsafe import Markup
+from traitlets import Int
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import badge, details, join, pre, safe, table
@@ -32,7 +34,7 @@ from llmsim_lab.lab._run_reading import (
     turn_name,
     value_text,
 )
-from llmsim_lab.lab._widget import Choices, LabWidget, button, dropdown, number_box, row, settled
+from llmsim_lab.lab._widget import TurnBrowser, button, dropdown, number_box, row, settled
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import InFlight, watching
 from llmsim_lab.types import LLMReasoningChain
@@ -257,6 +259,8 @@ def _chain(chain: LLMReasoningChain) -> Markup:
     how = badge(chain.status) if chain.call or chain.status != "ok" else safe("by rule")
     sure = "not asked" if chain.confidence is None else number(chain.confidence)
     head = join([how, f" confidence {sure}"])
+    if not chain.reasoning:
+        return _block(head)
     reason = details(clip(chain.reasoning, _BRIEF), pre(chain.reasoning, limit=_MOST_CHARS))
     return join([_block(head), reason])
 
@@ -327,8 +331,10 @@ class TurnPanel:
     def __init__(self) -> None:
         self.heading = w.HTML()
         self.interventions = w.HTML()
-        self.state = w.HTML()
-        self.decisions = w.HTML()
+        # A table too wide for a narrow page has a bar of its own.
+        self.state, self.decisions = (
+            w.HTML(layout=w.Layout(overflow="auto", max_width="100%")) for _ in range(2)
+        )
         self.agents_box = dropdown("Agents shown", width="16em")
         self.agents_box.observe(lambda _: self._show_decisions(), names="value")
         # Beside the state where there is room, below it where the page is narrow.
@@ -378,8 +384,22 @@ class TurnPanel:
 _LONGEST_NAME = 40
 
 
+class TurnSlider(AnyWidget):
+    """A slider of turns, which also brings keys to the widget that it is in.
+
+    There the arrow keys move it, Space and Enter are sent as the messages ``play`` and ``step``,
+    and what is disabled while work is under way has the focus again afterwards.
+
+    Attributes:
+        value, min, max: the turn shown, the first and the last.
+    """
+
+    _esm = Path(__file__).with_name("_turn_slider.js")
+    value, min, max = (Int(0).tag(sync=True) for _ in range(3))
+
+
 class RunList:
-    """A run and its forks, in the order in which they were made.
+    """A run and those made of it, in the order in which they were made.
 
     Args:
         original: the run.
@@ -399,21 +419,27 @@ class RunList:
         return self._runs[self.place]
 
     @property
-    def forks(self) -> list[Run]:
+    def original(self) -> Run:
+        """The run that the others were made of."""
+        return self._runs[0]
+
+    @property
+    def made(self) -> list[Run]:
         """The runs made here."""
         return self._runs[1:]
 
-    def add(self, fork: Run, turn: int) -> None:
-        """Add a fork of the run shown, and show it.
+    def add(self, run: Run, how: str, change: str) -> None:
+        """Add a run made of the one shown, and show it.
 
         Args:
-            fork: the new run.
-            turn: the turn it continues from.
+            run: the new run.
+            how: ``fork`` or ``restart``.
+            change: how it differs, beginning with a word such as ``at`` or ``with``.
         """
-        parent = f"fork {self.place}" if self.place else "the original"
-        self._runs.append(fork)
-        self._origins.append(f"fork {len(self._runs) - 1} of {parent} at turn {turn}")
-        self.place = len(self._runs) - 1
+        parent = self._origins[self.place].partition(" of ")[0]
+        self.place = len(self._runs)
+        self._runs.append(run)
+        self._origins.append(f"{how} {self.place} of {parent} {change}")
 
     def name_of(self, run: Run) -> str:
         """Return a run's name with where it came from and its number on the tape."""
@@ -433,10 +459,12 @@ MOST_TURNS = 100_000
 """As many as a configuration may ask for."""
 
 
-class TurnStepper(LabWidget):
+class TurnStepper(TurnBrowser):
     """Plays a run turn by turn and shows each turn: its state, what was decided and why.
 
-    A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn.
+    A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn. Where
+    the focus is in the widget but not in a field, the arrow keys go from turn to turn, Space plays
+    and pauses, and Enter plays one turn.
 
     Args:
         source: a simulation; or a tape or its file, whose run is then looked at.
@@ -445,10 +473,10 @@ class TurnStepper(LabWidget):
 
     Attributes:
         simulation: the run shown: the one given, or a fork made here.
-        forks: the forks made here, in order.
+        forks: the runs made here, in order.
         shown: the number of the turn shown.
         step_button, play_button, turns_box, pause_button, stop_button: play turns.
-        first_button, previous_button, turn_box, next_button, latest_button: look back and forth.
+        slider, previous_button, turn_box, next_button, latest_button: look back and forth.
         fork_button, run_box: make runs and choose among them.
         panel: the turn shown; its parts are attributes here too.
         progress: how far the turns under way are, and what is being written.
@@ -461,7 +489,7 @@ class TurnStepper(LabWidget):
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
     ) -> None:
         simulation = simulation_of(source, run=run)
-        super().__init__()
+        super().__init__(simulation)
         self._runs = RunList(simulation)
         self.llm_client = llm_client
         self.tick_s = 1.0
@@ -471,10 +499,6 @@ class TurnStepper(LabWidget):
         self._playing: Playing | None = None
         self._turn_hooks: list[Callable[[RunTurn], object]] = []
         self._change_hooks: list[Callable[[Self], object]] = []
-        # Clicks arrive on threads of their own, whole turns on the loop.
-        # Reentrant, since show() holds it while refresh() takes it again.
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_fault)
         self._lay_out()
         self._wire()
         self._set_busy(False)
@@ -486,11 +510,7 @@ class TurnStepper(LabWidget):
         self.pause_button = button("Pause", tooltip="Finish the turn under way, then stop")
         self.stop_button = button("Stop", tooltip="Break off the turn under way")
         self.turns_box = number_box("Turns to play", value=4, least=1, most=MOST_TURNS)
-        self.first_button = button("First", tooltip="Show the initial state")
-        self.previous_button = button("Previous", tooltip="Show the turn before")
-        self.next_button = button("Next", tooltip="Show the turn after")
-        self.latest_button = button("Latest", tooltip="Show the latest turn")
-        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.slider = TurnSlider(layout=w.Layout(flex="1 1 8em", min_width="6em"))
         self.fork_button = button("Fork here", tooltip="Make a run that continues from this turn")
         self.run_box = dropdown("Run shown", width="34em")
         self.panel = TurnPanel()
@@ -506,29 +526,24 @@ class TurnStepper(LabWidget):
             self.run_box,
         )
         self.stoppers = (self.pause_button, self.stop_button)
-        self.children = (
-            self.panel.heading,
-            row(
-                self.step_button,
-                self.play_button,
-                self.turns_box,
-                self.pause_button,
-                self.stop_button,
-            ),
-            row(
-                self.first_button,
-                self.previous_button,
-                self.turn_box,
-                self.next_button,
-                self.latest_button,
-            ),
-            row(self.fork_button, self.run_box),
-            self.status,
-            self.progress,
-            self.error,
-            self.retry,
-            self.panel.body,
+        playing = (self.step_button, self.play_button, self.turns_box, *self.stoppers)
+        looking = (self.previous_button, self.slider, self.next_button, self.turn_box)
+        # Beside each other where there is room for both; then the slider takes what is left.
+        sides = (row(*playing), row(*looking, self.latest_button))
+        sides[1].layout.flex = "1 1 36em"
+        self.fork_row = row(self.fork_button, self.run_box)
+        self.toolbar = w.VBox(
+            (
+                self.heading,
+                row(*sides, gap="4px 16px"),
+                self.fork_row,
+                self.status,
+                self.progress,
+                self.error,
+                self.retry,
+            )
         )
+        self.children = (self.toolbar, self.panel.body)
 
     def _wire(self) -> None:
         self.step_button.on_click(lambda _: self._begin_playing(1))
@@ -536,25 +551,25 @@ class TurnStepper(LabWidget):
         self.pause_button.on_click(lambda _: self.pause())
         self.stop_button.on_click(lambda _: self.stop())
         self.fork_button.on_click(lambda _: self.start(self._fork_shown))
-        self.first_button.on_click(lambda _: self.show(self.simulation.turns[0].number))
-        self.previous_button.on_click(lambda _: self._move(-1))
-        self.next_button.on_click(lambda _: self._move(+1))
-        self.latest_button.on_click(lambda _: self.show(self.simulation.turn_number))
-        self._choices.on_choice(self.turn_box, lambda: self.show(self.turn_box.value))
+        self.slider.on_msg(lambda _, key, __: self._press(key))
+        self._choices.on_choice(self.slider, lambda: self._go(self.slider.value))
         self._choices.on_choice(self.run_box, self._choose)
         self._follow_shown()
+
+    def _press(self, key: object) -> None:
+        """Do what a key says."""
+        if self.worker.busy:
+            if key == "play":
+                self.pause()
+        else:
+            self._begin_playing(1 if key == "step" else None)
 
     # --- looking ------------------------------------------------------------------------------
 
     @property
-    def simulation(self) -> Run:
-        """The run shown."""
-        return self._runs.current
-
-    @property
     def forks(self) -> list[Run]:
-        """The forks made here, in order."""
-        return self._runs.forks
+        """The runs made here, in order."""
+        return self._runs.made
 
     def show(self, turn: int) -> None:
         """Show a turn that has been played.
@@ -566,27 +581,28 @@ class TurnStepper(LabWidget):
             ConfigError: the run has no such turn.
         """
         turn = whole_number("turn", turn)
-        first, last = self.simulation.turns[0].number, self.simulation.turn_number
+        first, last = self._span()
         if not first <= turn <= last:
             raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
         with self._view:
             self.shown = turn
             self.refresh()
 
-    def _move(self, by: int) -> None:
-        """Go back or forth; does nothing at the ends of the run."""
-        to = self.shown + by
-        if self.simulation.turns[0].number <= to <= self.simulation.turn_number:
-            self.show(to)
+    def _go(self, number: int) -> None:
+        self.show(number)
+
+    def _span(self) -> tuple[int, int]:
+        return self.simulation.turns[0].number, self.simulation.turn_number
 
     def refresh(self) -> None:
         """Look at the run again: it may have been stepped from a cell."""
         with self._view:
             simulation = self.simulation
-            first, last = simulation.turns[0].number, simulation.turn_number
+            first, last = self._span()
             self.shown = min(max(self.shown, first), last)
             self._seen = last
-            self._choices.number(self.turn_box, self.shown, least=first, most=last)
+            for box in (self.turn_box, self.slider):
+                self._choices.number(box, self.shown, least=first, most=last)
             self._choices.options(self.run_box, self._runs.options(), self._runs.place)
             self.panel.show(simulation, self.shown, name=self._runs.name_of(simulation))
         for hook in list(self._change_hooks):
@@ -614,10 +630,11 @@ class TurnStepper(LabWidget):
 
     def _choose(self) -> None:
         self._runs.place = self.run_box.value
-        self._look_at(self.simulation.turn_number)
+        self._look_at(self._runs.current.turn_number)
 
     def _look_at(self, turn: int) -> None:
         """Show a turn of the run that has just been chosen or made."""
+        self.simulation = self._runs.current
         self._follow_shown()
         self.shown = turn
         self.refresh()
@@ -747,7 +764,7 @@ class TurnStepper(LabWidget):
             raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
         return self._fork(self.shown if turn is None else whole_number("turn", turn), changes)
 
-    def _fork(self, turn: int, changes: dict[str, Any]) -> Run:
+    def _fork(self, turn: int, changes: dict[str, Any], words: str = "") -> Run:
         if self.llm_client is not None:
             # What the caller names comes last, and wins.
             changes = {"llm_client": self.llm_client} | changes
@@ -757,18 +774,23 @@ class TurnStepper(LabWidget):
         except ConfigError as error:
             if self.llm_client is None and "llm_client" in str(error):
                 raise ConfigError(
-                    f"{error}; for the button: TurnStepper(..., llm_client=connect('auto'))"
+                    f"{error}; for the button: "
+                    f"{type(self).__name__}(..., llm_client=connect('auto'))"
                 ) from error
             raise
+        self._add(new, "fork", f"at turn {turn}" + (f" with {words}" if words else ""))
+        return new
+
+    def _add(self, new: Run, how: str, change: str) -> None:
+        """Show a run that was made of the one shown."""
         with self._view:
-            self._runs.add(new, turn)
-            self._look_at(turn)
+            self._runs.add(new, how, change)
+            self._look_at(new.turn_number)
         unrecorded = getattr(new, "unrecorded", "")
         self.say(
             f"This is {self._runs.name_of(new)}. Step or Play continues from there."
             + (f" It is not recorded: {unrecorded}." if unrecorded else "")
         )
-        return new
 
     async def _fork_shown(self) -> None:
         await settled(self.turn_box, self.run_box)
@@ -793,7 +815,7 @@ class TurnStepper(LabWidget):
         """Return the turn shown as plain text, the same for the same run."""
         turn, before = turn_and_before(self.simulation, self.shown)
         name, at = self._runs.name_of(self.simulation), self.simulation.turn_number
-        of = f"TurnStepper of {name}, at turn {at}"
+        of = f"{type(self).__name__} of {name}, at turn {at}"
         return f"{of}\n{turn_text(self.simulation, turn, before)}"
 
     def static_html(self) -> Markup:

@@ -390,9 +390,15 @@ class LabWidget(w.VBox):
         self.error.value = str(Markup(alert).format(STATUS_COLOURS["failed"], what))
 
     def show_fault(self, error: LabError | None) -> None:
-        """Show a wrong choice; a right one leaves what failed before explained."""
-        if error is not None:
+        """Show a wrong choice until the next one; work that failed stays explained."""
+        if error is not None or self.retry.layout.display == "none":
             self.show_error(error)
+
+
+def close_all(widget: w.Widget) -> None:
+    """Close a widget with all its parts."""
+    for part in [*_parts(widget), widget]:
+        part.close()
 
 
 def _parts(widget: w.Widget) -> Iterator[w.Widget]:
@@ -439,12 +445,11 @@ class Choices:
     def _react(self, react: Callable[[], object]) -> None:
         # Held throughout, since two choices handled at once would mix what is shown.
         with self._lock:
+            self._show_error(None)
             try:
                 react()
             except LabError as error:
                 self._show_error(error)
-            else:
-                self._show_error(None)
 
     @contextmanager
     def _quietly(self) -> Iterator[None]:
@@ -496,7 +501,7 @@ def text_box(label: str, *, placeholder: str = "") -> w.Text:
         placeholder=placeholder,
         continuous_update=False,
         style={"description_width": "initial"},
-        layout=w.Layout(width="22em", max_width="100%"),
+        layout=w.Layout(width="22em", max_width="calc(100% - 4px)"),
     )
 
 
@@ -543,7 +548,7 @@ def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
         options=[("", 0)],
         description=label,
         style={"description_width": "initial"},
-        layout=w.Layout(width=width, max_width="100%"),
+        layout=w.Layout(width=width, max_width="calc(100% - 4px)"),
     )
 
 
@@ -559,7 +564,7 @@ def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
 
 
 class TurnBrowser(LabWidget):
-    """Base of the widgets that go from turn to turn and skip those in which nothing is wanted.
+    """Base of the widgets that go from turn to turn, past those in which nothing is wanted.
 
     Args:
         simulation: the run.
@@ -577,7 +582,7 @@ class TurnBrowser(LabWidget):
         self.latest_button = button("Latest", tooltip="Show the latest turn")
         # Clicks arrive on threads of their own, turns on the loop.
         self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_error)
+        self._choices = Choices(self._view, show_error=self.show_fault)
         self._choices.on_click(self.previous_button, lambda: self._seek(-1))
         self._choices.on_click(self.next_button, lambda: self._seek(1))
         self._choices.on_click(self.latest_button, lambda: self._go(self._span()[1]))
@@ -588,12 +593,23 @@ class TurnBrowser(LabWidget):
         raise NotImplementedError
 
     def _has_wanted(self, number: int) -> bool:
-        """Return True if something in a turn passes the filter."""
-        raise NotImplementedError
+        """Return True if something in a turn passes the filter; all turns do by default."""
+        del number
+        return True
 
     def _go(self, number: int) -> None:
         """Show a turn."""
         raise NotImplementedError
+
+    def go(self, turn: int) -> None:
+        """Show a turn that was chosen elsewhere."""
+        with self._view:
+            self._go(turn)
+
+    def show_navigation(self, shown: bool) -> None:
+        """Show or hide what chooses the turn, for a part of a widget that chooses it for all."""
+        for part in (self.previous_button, self.turn_box, self.next_button, self.latest_button):
+            part.layout.display = "" if shown else "none"
 
     def _follow_turns(self) -> None:
         """Offer each new turn, and show it if the latest one was shown."""

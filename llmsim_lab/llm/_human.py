@@ -68,7 +68,7 @@ class OpenQuestion:
         schema = self.request.schema or {}
         known = schema.get("$defs", {})
         fields = schema.get("properties", {})
-        return {name: _resolved(part, known) for name, part in fields.items()}
+        return {name: resolved(part, known) for name, part in fields.items()}
 
     def value(self, name: str, typed: str) -> Any:
         """Return what somebody typed for a field as a value of its type; the text if it is not one.
@@ -92,14 +92,14 @@ class OpenQuestion:
         return found
 
 
-def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a field's schema with its ``$ref`` followed, and without the alternative of null."""
     if "$ref" in part:
-        return _resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known)
+        return resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known)
     alternatives = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
     if alternatives:
         optional = len(alternatives) < len(part["anyOf"])
-        return {"optional": optional, **_resolved(alternatives[0], known)}
+        return {"optional": optional, **resolved(alternatives[0], known)}
     return {**part, "enum": [part["const"]]} if "const" in part else part
 
 

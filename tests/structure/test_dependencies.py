@@ -17,7 +17,7 @@ NOT_IMPORTED = {
     *("anywidget", "ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
     *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
     *("types-jsonschema", "types-psutil"),
-    *("mesa", "uv"),
+    *("mesa", "uv", "voila"),
 }
 OWN = "llmsim-lab"
 

@@ -1,0 +1,74 @@
+"""``llmsim-lab lab``: a recorded run in a window, served to this machine alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import httpx
+import nbformat
+import pytest
+from cli_kit import Run
+
+from llmsim_lab._util.files import data_path
+from llmsim_lab.cli import _lab
+from llmsim_lab.cli._lab import prepared
+from llmsim_lab.errors import ConfigError
+
+TAPE = data_path("tapes/first_run.tape")
+
+
+def test_a_notebook_with_the_window_is_written_and_served_on_loopback(tmp_path: Path) -> None:
+    command = prepared(
+        tmp_path, TAPE, 1, model="auto", imports=[Path("mine/pot.py")], browser=False
+    )
+    notebook = nbformat.read(tmp_path / "first_run.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    [cell] = notebook.cells
+    compile(cell.source, "cell", "exec")
+    assert "import pot" in cell.source
+    assert f"Lab({str(TAPE)!r}, run=1, llm_client=connect('auto'))" in cell.source
+    assert any(part.endswith(".ip=127.0.0.1") for part in command)
+    assert command[-1] == "--no-browser"
+
+
+def test_without_a_server_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_lab, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=re.escape("pip install 'llmsim-lab[serve]'")):
+        prepared(tmp_path, TAPE, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_not_there_is_said_before_anything_is_served(llmsim_lab: Run) -> None:
+    status, _, err = llmsim_lab("lab", str(TAPE), "--run", "99")
+    assert status == 1
+    assert "99" in err
+
+
+@pytest.mark.process
+def test_only_who_has_the_token_gets_the_page(tmp_path: Path) -> None:
+    command = prepared(tmp_path, TAPE, 1, browser=False)
+    server = subprocess.Popen(
+        [*command, "--allow-root"] if command[2] == "jupyterlab" else command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"HOME": str(tmp_path), "JUPYTER_PREFER_ENV_PATH": "1"},
+    )
+    try:
+        assert server.stderr is not None
+        found = None
+        for line in server.stderr:
+            if found := re.search(r"(http://127\.0\.0\.1:\d+/)\S*\?token=(\w+)", line):
+                break
+        assert found is not None, "the server ended without an address"
+        # Voila asks for the token by sending the reader elsewhere, JupyterLab's API by refusing.
+        assert httpx.get(f"{found[1]}api/kernels").status_code in (302, 403)
+        allowed = httpx.get(f"{found[1]}api/kernels", params={"token": found[2]})
+        assert allowed.status_code == 200
+    finally:
+        server.terminate()
+        server.wait(30)

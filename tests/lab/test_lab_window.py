@@ -1,0 +1,252 @@
+"""The window over a run: one selection for all parts, forks and restarts with what was changed."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from typing import Any
+
+import pytest
+from builders import answer, make_client, make_simulation
+
+from llmsim_lab._util.files import data_path
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import Lab
+from llmsim_lab.llm import Person
+from llmsim_lab.run import Run, load
+
+TAPES = [("first_run", 1), ("crisis", 1), ("social", 1), ("assistant", 1)]
+TEMPLATES = sorted(path.stem for path in data_path("templates").glob("*.py"))
+
+
+def template(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a template's module, imported as a user's is."""
+    monkeypatch.syspath_prepend(str(data_path("templates")))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module(name)
+
+
+def world(name: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> Run:
+    """Return a template's world played by its rules for four turns."""
+    cls: Any = next(
+        it
+        for it in vars(template(name, monkeypatch)).values()
+        if isinstance(it, type) and issubclass(it, Run) and it is not Run
+    )
+    run: Run = cls(players={"*": "rule"}, **given)
+    run.run(4, progress=False)
+    return run
+
+
+def field(lab: Lab, *place: str) -> Any:
+    return {**lab.parameters.fields, **lab.outside.fields}[place]
+
+
+# One selection
+
+
+@pytest.mark.parametrize(("name", "number"), TAPES)
+def test_on_every_world_all_parts_show_the_turn_that_is_chosen(name: str, number: int) -> None:
+    lab = Lab(data_path(f"tapes/{name}.tape"), run=number)
+    lab.slider.value = 1
+    assert lab.error.value == ""
+    assert "Turn 1" in lab.heading.value
+    assert lab.prompts is not None
+    assert lab.shown == lab.turn_box.value == lab.prompts.turn_box.value == 1
+    assert "Turn 1" in lab.prompts.heading.value
+    lab.change_button.value = True
+    assert lab.parameters.fields
+    lab.close()
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_on_a_world_of_ones_own_it_plays_looks_and_forks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(world(name, monkeypatch))
+    assert lab.chart is not None
+    lab.show(2)
+    lab.fork_button.click()
+    asyncio.run(lab.idle())
+    lab.step_button.click()
+    asyncio.run(lab.idle())
+    assert lab.error.value == ""
+    assert (lab.simulation.turn_number, lab.shown) == (3, 3)
+    assert [track.name for track in lab.chart._tracks] == ["original", f"{lab.simulation.name} 1"]
+
+
+async def test_a_search_in_the_prompts_takes_all_parts_to_where_it_is_found() -> None:
+    lab = Lab(make_simulation(names=("Aland",)))
+    await lab.play(3)
+    assert lab.prompts is not None
+    assert lab.prompts.find("Aland sees turn 2.")
+    await asyncio.sleep(0)
+    assert lab.shown == lab.slider.value == 2
+    assert "Turn 2" in lab.heading.value
+
+
+async def test_who_is_looked_at_stays_in_a_fork() -> None:
+    lab = Lab(make_simulation(names=("Aland", "Borduria")))
+    await lab.play(2)
+    assert lab.prompts is not None
+    lab.prompts.show(component="agent", agent="Borduria")
+    lab.fork(1)
+    assert "Borduria" in lab.prompts.heading.value
+    assert lab.prompts.simulation is lab.simulation
+
+
+async def test_a_turn_of_another_run_is_shown_with_that_run() -> None:
+    original = make_simulation(names=("Aland",))
+    lab = Lab(original)
+    await lab.play(3)
+    fork = lab.fork(1)
+    lab.select(original, 2)
+    assert (lab.simulation, lab.shown, lab.run_box.value) == (original, 2, 0)
+    lab.select(fork, 0)
+    assert (lab.simulation, lab.shown, lab.slider.max) == (fork, 0, 1)
+
+
+def test_the_parts_that_are_led_have_no_navigation_of_their_own() -> None:
+    lab = Lab(data_path("tapes/first_run.tape"))
+    assert lab.prompts is not None
+    assert lab.prompts.turn_box.layout.display == "none"
+
+
+# Keys, as the page sends them
+
+
+async def test_space_plays_and_pauses_and_enter_steps() -> None:
+    gate, asked = asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: Any) -> Any:
+        asked.set()
+        await gate.wait()
+        return answer(request)
+
+    lab = Lab(make_simulation(slowly))
+    lab._press("play")
+    await asked.wait()
+    lab._press("step")  # while a turn is under way Enter does nothing
+    lab._press("play")
+    assert "finished first" in lab.status.value
+    gate.set()
+    await lab.idle()
+    assert lab.simulation.turn_number == 1
+    lab._press("step")
+    await lab.idle()
+    assert lab.simulation.turn_number == 2
+
+
+# Changing
+
+
+def test_a_parameter_has_a_control_with_its_limits_and_restarts_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab(world("beauty_contest", monkeypatch))
+    lab.change_button.value = True
+    factor = field(lab, "factor")
+    assert (factor.min, factor.max, factor.value) == (0, 1, 0.5)
+    factor.value = 0.25
+    field(lab, "group").value = "Ann, Bob"
+    lab.restart_button.click()
+    asyncio.run(lab.idle())
+    assert lab.error.value == ""
+    new = lab.simulation.config
+    assert (new.factor, list(new.group), lab.simulation.turn_number) == (0.25, ["Ann", "Bob"], 0)
+    assert "restart 1 of the original with group Ann, Bob; factor 0.25" in lab.status.value
+
+
+async def test_a_part_of_a_parameter_can_be_changed_alone() -> None:
+    lab = Lab(make_simulation())
+    before = lab.simulation.config
+    new = lab.restart(economy={"shock_scale": 2.0})
+    assert new.config.economy.shock_scale == 2
+    assert new.config.nations == before.nations
+    assert await lab.step() is new.turns[-1]
+
+
+def test_a_state_is_changed_at_the_turn_shown_and_an_event_on_the_way_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab(make_simulation())
+    asyncio.run(lab.play(2))
+    lab.show(1)
+    lab.change_button.value = True
+    field(lab, "set", "inflation").value = 9
+    field(lab, "shock", "supply").value = 2
+    field(lab, "note").value = "war"
+    lab.apply_button.click()
+    asyncio.run(lab.idle())
+    assert lab.error.value == ""
+    fork = lab.simulation
+    assert [str(it) for it in fork.turns[1].interventions] == ["turn 1: inflation=9 (war)"]
+    assert [str(it) for it in fork.planned[2]] == ["turn 2: supply shock +2 (war)"]
+
+
+def test_an_edited_prompt_is_asked_with_in_the_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def hears(request: Any) -> Any:
+        asked.append(request.prompt)
+        return answer(request)
+
+    lab = Lab(make_simulation(hears))
+    asyncio.run(lab.step())
+    lab.change_button.value = True
+    text = lab._texts["agent_policy"]
+    text.value = text.value.replace("## User", "## User\nBe bold.", 1)
+    lab.apply_button.click()
+    asyncio.run(lab.idle())
+    asyncio.run(lab.step())
+    assert lab.error.value == ""
+    assert "Be bold." in asked[-1] or any("Be bold." in prompt for prompt in asked[3:])
+    assert not any("Be bold." in prompt for prompt in asked[:3])
+
+
+def test_a_restart_of_a_recorded_run_needs_a_model_and_says_how_to_give_one() -> None:
+    lab = Lab(data_path("tapes/first_run.tape"), run=1)
+    with pytest.raises(ConfigError, match="llm_client=connect"):
+        lab.restart(seed=9)
+    lab.llm_client = make_client(answer)
+    new = lab.restart(seed=9)
+    assert (new.seed, new.turn_number) == (9, 0)
+    assert "read" in new.unrecorded
+
+
+def test_a_wrong_parameter_is_explained_in_place() -> None:
+    lab = Lab(make_simulation())
+    lab.change_button.value = True
+    field(lab, "start").value = "soon"
+    lab.restart_button.click()
+    asyncio.run(lab.idle())
+    assert "start" in lab.error.value
+    assert lab.forks == []
+
+
+# People, and what is kept
+
+
+async def test_a_persons_form_is_there_where_people_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    game = template("public_goods", monkeypatch).PublicGoods
+    lab = Lab(game(players={"Ann": Person(), "*": "rule"}))
+    assert lab.seat is not None
+    lab.step_button.click()
+    async with asyncio.timeout(20):
+        while not lab.seat.waiting_for:  # noqa: ASYNC110 - what the user sees
+            await asyncio.sleep(0.01)
+    lab.seat.answer(amount=3, reasoning="It pays.", confidence=1)
+    await lab.idle()
+    assert lab.simulation.state.gifts["Ann"] == 3
+
+
+def test_the_static_view_has_the_chart_the_turn_and_the_decisions() -> None:
+    lab = Lab(load(data_path("tapes/first_run.tape"), 1))
+    html = str(lab.static_html())
+    assert "<img" in html
+    assert "Turn 8" in html
+    assert "Decisions" in html
+    assert lab.static_text().startswith("Lab of ")

@@ -798,6 +798,11 @@ class LLMReasoningChain(Value):
         """The prompt as the model got it in its first attempt; empty where a rule decided."""
         return self.call.history[0].request.prompt if self.call else self.prompt_text
 
+    @property
+    def by_rule(self) -> bool:
+        """True where no model was asked; a choice has a prompt, and calls that measured it."""
+        return self.call is None and not self.prompt_text and self.status == "ok"
+
     def __str__(self) -> str:
         return logfmt(
             component=self.component,

@@ -211,9 +211,8 @@ def _facts(chain: LLMReasoningChain, *, seconds: bool) -> Markup:
             parts.append(f"{call.attempts} attempts")
         if seconds:
             parts.append(f"{call.seconds:.2f} s")
-    by_model = call is not None or chain.status != "ok"
     facts = styled(join(parts, between=" · "), QUIET, tag="span")
-    return styled(join([badge(chain.status) if by_model else "by rule", facts], between=" · "))
+    return styled(join(["by rule" if chain.by_rule else badge(chain.status), facts], between=" · "))
 
 
 def _confidence(chain: LLMReasoningChain) -> str:
@@ -319,8 +318,7 @@ class Matrix(w.VBox):
         shown: int,
     ) -> w.Button:
         chain = chains.get((turn, agent))
-        by_rule = chain is not None and chain.call is None and chain.status == "ok"
-        how = "nothing decided" if chain is None else "by rule" if by_rule else chain.status
+        how = "nothing decided" if chain is None else _how(chain)
         colour = STATUS_COLOURS.get(how, NO_STATUS)
         self._where[cell.model_id] = turn, agent
         cell.description = f"{turn}{_SIGNS.get(how, '')}"
@@ -602,9 +600,12 @@ class ReasoningInspector(TurnBrowser):
         return join([self._heading(len(found)), self._html(found, before, page=1, seconds=False)])
 
 
+def _how(chain: LLMReasoningChain) -> str:
+    return "by rule" if chain.by_rule else chain.status
+
+
 def _line(decision: InspectedDecision) -> str:
     chain = decision.chain
-    how = chain.status if chain.call or chain.status != "ok" else "by rule"
     words = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
     sure = "not asked" if chain.confidence is None else chain.confidence
-    return f"{chain.component} ({how}, confidence {sure}): {words}"
+    return f"{chain.component} ({_how(chain)}, confidence {sure}): {words}"

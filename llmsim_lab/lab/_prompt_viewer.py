@@ -340,7 +340,10 @@ class PromptViewer(TurnBrowser):
 
     def _without_prompt(self, seen: Seen | None) -> Markup:
         if seen is not None and seen.chain is not None:
-            parts = [safe("No model was asked. The reason given:"), pre(seen.chain.reasoning)]
+            asked = "No model was asked. The reason given:"
+            if not seen.chain.by_rule:
+                asked = "A choice by the chances that other calls of this turn measured:"
+            parts = [safe(asked), pre(seen.chain.reasoning)]
             if seen.chain.prompt:
                 parts.append(details("prompt", pre(seen.chain.prompt)))
             return join(parts)

@@ -22,7 +22,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
-from llmsim_lab.run._turn import WorldTurn, answer_in_words, calls_behind, decided, every_chain
+from llmsim_lab.run._turn import WorldTurn, answer_in_words, decided, every_chain
 from llmsim_lab.types import Attempt, LLMReasoningChain, Status
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Seen:
         agent: who decided, or whose action was judged or applied.
         attempt: the request and its outcome; None for a rule's decision.
         chain: the decision it led to; None where it led to none.
-        measured: how many calls gave the chances that a choice was taken from; they follow it.
     """
 
     turn: int
@@ -79,7 +78,6 @@ class Seen:
     agent: str
     attempt: Attempt | None
     chain: LLMReasoningChain | None
-    measured: int = 0
 
     @property
     def status(self) -> Status | None:
@@ -95,9 +93,8 @@ class Seen:
     def name(self) -> str:
         """Which of a call's attempts it is and its outcome, in words."""
         if self.attempt is None:
-            if self.measured:
-                return f"chosen by the chances that {self.measured} answers gave"
-            return "by rule, no model asked"
+            rule = self.chain is None or self.chain.by_rule
+            return "by rule, no model asked" if rule else "a choice, measured by other calls"
         what = self.fault or "answered"
         lost = "" if self.chain else ", led to no decision"
         return f"attempt {self.attempt.request.attempt}: {what}{lost}"
@@ -183,7 +180,6 @@ class Attempts:
         """
         turn = turn_at(self.simulation, number)
         found = []
-        behind = {id(c): calls for c, calls in zip(decided(turn), calls_behind(turn), strict=True)} if turn else {}
         for chain in every_chain(turn) if turn else ():
             attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
             found += [
@@ -193,7 +189,6 @@ class Attempts:
                     agent=chain.agent,
                     attempt=attempt,
                     chain=chain,
-                    measured=0 if chain.call else len(behind.get(id(chain), ())),
                 )
                 for attempt in attempts
             ]

@@ -256,7 +256,7 @@ def _decision(who: Decisions, component: str) -> Markup:
 
 
 def _chain(chain: LLMReasoningChain) -> Markup:
-    how = badge(chain.status) if chain.call or chain.status != "ok" else safe("by rule")
+    how = safe("by rule") if chain.by_rule else badge(chain.status)
     sure = "not asked" if chain.confidence is None else number(chain.confidence)
     head = join([how, f" confidence {sure}"])
     if not chain.reasoning:

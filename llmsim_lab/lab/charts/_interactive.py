@@ -258,7 +258,7 @@ def _decisions(turn: Any) -> Iterator[str]:
         chains = [chain for its in one.chains.values() for chain in its]
         statuses = dict.fromkeys(chain.status for chain in chains)
         how = ", ".join(status for status in statuses if status != "ok") or "ok"
-        if not any(chain.call for chain in chains):
+        if all(chain.by_rule for chain in chains):
             how = "by rule"
         words = clip(" / ".join(one.proposed), 2 * _WIDE)
         lines = wrap(visible(words), _WIDE)

@@ -180,11 +180,11 @@ class RateAnswer:
         around = ""
         if self.interval is not None:
             low, high = (100 * value for value in self.interval)
-            around = f", 95 % interval {low:+.0f} to {high:+.0f}"
+            around = f", 95 % interval {low:+.1f} to {high:+.1f}"
         return (
             f"Its chance of a rise is {self.chance_low:.0%} where the rate is too low and "
             f"{self.chance_high:.0%} where it is too high (difference over {_seeds(self.seeds)} "
-            f"{100 * self.difference:+.0f} points{around}; to answer the economy takes "
+            f"{100 * self.difference:+.1f} points{around}; to answer the economy takes "
             f"{100 * ANSWERS:.0f} or more)."
         )
 

@@ -28,7 +28,7 @@ from llmsim_lab.lab._run_graph import (
     nodes_of,
 )
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import Choices, LabWidget, button, dropdown, row, settled
+from llmsim_lab.lab._widget import Choices, LabWidget, button, close_all, dropdown, row, settled
 from llmsim_lab.lab.charts._drawing import Drawing
 from llmsim_lab.lab.charts._export import figure_bytes, image_html
 from llmsim_lab.lab.charts._scene import ChartOptions, compose
@@ -372,7 +372,7 @@ class RunTree(LabWidget):
             self.select(run)
 
     def _lay_out(self) -> None:
-        self.tree = w.GridBox()
+        self.tree = w.GridBox(layout=w.Layout(overflow="visible", flex="0 0 auto"))
         self.nodes: dict[int, w.ToggleButton] = {}
         self._unfolded: set[int] = set()
         self.run_box = dropdown("Run", width=_LIST_WIDTH)
@@ -463,19 +463,18 @@ class RunTree(LabWidget):
             info.id: line.lstrip("│├└─ ")
             for line, info in zip(self._text.lines[1:], self._text.runs, strict=True)
         }
-        edges = w.HTML(str(graph_svg(nodes, boxes=False)))
-        edges.layout = w.Layout(grid_area="1 / 1 / -1 / -1", margin="0")
+        whole = w.Layout(grid_area="1 / 1 / -1 / -1", margin="0")
+        edges = w.HTML(str(graph_svg(nodes, boxes=False)), layout=whole)
         self.nodes = {}
         buttons = [self._button(node, lines) for node in nodes if node.runs]
         columns = max(node.column for node in nodes)
         rows = max(node.row for node in nodes) + 1
-        self.tree.layout = w.Layout(
-            grid_template_columns=f"{NODE_WIDE}px " + f"{EDGE_WIDE}px {NODE_WIDE}px " * columns,
-            grid_template_rows=f"repeat({rows}, {ROW_HIGH}px)",
-            overflow="visible",
-            flex="0 0 auto",
-        )
-        self.tree.children = (edges, *buttons)
+        place, between = self.tree.layout, f"{EDGE_WIDE}px {NODE_WIDE}px "
+        place.grid_template_columns = f"{NODE_WIDE}px " + between * columns
+        place.grid_template_rows = f"repeat({rows}, {ROW_HIGH}px)"
+        before, self.tree.children = self.tree.children, (edges, *buttons)
+        for part in before:
+            close_all(part)
         self.controls = (*self._fixed, *buttons)
         self._set_busy(self.worker.busy)
         self._press()

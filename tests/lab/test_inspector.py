@@ -45,7 +45,7 @@ def test_a_step_says_what_was_decided_why_and_at_what_cost() -> None:
     assert "is_valid: true" in page
     assert "confidence 0.8" in page
     assert " tokens" in page
-    assert " s</div>" in page
+    assert " s</span>" in page
     assert ">ok</span>" in page
 
 

@@ -136,7 +136,7 @@ def test_a_run_is_shown_with_its_family_and_first(tmp_path: Path) -> None:
     tape = data_path("tapes/demo.tape")
     every = PageData(page(tape, tmp_path / "all.html"))
     family = PageData(page(tape, tmp_path / "two.html", run=2))
-    assert len(every.head["runs"]) == 5
+    assert len(every.head["runs"]) == 24
     assert [run["id"] for run in family.head["runs"]] == [1, 2]
     assert family.head["start"] == 2
     assert PageData(load(tape, 1).page(tmp_path / "run.html")).head["start"] == 1

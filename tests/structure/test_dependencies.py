@@ -14,7 +14,7 @@ import pytest
 
 # Used without an import: programs, pytest's plugins, and stubs for mypy.
 NOT_IMPORTED = {
-    *("anywidget", "ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
+    *("ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
     *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
     *("types-jsonschema", "types-psutil"),
     *("mesa", "uv", "voila"),

@@ -321,4 +321,4 @@ def test_what_shows_a_comparison_shows_one_of_wordings_and_runs(tmp_path: Path) 
     assert "hawk" in difference_figure(loaded).alt  # type: ignore[attr-defined]
     widget = PromptComparer.from_results(tape)
     assert "hawk \u2212 as it was" in widget.static_text()
-    assert list(widget.variants.prompts) == ["as it was", "hawk: 1", "hawk: 2"]
+    assert [editor.name for editor in widget.editors] == ["as it was", "hawk: 1", "hawk: 2"]

@@ -129,8 +129,8 @@ def test_who_does_not_look_at_the_economy_or_not_enough_is_said_not_to_answer_it
 def test_the_reason_has_the_chances_and_the_interval_of_their_difference() -> None:
     assert of_the_rule().answer().reason == (
         "Its chance of a rise is 100% where the rate is too low and 0% where it is too high "
-        "(difference over 3 seeds +100 points, 95 % interval +100 to +100; to answer the economy "
-        "takes 60 or more)."
+        "(difference over 3 seeds +100.0 points, 95 % interval +100.0 to +100.0; to answer the "
+        "economy takes 60 or more)."
     )
 
 

@@ -283,10 +283,12 @@ def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
         rows.setdefault(f"{span.name}\0{value}", (slot, safe(value, limit=500), _source(span)))
     parts = []
     if rows:
-        parts.append(table(("slot", "value", "source"), rows.values(), caption="Slots"))
+        slots = table(("slot", "value", "source"), rows.values(), caption="Slots")
+        parts.append(sideways(slots, name="Slots"))
     cuts = [(cut.name, cut.source, cut.reason) for cut in provenance.cuts]
     if cuts:
-        parts.append(table(("left out", "source", "why"), cuts, caption="Left out"))
+        left_out = table(("left out", "source", "why"), cuts, caption="Left out")
+        parts.append(sideways(left_out, name="Left out"))
     parts.append(styled(f"Where the values are: {provenance}.", QUIET))
     return block(*parts)
 

@@ -60,9 +60,11 @@ def _number_of(box: w.Text) -> float | None:
 
 def _tie(box: w.Text, slider: Any) -> None:
     """Let a box and a slider follow each other."""
+    # By thread: while the slider follows in one, more may be typed, which it must not undo.
+    here = threading.local()
 
     def slid(change: Mapping[str, Any]) -> None:
-        if not same_choice(_number_of(box), change["new"]):
+        if not getattr(here, "typing", False) and not same_choice(_number_of(box), change["new"]):
             box.value = _shown(change["new"])
 
     def typed(_: object) -> None:
@@ -76,7 +78,11 @@ def _tie(box: w.Text, slider: Any) -> None:
             fits = [wanted] if whole and slider.min <= wanted <= slider.max else []
         # What the slider has no place for stays in the box, and the hint says what is wrong.
         if fits:
-            slider.value = fits[0]
+            here.typing = True
+            try:
+                slider.value = fits[0]
+            finally:
+                here.typing = False
 
     slider.observe(slid, names="value")
     box.observe(typed, names="value")

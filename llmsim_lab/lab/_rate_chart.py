@@ -19,6 +19,7 @@ from markupsafe import Markup
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._html import sideways
 from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, dropdown, row
 from llmsim_lab.lab.charts._drawing import Drawing
@@ -155,7 +156,6 @@ class TablePart:
         self.earlier = button("Earlier turns", tooltip="Show the turns before these")
         self.later = button("Later turns", tooltip="Show the turns after these")
         self.html = w.HTML()
-        self.html.layout.overflow = "auto"
         self.box = w.VBox([row(self.earlier, self.later), self.html])
         self.box.layout.display = "none"
         self.toggle.on_click(self._on_toggle)
@@ -183,7 +183,7 @@ class TablePart:
             html: the table.
             turns: how many turns there are in all, without the first.
         """
-        self.html.value = str(html)
+        self.html.value = str(sideways(html, name="Table of values"))
         self.earlier.disabled = self.back + self.page > turns
         self.later.disabled = self.back == 0
 

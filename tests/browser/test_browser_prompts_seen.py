@@ -105,8 +105,10 @@ def test_the_reasoning_is_filtered_by_agent_component_status_and_text(notebook: 
     assert len(agents) == 2
     for shown, hidden in (agents, agents[::-1], agents):
         box(notebook, INSPECTOR, "Agent").select_option(label=shown)
-        expect(output.get_by_text(shown, exact=True).last).to_be_visible()
-        expect(output.locator(".widget-html").get_by_text(hidden, exact=True)).to_have_count(0)
+        # The matrix above has all agents, to choose another.
+        decisions = output.locator(".widget-html").last
+        expect(decisions.get_by_text(shown, exact=True).last).to_be_visible()
+        expect(decisions.get_by_text(hidden, exact=True)).to_have_count(0)
     box(notebook, INSPECTOR, "Agent").select_option(index=0)
     for component in ("validator", "engine", "agent"):
         box(notebook, INSPECTOR, "Component").select_option(label=component)

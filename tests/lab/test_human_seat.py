@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import ipywidgets as w
 import pytest
 from builders import make_client
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper
+from llmsim_lab.lab._human_seat import _tie
 from llmsim_lab.lab._scores import advice_asked
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -581,3 +583,12 @@ async def test_a_score_before_the_first_turn_says_what_is_missing() -> None:
         seat.score_button.click()
         await seat.idle()
         assert "play a turn first" in seat.error.value
+
+
+def test_what_is_typed_while_the_slider_still_follows_is_kept() -> None:
+    box, slider = w.Text("0.5"), w.FloatSlider(value=0.5, min=0, max=1)
+    slider.observe(lambda _: box.set_trait("value", "7"), names="value")  # typed meanwhile
+    _tie(box, slider)
+    box.value = "0.8"
+    assert (box.value, slider.value) == ("7", 0.8)
+    slider.unobserve_all()

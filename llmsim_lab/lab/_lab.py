@@ -288,7 +288,10 @@ class Lab(TurnStepper):
         if self.chart is None or len(runs) > 1:
             names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
             with suppress(ConfigError):  # nothing of it is a number
-                old_chart, self.chart = self.chart, RateChart(*runs, names=names, on_select=self.select)
+                old_chart, self.chart = (
+                    self.chart,
+                    RateChart(*runs, names=names, on_select=self.select),
+                )
                 self._chart.children = (self.chart,)
                 if old_chart is not None:
                     old_chart.close()

@@ -320,7 +320,7 @@ def wordings_covered(
     answers: int = 4,
     spread: float = 0.5,
     chance: float | None = None,
-    seeds: Literal["none", "crossed", "shared"] = "none",
+    seeds: Literal["none", "crossed", "shared", "opposed"] = "none",
     failed: float = 0.0,
     step: float = 0.0,
     draw: Draw = normal,
@@ -330,8 +330,8 @@ def wordings_covered(
     Each wording has a shift of its own, with this standard deviation, and half of it again at each
     situation; an arm with one wording has none, since the interval speaks of that one. Shares have
     the shift in their chance. Seeds that recur at each situation are lucky for their wording; those
-    that the arms share, for the wordings of the same number. Several runs differ as in
-    ``situations_covered``.
+    that the arms share, for the wordings of the same number, or where they are opposed for one
+    arm's and unlucky for the other's. Several runs differ as in ``situations_covered``.
     """
     counts = []
     for size in in_parts(replications):
@@ -350,8 +350,8 @@ def wordings_covered(
                 array = shift + arm * lean + normal(rng, shape)
                 if seeds == "crossed":
                     array += 0.7 * rng.standard_normal((count, 1, 1, answers, size))
-                elif seeds == "shared":
-                    array += luck[:count]
+                elif seeds != "none":
+                    array += luck[:count] * (-1 if arm and seeds == "opposed" else 1)
             else:
                 # The clipped shift has a mean of 0, since it is symmetric.
                 room = min(chance, 1 - chance)
@@ -711,7 +711,11 @@ def _cells_of_wordings() -> Iterator[Cell]:
                     name=f"{name}, share {chance}, sd {spread}",
                     play=partial(play, chance=chance, spread=spread),
                 )
-        kinds: tuple[Literal["crossed", "shared"], ...] = ("crossed", "shared")
+        kinds: tuple[Literal["crossed", "shared", "opposed"], ...] = (
+            "crossed",
+            "shared",
+            "opposed",
+        )
         for seeds in kinds:
             yield cell(name=f"{name}, seeds {seeds}", play=partial(play, seeds=seeds, spread=0.0))
     cell = partial(Cell, group="new wordings and situations")

@@ -14,6 +14,8 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block
 from llmsim_lab.lab._widget import LabWidget, button, row, settled
 
+_MOST_TYPED_AT_ONCE = 4
+
 
 class AssistantChat(LabWidget):
     """A chat with the assistant.
@@ -108,13 +110,14 @@ class AssistantChat(LabWidget):
     def _on_enter(self, change: Any) -> None:
         """Send what is written when a line's end was typed after it."""
         before, now = change["old"], change["new"]
-        # More than one new line was pasted.
-        if now.endswith("\n") and now.count("\n") == before.count("\n") + 1 and now.strip():
+        # What comes all at once was pasted; of what is typed fast, a few characters may.
+        typed = now.removeprefix(before) if before.strip() and now.startswith(before) else ""
+        if typed.endswith("\n") and typed.count("\n") == 1 and len(typed) <= _MOST_TYPED_AT_ONCE:
             self.start(self._send_written)
 
     async def _send_written(self) -> None:
         await settled(self.message)
-        self.message.value = self.message.value.removesuffix("\n")
+        self.message.value = self.message.value.rstrip("\n")
         text = self.message.value
         await self._deliver(text)
         # Unless the next message is being written already.

@@ -1122,6 +1122,9 @@ class HumanSeat(LabWidget):
 
     async def _show_score(self) -> None:
         self.say("Playing the same quarters with others in your seat.")
+        # It draws at its own pace, and the ending is about its last quarter.
+        if isinstance(self.chart, RateChart):
+            self.chart.refresh()
         # In a thread, since it plays whole runs, which would hold up the loop.
         self._board = await asyncio.to_thread(self.leaderboard)
         self.score.value = str(self._score_html(self._board))

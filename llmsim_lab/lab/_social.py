@@ -217,9 +217,6 @@ class SocialBoard(TurnBrowser):
     def _span(self) -> tuple[int, int]:
         return self.simulation.turns[0].number, self.simulation.turn_number
 
-    def _has_wanted(self, number: int) -> bool:
-        return True
-
     def show(self, turn: int) -> None:
         """Show a turn.
 

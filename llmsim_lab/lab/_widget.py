@@ -139,7 +139,9 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 # lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
 # it hides what is left of a widget that is gone: a panel, or an element of the class
 # jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
-# nbconvert's pages, and an output_container in VS Code.
+# nbconvert's pages, and an output_container in VS Code. Labels of boxes have
+# as many lines as they need. On a dark page a figure is dark, too: light and dark change places,
+# and hues stay.
 _STYLE = Markup(
     "<style>"
     ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
@@ -147,6 +149,9 @@ _STYLE = Markup(
     ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
     ":has(+.jp-OutputArea-child .llmsim-static)"
     "{display:none}"
+    ".llmsim-live .widget-checkbox,.llmsim-live .widget-checkbox .widget-label-basic"
+    "{height:auto;max-width:100%;white-space:normal;line-height:1.5}"
+    "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
     "</style>"
 )
 

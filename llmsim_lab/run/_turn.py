@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from typing_extensions import TypeVar
@@ -213,8 +214,19 @@ class RuleAnswer:
 
 
 def answer_in_words(fields: Mapping[str, Any]) -> str:
-    """Return what a player answered, without what every reply has: ``amount 5``."""
-    return ", ".join(f"{name} {value}" for name, value in _own_fields(fields).items())
+    """Return what a player answered, without what every reply has: ``amount 5``, ``share 0.33``."""
+    return ", ".join(f"{name} {_in_words(value)}" for name, value in _own_fields(fields).items())
+
+
+def _in_words(value: Any) -> Any:
+    """Return a value whose fractions, as deep as they are, are as short as numbers in prompts."""
+    if isinstance(value, float) and isfinite(value):
+        # One so small that nothing would be left of it keeps two digits.
+        short = round(value, 2) or float(f"{value:.2g}")
+        return int(short) if short.is_integer() else short
+    if isinstance(value, Mapping):
+        return {name: _in_words(item) for name, item in value.items()}
+    return [_in_words(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._scope import CallLog, Recorder, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
 from llmsim_lab.run._session import Session
 from llmsim_lab.run._turn import RunTurn, decided
@@ -588,6 +589,7 @@ def runs_on(tape: Tape, run: int | str | Sequence[int] | None) -> list[int]:
 def check_independent(simulations: Sequence[AnyRun]) -> None:
     """Raise ConfigError if runs are of different worlds, or had the same luck."""
     known: dict[tuple[object, ...], AnyRun] = {}
+    idle: dict[int | None, list[AnyRun]] = {}
     first = simulations[0]
     for simulation in simulations:
         if type(simulation) is not type(first):
@@ -604,6 +606,11 @@ def check_independent(simulations: Sequence[AnyRun]) -> None:
                 f"runs {other.run_id} and {simulation.run_id} have the same seed, {config.seed}, "
                 "and are not independent; choose runs with different seeds"
             )
+        alike = idle.setdefault(sampling[1], [])
+        for other in alike:
+            if why := idle_seeds([other.config, config], model_seed=sampling[1]):
+                raise ConfigError(f"runs {other.run_id} and {simulation.run_id}: {why}")
+        alike.append(simulation)
 
 
 def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:

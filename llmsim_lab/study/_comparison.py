@@ -213,7 +213,10 @@ class Comparison:
             simulations: list[AnyRun] = [source]
         else:
             tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-            simulations = [load(tape, number) for number in runs_on(tape, run)]
+            chosen = runs_on(tape, run)
+            for each in chosen:
+                _keeping.check_is_run(tape.run(each))
+            simulations = [load(tape, each) for each in chosen]
             check_independent(simulations)
         self.simulation = simulations[0]
         self.bench = Bench(self.simulation, component, only_component=only_component)
@@ -233,17 +236,22 @@ class Comparison:
         self._parts: dict[int | None, _Part] = {}
         for simulation in simulations:
             bench = self.bench
-            if simulation is not self.simulation:
-                bench = Bench(simulation, bench.component, only_component=only_component)
             number = simulation.run_id if len(simulations) > 1 else None
-            self._parts[number] = part = _Part(
-                run=number,
-                bench=bench,
-                variants=dict(models) if models is not None else variants_of(arms, bench),
-                turns=turns_of(turns, bench),
-                config=config_of(simulation, client, temperature),
-            )
-            check_rendering(part.variants, part.turns, bench)
+            try:
+                if simulation is not self.simulation:
+                    bench = Bench(simulation, bench.component, only_component=only_component)
+                self._parts[number] = part = _Part(
+                    run=number,
+                    bench=bench,
+                    variants=dict(models) if models is not None else variants_of(arms, bench),
+                    turns=turns_of(turns, bench),
+                    config=config_of(simulation, client, temperature),
+                )
+                check_rendering(part.variants, part.turns, bench)
+            except ConfigError as error:
+                if number is None:
+                    raise
+                raise ConfigError(f"in run {number}: {error}") from error
         self.seed = seed_of(seed, self.config)
         self.by_replicate = self.config.seed is None
         self.llm_client = None if _keeping.has_no_model(client) else client

@@ -567,12 +567,14 @@ class Memorisation:
         if isinstance(who, NationAgent):
             asked: Any = {
                 "model": who.llm_client.config.model,
+                "temperature": who.llm_client.config.temperature,
                 "profile": who.profile.model_dump(),
+                "prompt": who.prompt if "history" in who.prompt.slots else None,
                 "moves": who.moves_bp,
                 "decide": who.decide,
             }
         else:
-            asked = repr(who) if isinstance(who, TaylorRule) else getattr(who, "__name__", "a rule")
+            asked = repr(who) if isinstance(who, TaylorRule) else who
         return {"asked": asked, "starts": self.starts, "seed": self.seed}
 
     async def _ask(self) -> list[Recalled]:

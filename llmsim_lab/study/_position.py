@@ -62,6 +62,9 @@ def position_bias(answers: pd.DataFrame, *, level: float = 0.95) -> Effects:
                 outcome="",
                 unit="situations",
                 speaks_of="questions like these",
+                note=one.note.replace("pair of runs", "question").replace(
+                    "pairs of runs", "questions"
+                ),
             )
             for one in found
         ],

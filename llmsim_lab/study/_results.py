@@ -277,7 +277,7 @@ def _plain_value(value: Any) -> str:
 
 
 def _placed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame in which turns tell runs apart, and samples the wordings of a variant."""
+    """Return a frame in which turns tell runs apart, samples wordings; these become numbers."""
     if "run" in frame:
         places: list[Any] = list(zip(frame["run"], frame["turn"], strict=True))
         frame = frame.assign(turn=places)
@@ -287,8 +287,9 @@ def _placed(frame: pd.DataFrame) -> pd.DataFrame:
             for _, labels in frame.groupby("variant", sort=False)["wording"]
             for number, label in enumerate(labels.unique())
         }
-        draws: list[Any] = list(zip(frame["wording"].map(numbers), frame["sample"], strict=True))
-        frame = frame.assign(sample=draws)
+        wordings = frame["wording"].map(numbers)
+        draws: list[Any] = list(zip(wordings, frame["sample"], strict=True))
+        frame = frame.assign(sample=draws, wording=wordings)
     return frame
 
 

@@ -224,7 +224,7 @@ class _Found:
     notes: list[list[str]]
     unit: Unit = "runs"
     runs: NDArray[np.int64] | None = None
-    wordings: int | None = None
+    wordings: NDArray[np.int64] | None = None
     speaks_of: str = "new runs of this design"
     contrast: str = ""
     differences: Numbers | None = None
@@ -596,7 +596,7 @@ def _effects(
                     n=int(one.n[at]),
                     unit=one.unit,
                     runs=None if one.runs is None else int(one.runs[at]),
-                    wordings=one.wordings,
+                    wordings=None if one.wordings is None else int(one.wordings[at]),
                     speaks_of=one.speaks_of,
                     method=method,
                     note="; ".join(one.notes[at]),
@@ -763,7 +763,7 @@ def situation_effects(
             outcome, value, which is NaN if the call failed. A column seed, if there is one, pairs
             the arms' answers of the same situation and seed; without it answers are independent. A
             column wording, if there is one, says in which words the arm asked; different wordings
-            of an arm must have had different seeds.
+            of an arm must have had different seeds, which those of one name in two arms may share.
         reference: the arm that is subtracted from each other one; the first if not given.
         contrasts: pairs of arms instead, the second is subtracted from the first.
         level: of the intervals.
@@ -910,13 +910,19 @@ def _at_situations(
         few = "one answer a situation: an interval takes two or more"
         equal = "all answers of a situation are alike"
     if any(worded):
+        groups = [np.where(used[:, None], group, np.nan) for group in groups]
         part, degrees, of_wordings = _by_wording(asked, groups, worded, weight, new)
         # What is random from run to run is in both, so that the sum is rather too large.
         variance = variance + part if new else part
         freedom = np.minimum(freedom, degrees) if new else degrees
-        wordings = " and ".join(str(asked.wordings[arm]) for arm in (one, other))
+        # A wording without any answer says nothing.
+        heard = [
+            _heard(group).sum(axis=0) if it else n * 0 + 1
+            for group, it in zip(groups, worded, strict=True)
+        ]
         methods = [
-            f"t over {wordings} wordings" + (f" and {it} runs" if new else "") for it in run_count
+            f"t over {a} and {b} wordings" + (f" and {it} runs" if new else "")
+            for a, b, it in zip(*heard, run_count, strict=True)
         ]
         spread = np.where(freedom >= 1, spread if new else of_wordings, np.nan)
         step = step if new else step / asked.answers
@@ -927,7 +933,11 @@ def _at_situations(
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
     found.runs = run_count
     if any(worded):
-        found.wordings = sum(asked.wordings[arm] for arm in (one, other))
+        found.wordings = np.sum(heard, axis=0)
+        for arm, count in zip((one, other), heard, strict=True):
+            for place in np.flatnonzero(count < asked.wordings[arm]):
+                silent, of = asked.wordings[arm] - count[place], asked.wordings[arm]
+                found.notes[place].append(f"{silent} of {of} wordings of {arm!r} have no answer")
     found.speaks_of = _in_words(len(asked.run_of), len(runs), new)
     if all(worded):
         found.speaks_of += ", new wordings of both"
@@ -958,7 +968,9 @@ def _by_wording(
     The parts of both arms are added, with the degrees of freedom of the part that has the fewest:
     Welch's would be too many where arms have different numbers of wordings. Source: Mickey and
     Brown (1966), "Bounds on the distribution functions of the Behrens-Fisher statistic", Annals of
-    Mathematical Statistics 37.
+    Mathematical Statistics 37. Where each wording has one of its name in the other arm, the
+    variance is at least that of their differences: seeds that they share may be lucky for one and
+    unlucky for the other.
     """
     parts, freedoms, spreads = [], [], []
     for group, several in zip(groups, worded, strict=True):
@@ -967,9 +979,19 @@ def _by_wording(
         part, freedom, spread = _of_these([group], weight, several or asked.crossed)
         each = asked.answers if several else 1.0
         parts.append(np.where(asked.shares, np.maximum(part, _of_share(group, each)), part))
-        freedoms.append((~np.isnan(group)).any(axis=0).sum(axis=0) - 1.0 if several else freedom)
+        freedoms.append(_heard(group).sum(axis=0) - 1.0 if several else freedom)
         spreads.append(spread)
-    return np.sum(parts, axis=0), np.fmin.reduce(freedoms, axis=0), np.max(spreads, axis=0)
+    variance = np.sum(parts, axis=0)
+    if all(worded):
+        twins = (_heard(groups[0]) == _heard(groups[1])).all(axis=0)
+        of_twins = _of_these([groups[0] + groups[1]], weight, True)[0]
+        variance = np.where(twins, np.fmax(variance, of_twins), variance)
+    return variance, np.fmin.reduce(freedoms, axis=0), np.max(spreads, axis=0)
+
+
+def _heard(group: Numbers) -> NDArray[np.bool_]:
+    """Return which wordings have an answer, by outcome."""
+    return np.asarray((~np.isnan(group)).any(axis=0))
 
 
 def _of_share(group: Numbers, each: float) -> Numbers:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-WIDTH, MOST_BYTES = 1180, 150_000
+WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 150_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1200, 400)
 LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
@@ -39,6 +39,15 @@ from llmsim_lab.run import replay
 run = replay(data_path("tapes/first_run.tape"), 1, turns=0)
 stepper, chart = TurnStepper(run), RateChart(run)
 w.VBox([stepper, chart])
+"""
+WINDOW = """
+from llmsim_lab.lab import Lab
+from llmsim_lab.simulation import Simulation, SimulationConfig
+bank = {"name": "Central bank", "kind": "taylor"}
+anything = {"kind": "always_valid"}
+config = SimulationConfig(start="2000Q2", turns=12, nations=[bank], validator=anything)
+window = Lab(Simulation(config))
+window
 """
 COMPARER = """
 from llmsim_lab._util.files import data_path
@@ -71,6 +80,64 @@ def comparer(lab: LabPage) -> bytes:
     return picture(notebook, output, first=first, last=output.get_by_role("img").first)
 
 
+def window(lab: LabPage) -> bytes:
+    """A run by rule that is stepped, forked with an oil shock, played on and compared, as a GIF."""
+    notebook = lab.write("window", [WINDOW])
+    notebook.run_cell(0)
+    output = notebook.output(0)
+    output.locator(".js-plotly-plot .main-svg").first.wait_for()
+    frames: list[tuple[bytes, int]] = []
+
+    def take(milliseconds: int) -> None:
+        notebook.page.wait_for_timeout(600)  # until the chart has moved
+        frames.append((picture(notebook, output, height=WINDOW_HEIGHT), milliseconds))
+
+    turns = output.get_by_label("Turns to play", exact=True)
+    turns.fill("8")
+    turns.press("Tab")
+    notebook.until("window.turns_box.value == 8")
+    take(1200)
+    for turn in range(1, 5):
+        notebook.click("Step", cell=0)
+        notebook.says(0, f"Turn {turn} is played.")
+        take(700)
+    notebook.click("Change …", cell=0)
+    shock = output.get_by_label("shock · supply", exact=True)
+    shock.fill("4")
+    shock.press("Tab")
+    take(2200)
+    notebook.click("Fork from here with this", cell=0)
+    notebook.says(0, "fork 1 of the original at turn 4")
+    notebook.click("Change …", cell=0)
+    take(1200)
+    notebook.click("Play", cell=0)
+    notebook.until("window.simulation.turn_number == 12 and not window.worker.busy")
+    take(1500)
+    output.get_by_label("Run shown").select_option(index=0)
+    notebook.until("not window.simulation.turn_number == 12")
+    notebook.click("Play", cell=0)
+    notebook.until("window.simulation.turn_number == 12 and not window.worker.busy")
+    take(4000)
+    return animation(frames)
+
+
+def animation(frames: Sequence[tuple[bytes, int]]) -> bytes:
+    """Return pictures, each with its milliseconds, as a GIF that begins again."""
+    import PIL.Image
+
+    images = [PIL.Image.open(io.BytesIO(png)).convert("RGB") for png, _ in frames]
+    palette = images[-1].quantize(64)
+    first, *rest = [
+        image.quantize(palette=palette, dither=PIL.Image.Dither.NONE) for image in images
+    ]
+    buffer = io.BytesIO()
+    times = [milliseconds for _, milliseconds in frames]
+    first.save(
+        buffer, "GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=True
+    )
+    return buffer.getvalue()
+
+
 def looks(lab: LabPage, names: Sequence[str]) -> None:
     """Take widgets in two themes and two widths, each as ``NAME_light_1200.png``."""
     notebook = lab.write("looks", [LOOKS, *(f"widgets[{name!r}]" for name in names)])
@@ -84,9 +151,14 @@ def looks(lab: LabPage, names: Sequence[str]) -> None:
 
 
 def picture(
-    notebook: Notebook, of: Locator, *, first: Locator | None = None, last: Locator | None = None
+    notebook: Notebook,
+    of: Locator,
+    *,
+    first: Locator | None = None,
+    last: Locator | None = None,
+    height: float | None = None,
 ) -> bytes:
-    """Return a picture of a cell's outputs, or of the part from one thing in them to another."""
+    """Return a picture of a cell's outputs, or of a part: from one thing to another, or the top."""
     with notebook.tall():
         notebook.page.mouse.move(0, 0)
         area = (of.locator(".jp-OutputArea-output").first).bounding_box()
@@ -99,7 +171,7 @@ def picture(
             "x": area["x"] - 8,
             "y": top["y"] - 2,
             "width": area["width"] + 8,
-            "height": bottom["y"] + bottom["height"] - top["y"] + 10,
+            "height": height or bottom["y"] + bottom["height"] - top["y"] + 10,
         }
         return notebook.page.screenshot(clip=clip)
 
@@ -124,10 +196,10 @@ def _packed(image: Image) -> bytes:
 def main() -> None:
     """Take those that are asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="stepper, comparer; with --looks, widgets")
+    parser.add_argument("names", nargs="*", help="of docs/; with --looks, widgets")
     parser.add_argument("--looks", type=Path, metavar="FOLDER", help="take widgets, into a folder")
     given = parser.parse_args()
-    pictures = {"stepper": stepper, "comparer": comparer}
+    pictures = {"stepper.png": stepper, "comparer.png": comparer, "window.gif": window}
     with (
         tempfile.TemporaryDirectory() as folder,
         lab_server(Path(folder)) as server,
@@ -139,11 +211,13 @@ def main() -> None:
             given.looks.mkdir(parents=True, exist_ok=True)
             looks(lab, given.names or [name for name in widgets.__all__ if name != "leaderboard"])
         for name in [] if given.looks else given.names or pictures:
-            data = small(pictures[name](lab))
-            if len(data) > MOST_BYTES:
-                raise SystemExit(f"{name}.png has {len(data):,} bytes, over {MOST_BYTES:,}")
-            (DOCS / f"{name}.png").write_bytes(data)
-            sys.stderr.write(f"docs/{name}.png: {len(data):,} bytes\n")
+            data = pictures[name](lab)
+            if name.endswith(".png"):
+                data = small(data)
+            if len(data) > MOST_BYTES * (4 if name.endswith(".gif") else 1):
+                raise SystemExit(f"{name} has {len(data):,} bytes, which is too many")
+            (DOCS / name).write_bytes(data)
+            sys.stderr.write(f"docs/{name}: {len(data):,} bytes\n")
         lab.close()
 
 

@@ -43,8 +43,16 @@ async def test_enter_sends_and_within_a_text_makes_a_line() -> None:
     widget.message.value = "\n"
     assert not widget.worker.busy
     widget.message.value = ""
-    widget.message.value = "one\ntwo\n"  # pasted
-    assert not widget.worker.busy
+    for pasted in (
+        "one\ntwo\n",
+        "",
+        "one line\n",
+        "one line\nand another\n",
+        "other\n",
+        "one\ntwo",
+    ):
+        widget.message.value = pasted
+        assert not widget.worker.busy
     widget.message.value = "one\ntwo\nthree"
     widget.message.value = "one\ntwo\nthree\n"
     await widget.idle()

@@ -14,6 +14,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._widget import LabWidget
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.run._turn import RuleAnswer
 from llmsim_lab.types import ChatRequest
 
 ECONOMIC = ("Taylor", "inflation", "interest rate", "quarter", "rates", "History")
@@ -110,6 +111,12 @@ async def test_what_players_answered_is_shown_whoever_answered(tmp_path: Path) -
     assert isinstance(run.chains[0], LLMReasoningChain)
     stepper.close()
     inspector.close()
+
+
+def test_an_answer_is_told_in_numbers_that_can_be_read() -> None:
+    fields = {"percent": 53.35419077932098, "tiny": 1.234e-7, "whole": 2.0, "shares": [1 / 3]}
+    told = str(RuleAnswer(player="Ann", tag="", fields={**fields, "yes": True, "reasoning": "So."}))
+    assert told == "percent 53.35, tiny 1.2e-07, whole 2, shares [0.33], yes True"
 
 
 async def test_the_stepper_plays_and_forks(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
+import pandas as pd
 import pytest
 from comparison_kit import make_run
 from worlds import PublicGoods
@@ -20,6 +21,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.study import Comparison
 from llmsim_lab.study._comparison import Progress
 from llmsim_lab.study._keeping import arms_on, variants_on
+from llmsim_lab.study._statistics import situation_effects
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest
 
@@ -55,7 +57,7 @@ def kind(*, wordings: int = 4) -> dict[str, Any]:
 
 def compare(source: Any, run: Any = None, **given: Any) -> Comparison:
     values: dict[str, Any] = {"prompt": kind(), "samples": 3, "outcome": "given.Ann"}
-    return Comparison(source, run, llm_client=client(), **values | given)
+    return Comparison(source, run, **{"llm_client": client()} | values | given)
 
 
 def test_wordings_of_one_idea_are_units_and_the_effect_speaks_of_new_ones(tmp_path: Path) -> None:
@@ -106,6 +108,33 @@ def test_wordings_of_an_arm_have_seeds_of_their_own_which_arms_share(tmp_path: P
     assert not seeds["kind: 1"] & seeds["kind: 2"]
     found.run()
     assert found.effects[0].speaks_of.endswith("new wordings of both")
+
+
+def test_wordings_that_are_lucky_in_opposite_ways_by_seed_widen_the_interval() -> None:
+    rows = [
+        {"arm": arm, "run": 1, "situation": 1, "replicate": 0, "outcome": "x"}
+        | {"wording": name, "seed": name, "value": value}
+        for arm, sign in (("a", 1), ("b", -1))
+        for name, value in enumerate((1.0 * sign, -1.0 * sign, 0.5 * sign, -0.5 * sign))
+    ]
+    [effect] = situation_effects(pd.DataFrame(rows))
+    assert effect.high is not None
+    # The wordings of one seed differ by 2, -2, 1, -1: t(3) * sd of these / 2.
+    assert effect.high == pytest.approx(3.182 * (10 / 3) ** 0.5 / 2, abs=1e-3)
+
+
+def test_a_wording_that_never_answers_is_not_counted(tmp_path: Path) -> None:
+    def answer(request: ChatRequest) -> Any:
+        return "no gift" if "be silent" in request.prompt else giver(request)
+
+    quiet = LLMClient(LLMConfig(model="giver", retry_wait_s=0), ScriptedBackend(answer))
+    prompt = {"kind": [saying(words) for words in ("be kind", "be nice", "be silent")]}
+    found = compare(taped(tmp_path / "x.tape"), 1, prompt=prompt, llm_client=quiet)
+    found.run()
+    effect = found.effects[0]
+    assert effect.wordings == 3
+    assert effect.method.startswith("t over 2 and 1 wordings")
+    assert "1 of 3 wordings of 'kind' have no answer" in effect.note
 
 
 def test_a_player_that_does_not_read_the_wording_differs_by_exactly_0(tmp_path: Path) -> None:
@@ -225,6 +254,27 @@ def test_runs_that_are_not_independent_are_an_error(tmp_path: Path) -> None:
         compare(tape, "some")
     with pytest.raises(ConfigError, match="names no run"):
         compare(tape, [])
+
+
+def test_runs_that_can_not_differ_are_an_error(tmp_path: Path) -> None:
+    tape = Tape(tmp_path / "x.tape")
+    for seed in (1, 2, 3):  # no shocks, and the model's seed is the same
+        make_run(tape=tape, turns=1, seed=seed, economy={"shock_scale": float(seed == 1)})
+    prompt = {"strict": lambda text: f"{text} Be strict."}
+    assert Comparison(tape, [1, 2], prompt=prompt).turns == (1,)
+    with pytest.raises(ConfigError, match=r"runs 2 and 3: .* cannot differ: economy.shock_scale"):
+        Comparison(tape, [1, 2, 3], prompt=prompt)
+
+
+def test_what_is_wrong_with_one_of_several_runs_is_said_of_it(tmp_path: Path) -> None:
+    tape = taped(tmp_path / "x.tape", seeds=(1,))
+    PublicGoods(llm_client=client(), tape=tape, seed=2).run(1)
+    with pytest.raises(ConfigError, match=r"in run 2: turns=\[1, 2\]: the player was not asked in"):
+        compare(tape, [1, 2], turns=[1, 2])
+    compare(tape, [1, 2], samples=1).run()
+    for run in (3, [1, 3]):
+        with pytest.raises(TapeError, match=r"run 3 is a comparison of prompts"):
+            compare(tape, run)
 
 
 @pytest.mark.parametrize(

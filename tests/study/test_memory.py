@@ -202,6 +202,21 @@ def test_a_tape_holds_one_of_a_name(tmp_path: Path) -> None:
     assert len(list(recorded_recalls(Tape(tape, read_only=True)))) == 2
 
 
+def test_another_function_or_temperature_is_not_answered_from_the_tape(tmp_path: Path) -> None:
+    def rule(step: float) -> Any:
+        return lambda inflation, output_gap, previous_rate: previous_rate + step
+
+    tape = tmp_path / "m.tape"
+    memorisation(rule(1), starts=2, tape=tape)
+    again = memorisation(rule(1), starts=2, tape=tape).to_frame()
+    assert set(again["move_bp"].round(6)) == {100}
+    with pytest.raises(ConfigError, match="holds the study 'memorisation' with another design"):
+        memorisation(rule(2), starts=2, tape=tape)
+    memorisation(make_client(holds), starts=2, tape=tape, name="model")
+    with pytest.raises(ConfigError, match="with another design: its asked is"):
+        memorisation(make_client(holds, temperature=0.1), starts=2, tape=tape, name="model")
+
+
 async def test_it_is_not_played_twice_at_once() -> None:
     memory = memorisation(make_client(holds), starts=2, play=False)
     first = asyncio.create_task(memory.arun())

@@ -84,6 +84,7 @@ def test_questions_count_once_each_and_for_the_places_that_they_have() -> None:
 def test_one_question_has_no_interval_and_fallbacks_are_no_answers() -> None:
     [place, *_] = position_bias(answers_of(picks("scrolling"), questions=1))
     assert (place.estimate, place.low, place.n) == (0, None, 1)
+    assert place.note.startswith("1 question: an interval takes two")
     failed = answers_of(picks("idle"), questions=1)
     with pytest.raises(ConfigError, match="no answer that a model chose"):
         position_bias(failed)

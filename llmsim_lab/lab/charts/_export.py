@@ -91,17 +91,19 @@ def image_html(
     alt: str,
     # White below and around, so that it reads on a dark page.
     style: str = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box",
+    css_class: str = "",
 ) -> Markup:
     """Return a PNG as an image, with its content in words for screen readers."""
-    return Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}">').format(
-        alt, base64.b64encode(png).decode("ascii"), style
+    more = Markup(' class="{}"').format(css_class) if css_class else ""
+    return Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}"{}>').format(
+        alt, base64.b64encode(png).decode("ascii"), style, more
     )
 
 
 def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
     """Return a figure of ``llmsim_lab.lab.figures`` as a small image with its ``alt`` text."""
     png = small_png(figure_bytes(figure, "png", dpi=dpi))
-    return image_html(png, getattr(figure, "alt", ""))
+    return image_html(png, getattr(figure, "alt", ""), css_class="llmsim-figure")
 
 
 def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> pd.DataFrame:

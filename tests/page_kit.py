@@ -19,7 +19,7 @@ from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 
-__all__ = ["HOSTILE", "PageData", "hostile_game", "long_run"]
+__all__ = ["HOSTILE", "PageData", "hostile_game", "long_run", "odd_run"]
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror='window.hacked=2'></noscript></title>"
@@ -103,6 +103,43 @@ def hostile_game(**more: Any) -> PublicGoods:
     )
     game.run(2)
     return game
+
+
+def odd_run(number: int, names: Sequence[str], texts: Sequence[str]) -> PageRun:
+    """Return a run of one turn in which each name is a player, a column and a setting.
+
+    Args:
+        number: the run's.
+        names: the first run has all of them, another none as settings.
+        texts: what is asked and answered, a call each.
+    """
+    calls = []
+    for at, text in enumerate(texts):
+        site = CallSite(component="player", agent=names[at % len(names)], turn=1)
+        asked = (Message("user", f"{number} {text}"),)
+        request = ChatRequest(model="scripted", messages=asked, options={}, site=site)
+        attempt = Attempt(request=request, reply=ChatReply(text=text), seconds=1.0)
+        calls.append(CallRecord(history=(attempt,), status="ok"))
+    rows: dict[int, dict[str, Any]] = {
+        at: {"turn": at, **dict.fromkeys(names, at + 0.5)} for at in range(2)
+    }
+    nested = {name: {name: name} for name in names} if number == 1 else {}
+    info = RunInfo(
+        id=number,
+        name=names[0],
+        parent=None,
+        fork_turn=None,
+        verb="run",
+        started="",
+        ended=None,
+        outcome=names[-1],
+        turns=1,
+        calls=len(calls),
+        manifest={"kind": "odd", "seed": 1, **nested, "prompts": nested},
+    )
+    turns = [RunTurn(number=0, state=None), RunTurn(number=1, state=None, calls=tuple(calls))]
+    series = [Series(column=name, label=name) for name in names]
+    return PageRun(info=info, turns=turns, rows=rows, series=series, source=_Rows(rows))
 
 
 class _Rows:

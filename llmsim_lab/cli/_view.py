@@ -38,10 +38,10 @@ def view(
     defines each run, with search, filters and comparison.
     """
     import_files(import_)
-    target = out or file.with_suffix(".html")
-    if out is None and target.exists():
-        raise ConfigError(f"{target} is there already; say --out {target} to replace it")
-    with Tape(file, read_only=True) as tape:
+    with Tape(file, read_only=True) as tape:  # what is wrong with it is said here
+        target = out or file.with_suffix(".html")
+        if out is None and target != file and target.exists():
+            raise ConfigError(f"{target} is there already; say --out {target} to replace it")
         page(tape, target, run=run)
         unknown = _unknown(tape)
     say(f"Written: {target} ({_size(target.stat().st_size)})")

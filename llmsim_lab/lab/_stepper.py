@@ -489,6 +489,10 @@ class TurnStepper(TurnBrowser):
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
     ) -> None:
         simulation = simulation_of(source, run=run)
+        if not isinstance(llm_client, LLMClient | None):
+            raise ConfigError(
+                f"llm_client is a {type(llm_client).__name__}, not a client; pass connect('auto')"
+            )
         super().__init__(simulation)
         self._runs = RunList(simulation)
         self.llm_client = llm_client

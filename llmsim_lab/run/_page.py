@@ -150,8 +150,10 @@ def write_page(path: str | Path, runs: Sequence[PageRun], *, title: str, start: 
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"a page is HTML, and {path.name!r} does not end in .html")
+    # Whole before the file is opened, so that an error leaves what is there.
+    page = page_html(runs, title=title, start=start).encode(errors="replace")
     try:
-        path.write_text(page_html(runs, title=title, start=start), "utf-8", newline="\n")
+        path.write_bytes(page)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error}; choose another file") from error
     return path

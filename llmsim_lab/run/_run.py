@@ -1671,6 +1671,8 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
             first. All runs if not given.
     """
     tape = _reading(tape)
+    if Path(path).exists() and tape.path.samefile(path):
+        raise ConfigError(f"{path} is the tape itself, and a page would replace it; choose another")
     infos = tape.runs()
     start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
     if run is not None:
@@ -1772,6 +1774,8 @@ def _load(
     cls = _class_of(info, given)
     records = tape.turn_records(info.id)
     turns = load_turns(cls, tape, info.id, records)
+    if not turns:
+        raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     client = llm_client or _no_model(cls, info)
     simulation = _rebuild(cls, info, client, parts, turns[-1].state)
     planned = planned_in(cls, records)

@@ -6,16 +6,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import axe
 import pytest
-from page_kit import HOSTILE, hostile_game, long_run
+from page_kit import HOSTILE, hostile_game, long_run, odd_run
 from playwright.sync_api import Browser, Page, expect
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._run import page as write
 
+VIEWS = ("turns", "calls", "decisions", "compare", "compare&of=runs", "settings")
 MOST_BYTES, MOST_NODES = 15_000_000, 1_500
 
 
@@ -166,6 +168,47 @@ def test_what_a_model_wrote_is_read_and_never_obeyed(opened: Opened, tmp_path: P
     expect(detail).to_contain_text("␛[31m ⟨U+202E⟩reversed {{ script }}")
     page = opened.open(path, f"view=calls&q={HOSTILE[:20].replace('=', '%3D')}")
     expect(page.locator("mark").first).to_have_text("<script>window.hacke")
+
+
+def test_names_and_texts_that_a_script_would_stumble_over_are_shown(
+    opened: Opened, tmp_path: Path
+) -> None:
+    names = ["__proto__", "constructor", "toString", "\u2028", "\ud800", "a\0b", ".*+?^${}()|[]\\"]
+    texts = [f"{name}: {HOSTILE}" for name in names]
+    texts += [f'{{"a": {"[" * 50_000}{"]" * 50_000}}}', f"{{{'[' * 100_000}"]
+    runs = [odd_run(number, names, texts) for number in (1, 2)]
+    path = write_page(tmp_path / "odd.html", runs, title="\ud800</title>", start=1)
+    for view in ("overview", *VIEWS, "__proto__", "toString"):
+        page = opened.open(path, f"view={view}")
+        expect(page.locator("main > *").first).to_be_visible()
+        assert page.evaluate("window.hacked") is None
+    page = opened.open(path, "view=compare&of=runs&a=1&b=2")
+    changed = page.get_by_role("region", name="What defines them").get_by_role("row")
+    expect(changed.filter(has_text="__proto__.__proto__")).to_have_text(
+        "__proto__.__proto____proto__—"
+    )
+    expect(changed.filter(has_text="constructor.constructor")).to_have_count(1)
+    page = opened.open(path, "call=8")
+    expect(page.locator(".answer-text")).to_contain_text('{"a": [[[')
+    page = opened.open(path, f"view=calls&q={quote(names[-1])}")
+    expect(page.locator(".filters").get_by_role("status")).to_have_text("1 of 9 calls")
+
+
+@pytest.mark.parametrize("text", ["x", "x!", "李", "a\n", "{x}\n"])
+def test_a_text_of_a_million_letters_is_opened_searched_and_compared_without_a_halt(
+    opened: Opened, tmp_path: Path, text: str
+) -> None:
+    texts = [text * (count // len(text)) for count in (1_000_000, 900_000)]
+    texts[1] = "\n".join(f"{at} {line}" for at, line in enumerate(texts[1].split("\n")))
+    path = write_page(
+        tmp_path / "long.html", [odd_run(1, ["Ann", "Bob"], texts)], title="", start=1
+    )
+    for place in ("call=1", "view=calls&q=x", "a=1&b=2"):
+        page = opened.open(path, place)
+        expect(page.locator("main > *").first).to_be_visible()
+        assert page.locator("*").count() < 5 * MOST_NODES
+    page.get_by_role("button", name="more").first.click()
+    expect(page.get_by_role("button", name="more").first).to_be_visible()
 
 
 def test_ten_thousand_calls_are_a_small_file_of_which_little_is_drawn(

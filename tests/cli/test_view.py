@@ -62,6 +62,23 @@ def test_a_tape_whose_class_is_not_here_is_shown_and_the_way_to_more_is_said(
     assert pages[0].calls == pages[1].calls
 
 
+def test_a_tape_is_never_replaced_by_its_own_page(llmsim_lab: Run, tape: Path) -> None:
+    named = tape.rename(tape.with_name("run.html"))
+    before = named.read_bytes()
+    for target in ((), ("-o", "run.html")):
+        status, _, err = llmsim_lab("view", "run.html", *target)
+        assert status == 1
+        assert "run.html is the tape itself, and a page would replace it; choose another" in err
+    assert named.read_bytes() == before
+
+
+def test_a_folder_is_no_tape(llmsim_lab: Run, tape: Path) -> None:
+    del tape
+    status, _, err = llmsim_lab("view", ".")
+    assert status == 1
+    assert "cannot read the tape" in err
+
+
 def test_a_file_that_is_no_tape_leaves_no_page(llmsim_lab: Run, tmp_path: Path) -> None:
     (tmp_path / "x.tape").write_text("not a tape at all, just some words")
     status, _, err = llmsim_lab("view", "x.tape")

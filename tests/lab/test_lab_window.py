@@ -205,6 +205,11 @@ def test_an_edited_prompt_is_asked_with_in_the_fork(monkeypatch: pytest.MonkeyPa
     assert not any("Be bold." in prompt for prompt in asked[:3])
 
 
+def test_a_model_that_is_only_named_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"llm_client is a str, not a client; pass connect"):
+        Lab(data_path("tapes/first_run.tape"), llm_client="auto")  # type: ignore[arg-type]
+
+
 def test_a_restart_of_a_recorded_run_needs_a_model_and_says_how_to_give_one() -> None:
     lab = Lab(data_path("tapes/first_run.tape"), run=1)
     with pytest.raises(ConfigError, match="llm_client=connect"):

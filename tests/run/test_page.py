@@ -109,6 +109,18 @@ def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_deci
     assert unknown.calls == known.calls
 
 
+def test_a_run_that_lost_its_turns_is_shown_as_far_as_it_is_there(tmp_path: Path) -> None:
+    tape = tmp_path / "cut.tape"
+    hostile_game(tape=tape)
+    with Tape(tape) as opened, opened.file.transaction() as connection:
+        connection.execute("DELETE FROM turns")
+    with pytest.raises(TapeError, match="run 1 on the tape is damaged: it has no turn"):
+        load(tape)
+    shown = PageData(page(tape, tmp_path / "cut.html"))
+    assert shown.head["runs"][0]["at"] == []
+    assert len(shown.calls) == 8
+
+
 def test_slots_are_where_a_browser_counts_them_also_behind_letters_it_takes_for_two(
     tmp_path: Path,
 ) -> None:

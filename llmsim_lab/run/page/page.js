@@ -7,6 +7,7 @@
   const VIEWS = { overview: "Overview", turns: "Turns", calls: "Calls", decisions: "Decisions", compare: "Compare", settings: "Settings" };
   const REASONS = new Set(["reasoning", "confidence"]);
   const LONG = 20000; // characters of a text that are shown at once
+  const MOST_MARKS = 1000, MOST_ROWS = 600, MOST_FIELDS = 200; // in a text, of a comparison, of a reply
 
   // --- pieces of a page -------------------------------------------------------------------------
 
@@ -16,7 +17,7 @@
       if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
       else node.setAttribute(name, value === true ? "" : value);
     }
-    node.append(...children.flat(Infinity).filter((it) => it != null && it !== false && it !== ""));
+    for (const it of children.flat(Infinity)) if (it != null && it !== false && it !== "") node.append(it); // they may be too many for one call
     return node;
   };
   const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
@@ -37,22 +38,21 @@
     if (low.length !== shown.length) return [shown]; // places would not fit
     for (let at = 0; ;) {
       const next = low.indexOf(wanted, at);
-      if (next < 0) return [...nodes, shown.slice(at)];
+      if (next < 0 || nodes.length > 2 * MOST_MARKS) return [...nodes, shown.slice(at)];
       nodes.push(shown.slice(at, next), h("mark", null, shown.slice(next, next + wanted.length)));
       at = next + wanted.length;
     }
   }
 
-  /** A block of text that keeps its lines; of a very long one the first part, and the rest on request. */
-  function block(text, props, wanted) {
-    const node = h("div", { dir: "auto", ...props, class: `text ${props?.class || ""}` }, marked(text.slice(0, LONG), wanted));
-    if (text.length > LONG) {
-      const more = h("button", { class: "plain", on: { click: () => { more.remove(); node.append(...marked(text.slice(LONG), wanted)); } } },
-        ` … show ${count(text.length - LONG)} more characters`);
-      node.append(more);
-    }
-    return node;
+  /** A text as nodes: of a very long one the first part, and more on request, since a word of a million letters takes a browser minutes. */
+  function long(text, wanted, limit = LONG) {
+    if (text.length <= limit) return marked(text, wanted);
+    const at = limit - (text.codePointAt(limit - 1) > 0xffff), rest = text.slice(at);
+    const more = h("button", { class: "plain", on: { click: () => more.replaceWith(...long(rest, wanted, 10 * limit)) } }, ` … show ${count(rest.length)} more characters`);
+    return [...marked(text.slice(0, at), wanted), more];
   }
+  /** A block of text that keeps its lines. */
+  const block = (text, props, wanted) => h("div", { dir: "auto", ...props, class: `text ${props?.class || ""}` }, long(text, wanted));
 
   const count = (value) => value.toLocaleString("en-US");
   const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
@@ -65,11 +65,12 @@
     const text = size >= 1e6 || (size < 0.005 && size > 0) ? value.toPrecision(3) : value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
     return text.replace("-", "−");
   }
-  const clip = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+  const clip = (text, length) => (text.length > length ? `${text.slice(0, length - 1 - (text.codePointAt(length - 2) > 0xffff))}…` : text);
   const oneLine = (text) => visible(text).replace(/\s+/g, " ").trim();
   const status = (word) => h("span", { class: `status ${word || "lost"}` }, { "": "no decision", lost: "made again" }[word] ?? word);
   const option = (value, text, chosen) => h("option", { value, selected: String(value) === String(chosen ?? "") }, text);
   const low = (text) => text.toLowerCase();
+  const ends = (values) => values.reduce(([least, most], it) => [Math.min(least, it), Math.max(most, it)], [Infinity, -Infinity]);
   const group = (items, key) => {
     const found = new Map();
     for (const item of items) {
@@ -141,13 +142,14 @@
   const field = (row, name) => row[decided.place[name]];
   const storyOf = (run, turn) => [...lineOf(run)].filter(([, last]) => turn <= last).map(([id]) => decided.stories[id]?.[turn]).find(Boolean) || [];
 
-  /** A reply's fields, where it is an object. */
+  /** A reply's fields, where it is an object that can be shown by them. */
   function fieldsIn(text) {
     const from = text.indexOf("{"), to = text.lastIndexOf("}");
     if (from < 0 || to < from) return null;
     try {
       const read = JSON.parse(text.slice(from, to + 1));
-      return read && typeof read === "object" && !Array.isArray(read) ? read : null;
+      JSON.stringify(read, null, 1); // which fails on what is nested too deeply to be shown
+      return read && typeof read === "object" && !Array.isArray(read) && Object.keys(read).length <= MOST_FIELDS ? read : null;
     } catch { return null; }
   }
   const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -165,7 +167,8 @@
     return { named, rest: rest.map((column) => ({ column, label: column, unit: "" })) };
   }
   const textColumns = (run) => Object.keys(run.rows).filter((name) => !COMMON.has(name) && run.rows[name].some((it) => typeof it === "string"));
-  const cell = (run, column, turn) => run.rows[column]?.[run.at.indexOf(turn)];
+  const placeOf = (run, turn) => (run.places ??= new Map(run.at.map((it, at) => [it, at]))).get(turn);
+  const cell = (run, column, turn) => run.rows[column]?.[placeOf(run, turn)];
   const turnName = (run, turn) => {
     const period = cell(run, "period", turn);
     return `${turn === 0 ? "Start" : `Turn ${turn}`}${period ? ` · ${visible(period)}` : ""}`;
@@ -184,7 +187,7 @@
     for (const name of NUMBERS) if (name in read) read[name] = /^\d+$/.test(read[name]) ? Number(read[name]) : undefined;
     if (!runs.has(read.run)) read.run = calls.id.length && callAt(read.call) != null ? undefined : head.start;
     if (read.run === undefined) read.run = runs.has(head.start) && inLine(runs.get(head.start), calls.run[callAt(read.call)], calls.turn[callAt(read.call)]) ? head.start : calls.run[callAt(read.call)];
-    if (!(read.view in VIEWS)) read.view = read.call != null ? "calls" : read.a != null ? "compare" : read.turn != null ? "turns" : "overview";
+    if (!Object.hasOwn(VIEWS, read.view)) read.view = read.call != null ? "calls" : read.a != null ? "compare" : read.turn != null ? "turns" : "overview";
     return read;
   }
   const hash = (next) => {
@@ -340,7 +343,7 @@
   /** Small charts of one x axis: a cursor and a zoom that all share. */
   function charts(run, shownRuns, columns) {
     const box = h("div", { class: "charts" }), drawn = [];
-    const turns = shownRuns.flatMap((it) => it.at), whole = [Math.min(...turns), Math.max(...turns)];
+    const turns = shownRuns.flatMap((it) => it.at), whole = ends(turns);
     let zoom = whole, cursor = null;
     const reset = h("button", { class: "small", hidden: true, on: { click: () => zoomTo(whole) } }, "Whole run");
     const zoomTo = (next) => { zoom = next; reset.hidden = zoom === whole; drawn.forEach((it) => it.draw()); };
@@ -376,7 +379,7 @@
       width = picture.clientWidth || 400;
       const [from, to] = shared.zoom(), inside = (turn) => turn >= from && turn <= to;
       const seen = lines.flatMap((it) => it.points.filter(([turn, value]) => inside(turn) && isNumber(value)).map(([, value]) => value));
-      let least = Math.min(...seen), most = Math.max(...seen);
+      let [least, most] = ends(seen);
       if (!seen.length) [least, most] = [0, 1];
       const pad = (most - least) * 0.08 || Math.abs(most) * 0.1 || 1;
       [least, most] = [least - pad, most + pad];
@@ -691,13 +694,13 @@
       const node = h("div", { class: "text mono", dir: "auto" });
       let from = 0;
       for (const span of its) {
-        node.append(...marked(text.slice(from, span.start), wanted));
-        const part = h("span", { class: `slot ${span.look}${span.end - span.start > 240 ? " long" : ""}`, title: visible(span.source ? `${span.name}: ${span.source}` : span.name) }, marked(text.slice(span.start, span.end), wanted));
+        node.append(...long(text.slice(from, span.start), wanted));
+        const part = h("span", { class: `slot ${span.look}${span.end - span.start > 240 ? " long" : ""}`, title: visible(span.source ? `${span.name}: ${span.source}` : span.name) }, long(text.slice(span.start, span.end), wanted));
         part.dataset.slot = span.name;
         node.append(part);
         from = span.end;
       }
-      node.append(...marked(text.slice(from), wanted));
+      node.append(...long(text.slice(from), wanted));
       return node;
     }
     function draw() {
@@ -767,14 +770,16 @@
     let from = 0, end = 0;
     while (from < a.length && from < b.length && a[from] === b[from]) from += 1;
     while (end < a.length - from && end < b.length - from && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-    const x = a.slice(from, a.length - end), y = b.slice(from, b.length - end), found = a.slice(0, from).map((it) => ["=", it, it]);
-    found.push(...middle(x, y), ...a.slice(a.length - end).map((it) => ["=", it, it]));
-    return found;
+    const equal = (its) => its.map((it) => ["=", it, it]);
+    return [...equal(a.slice(0, from)), ...middle(a.slice(from, a.length - end), b.slice(from, b.length - end)), ...equal(a.slice(a.length - end))];
   }
+  const MOST_EFFORT = 2e6; // of a comparison: what differs more is shown as changed as a whole
+  let effort = 0;
   function middle(x, y) {
     const n = x.length, m = y.length, most = Math.min(n + m, 1200), trace = [];
     let far = new Map([[1, 0]]);
-    for (let d = 0; d <= most; d += 1) {
+    for (let d = 0; d <= most && effort > 0; d += 1) {
+      effort -= d;
       trace.push(new Map(far));
       for (let k = -d; k <= d; k += 2) {
         let at = k === -d || (k !== d && far.get(k - 1) < far.get(k + 1)) ? far.get(k + 1) : far.get(k - 1) + 1;
@@ -802,6 +807,7 @@
   function diff(one, other, names) {
     const box = h("div", { class: "diff mono" }, h("div", { class: "side a" }, names[0]), h("div", { class: "side b" }, names[1]));
     if (one === other) return h("p", { class: "soft" }, "They are the same.");
+    effort = MOST_EFFORT;
     const rows = [];
     let gone = [], come = [];
     const flush = () => {
@@ -814,33 +820,38 @@
       else { flush(); rows.push([a, b, true]); }
     }
     flush();
-    const side = (text, kind, content) => h("div", { class: `text ${kind}`, dir: "auto" }, content ?? visible(text));
-    const put = ([a, b, same]) => {
+    const side = (text, kind, content) => h("div", { class: `text ${kind}`, dir: "auto" }, content ?? long(text));
+    /** The first rows; the others on request. */
+    const some = (its, first, what) => {
+      const rest = its.slice(first), open = () => { effort = MOST_EFFORT; more.replaceWith(...some(rest, MOST_ROWS, what)); };
+      const more = rest.length > 0 && h("div", { class: "skip" }, h("button", { class: "plain small", on: { click: open } }, plural(rest.length, what)));
+      return [...its.slice(0, first).flatMap(put), ...(more ? [more] : [])];
+    };
+    const put = (row) => {
+      if (row.folded) return some(row.folded, 0, "equal line");
+      const [a, b, same] = row;
       if (same) return [side(a, "same a"), side(b, "same b")];
-      if (a === undefined) return [h("div", { class: "a none" }), side(b, "b", h("ins", null, visible(b)))];
-      if (b === undefined) return [side(a, "a", h("del", null, visible(a))), h("div", { class: "b none" })];
+      if (a === undefined) return [h("div", { class: "a none" }), side(b, "b", h("ins", null, long(b)))];
+      if (b === undefined) return [side(a, "a", h("del", null, long(a))), h("div", { class: "b none" })];
       const left = [], right = [];
       const tied = group2(edits(words(a), words(b)));
       for (const [kind, from, to] of tied) {
-        if (kind === "=") { left.push(visible(from)); right.push(visible(to)); continue; }
-        if (from) left.push(h("del", null, visible(from)));
-        if (to) right.push(h("ins", null, visible(to)));
+        if (kind === "=") { left.push(long(from)); right.push(long(to)); continue; }
+        if (from) left.push(h("del", null, long(from)));
+        if (to) right.push(h("ins", null, long(to)));
       }
       return [side(a, "a", left), side(b, "b", right)];
     };
+    const units = []; // rows, and runs of equal ones that are folded away
     for (let at = 0; at < rows.length;) {
-      let end = at;
-      while (end < rows.length && rows[end][2]) end += 1;
-      const keep = 2;
-      if (end - at > 2 * keep + 2) {
-        const folded = rows.slice(at + (at ? keep : 0), end === rows.length ? end : end - keep);
-        if (at) box.append(...rows.slice(at, at + keep).flatMap(put));
-        const skip = h("div", { class: "skip" }, h("button", { class: "plain small", on: { click: () => skip.replaceWith(...folded.flatMap(put)) } }, `${plural(folded.length, "equal line")}`));
-        box.append(skip);
-        if (end < rows.length) box.append(...rows.slice(end - keep, end).flatMap(put));
-        at = end;
-      } else if (end > at) { box.append(...rows.slice(at, end).flatMap(put)); at = end; } else { box.append(...put(rows[at])); at += 1; }
+      const start = at, keep = 2;
+      while (at < rows.length && rows[at][2]) at += 1;
+      const from = start ? start + keep : 0, to = at === rows.length ? at : at - keep;
+      if (at === start) units.push(rows[at++]);
+      else if (at - start > 2 * keep + 2) units.push(...rows.slice(start, from), { folded: rows.slice(from, to) }, ...rows.slice(to, at));
+      else units.push(...rows.slice(start, at));
     }
+    box.append(...some(units, MOST_ROWS, "more row"));
     return box;
   }
   /** Join neighbouring edits of one kind; a lone blank between two changes belongs to them. */
@@ -883,8 +894,8 @@
     section("Settings", both((at) => JSON.stringify({ ...JSON.parse(textOf(calls.settings[at])), seed: calls.seed[at] ?? undefined }, null, 1)));
   }
 
-  function flat(value, prefix = "", found = {}) {
-    const todo = [[prefix, value]];
+  function flat(value) {
+    const found = Object.create(null), todo = [["", value]]; // where "constructor" is a name like others
     while (todo.length) {
       const [name, item] = todo.pop();
       if (item && typeof item === "object" && Object.keys(item).length) for (const [key, its] of Object.entries(item).reverse()) todo.push([name ? `${name}.${key}` : key, its]);

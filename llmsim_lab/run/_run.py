@@ -835,7 +835,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @property
     def recorded_to(self) -> int:
-        """The last turn that was not played here, but taken from a tape or from another run."""
+        """The last turn that was not played in this process, but taken from a tape."""
         replays = self._session is not None and self._session.is_replay
         return self.turn_number if replays else self._taken_over
 
@@ -1227,7 +1227,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if state is not None:
             turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
         planned = [item for when, items in self.planned.items() if when > at for item in items]
-        return self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
+        made = self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
+        made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
+        return made
 
     def put_prompts(self, prompts: Mapping[str, Prompt]) -> None:
         """Ask with other prompts than those that the class's ``turn`` names, by their places."""

@@ -113,7 +113,9 @@ def test_turns_from_a_tape_are_shaded_where_live_ones_follow() -> None:
         assert (corners.min(), corners.max()) == (0, 3)
     # Where nothing is live, or nothing from a tape, there is nothing to tell apart.
     assert scene_of(data_path("tapes/first_run.tape")).taped is None
-    assert scene_of(make_simulation(start="1979Q3", turns=3)).taped is None
+    live = make_simulation(start="1979Q3", turns=3)
+    live.run(2)
+    assert scene_of(live, live.fork(turn=2)).taped is None
 
 
 def test_a_bounds_label_begins_where_no_curve_is() -> None:

@@ -51,24 +51,24 @@ def test_a_run_that_is_not_there_is_said_before_anything_is_served(llmsim_lab: R
 @pytest.mark.process
 def test_only_who_has_the_token_gets_the_page(tmp_path: Path) -> None:
     command = prepared(tmp_path, TAPE, 1, browser=False)
-    server = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--allow-root"] if command[2] == "jupyterlab" else command,
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
         env={"HOME": str(tmp_path), "JUPYTER_PREFER_ENV_PATH": "1"},
-    )
-    try:
-        assert server.stderr is not None
-        found = None
-        for line in server.stderr:
-            if found := re.search(r"(http://127\.0\.0\.1:\d+/)\S*\?token=(\w+)", line):
-                break
-        assert found is not None, "the server ended without an address"
-        # Voila asks for the token by sending the reader elsewhere, JupyterLab's API by refusing.
-        assert httpx.get(f"{found[1]}api/kernels").status_code in (302, 403)
-        allowed = httpx.get(f"{found[1]}api/kernels", params={"token": found[2]})
-        assert allowed.status_code == 200
-    finally:
-        server.terminate()
-        server.wait(30)
+    ) as server:
+        try:
+            assert server.stderr is not None
+            found = None
+            for line in server.stderr:
+                if found := re.search(r"(http://127\.0\.0\.1:\d+/)\S*\?token=(\w+)", line):
+                    break
+            assert found is not None, "the server ended without an address"
+            # Voila asks for the token by sending the reader elsewhere, JupyterLab by refusing.
+            assert httpx.get(f"{found[1]}api/kernels").status_code in (302, 403)
+            allowed = httpx.get(f"{found[1]}api/kernels", params={"token": found[2]})
+            assert allowed.status_code == 200
+        finally:
+            server.terminate()
+            server.communicate(timeout=30)

@@ -65,10 +65,11 @@ def test_only_who_has_the_token_gets_the_page(tmp_path: Path) -> None:
                 if found := re.search(r"(http://127\.0\.0\.1:\d+/)\S*\?token=(\w+)", line):
                     break
             assert found is not None, "the server ended without an address"
-            # Voila asks for the token by sending the reader elsewhere, JupyterLab by refusing.
-            assert httpx.get(f"{found[1]}api/kernels").status_code in (302, 403)
-            allowed = httpx.get(f"{found[1]}api/kernels", params={"token": found[2]})
-            assert allowed.status_code == 200
+            # JupyterLab refuses, and Voila sends to where the token is asked for.
+            page = f"{found[1]}api/kernels"
+            refused, allowed = httpx.get(page), httpx.get(page, params={"token": found[2]})
+            assert refused.status_code == 403 or "/login" in refused.headers["location"]
+            assert allowed.status_code == 200 or "/login" not in allowed.headers["location"]
         finally:
             server.terminate()
             server.communicate(timeout=30)

@@ -10,6 +10,7 @@ from cli_kit import Run
 from page_kit import PageData
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab.run import _registry
 
 
 @pytest.fixture
@@ -47,8 +48,10 @@ def test_the_page_begins_with_the_run_that_is_named_and_is_opened_on_request(
 
 
 def test_a_tape_whose_class_is_not_here_is_shown_and_the_way_to_more_is_said(
-    llmsim_lab: Run, tmp_path: Path
+    llmsim_lab: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Another test of this process may have read the template.
+    monkeypatch.delitem(_registry._known, "public_goods:PublicGoods", raising=False)
     for ending in ("py", "tape"):
         shutil.copy(data_path(f"templates/public_goods.{ending}"), tmp_path)
     status, out, _ = llmsim_lab("view", "public_goods.tape")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def test_a_tape_whose_class_is_not_here_is_shown_and_the_way_to_more_is_said(
 ) -> None:
     # Another test of this process may have read the template.
     monkeypatch.delitem(_registry._known, "public_goods:PublicGoods", raising=False)
+    monkeypatch.delitem(sys.modules, "public_goods", raising=False)
     for ending in ("py", "tape"):
         shutil.copy(data_path(f"templates/public_goods.{ending}"), tmp_path)
     status, out, _ = llmsim_lab("view", "public_goods.tape")

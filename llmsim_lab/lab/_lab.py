@@ -205,11 +205,16 @@ class Lab(TurnStepper):
             tooltip="Show what can be changed of this run",
             layout=w.Layout(width="auto"),
         )
+        self._choices.on_choice(self.change_button, self._show_changes)
         self.restart_button = button(
-            "Restart with this", tooltip="Begin anew with these parameters"
+            "Restart with this",
+            tooltip="Begin anew with these parameters",
+            act=lambda: self.start(self._restart),
         )
         self.apply_button = button(
-            "Fork from here with this", tooltip="Continue with these changes"
+            "Fork from here with this",
+            tooltip="Continue with these changes",
+            act=lambda: self.start(self._fork_changed),
         )
         self.controls = [*self.controls, self.restart_button, self.apply_button]
         self.fork_row.children = [self.fork_button, self.change_button, self.run_box]
@@ -218,8 +223,8 @@ class Lab(TurnStepper):
         self._prompts_now: dict[str, Prompt] = {}
         self._changed_run: Run | None = None
         self._from_turn = w.HTML()
-        self._chart, self._seat = w.VBox(), w.VBox()
-        for share, part in ((3, self._chart), (2, self.panel.body)):
+        self._outside, self._parameters, self._chart, self._seat = (w.VBox() for _ in range(4))
+        for share, part in ((3, self._chart), (2, self.body)):
             part.layout.flex, part.layout.min_width = f"{share} 1 26em", "0"
             part.layout.max_width = "100%"
         self._prompts = w.VBox([w.HTML(_title("Prompts and replies"))])
@@ -227,22 +232,16 @@ class Lab(TurnStepper):
         self._changes = w.VBox(
             [
                 self._from_turn,
-                self.outside,
+                self._outside,
                 self.apply_button,
-                self.parameters,
+                w.HTML(_title("Parameters, from the beginning")),
+                self._parameters,
                 self.restart_button,
             ],
             layout=w.Layout(display="none", padding="8px 16px", margin="8px 0", border=border),
         )
-        both = row(self._chart, self.panel.body, gap="8px 24px")
-        parts: tuple[w.Widget, ...] = (self.toolbar, self._changes, self._seat, both, self._prompts)
-        self.children = parts
-
-    def _wire(self) -> None:
-        super()._wire()
-        self._choices.on_choice(self.change_button, self._show_changes)
-        self.restart_button.on_click(lambda _: self.start(self._restart))
-        self.apply_button.on_click(lambda _: self.start(self._fork_changed))
+        both = row(self._chart, self.body, gap="8px 24px")
+        self.children = (self.toolbar, self._changes, self._seat, both, self._prompts)
 
     # --- one selection for all parts ----------------------------------------------------------
 
@@ -264,14 +263,13 @@ class Lab(TurnStepper):
     def select(self, run: Run, turn: int) -> None:
         """Show a turn of one of the runs here: the one that was opened, or one made of it."""
         with self._view:
-            self._runs.place = [self._runs.original, *self.forks].index(run)
             if run is not self.simulation:
-                self._look_at(run.turn_number)
+                self._look_at(run)
             self.show(turn)
 
     def _open_parts(self) -> None:
         """Make the parts for the run that is now shown, where the old ones are of another."""
-        shown, runs = self.simulation, [self._runs.original, *self.forks]
+        shown, runs = self.simulation, self._runs
         for old in (self.prompts, self.seat):
             if old is not None:
                 old.close()
@@ -338,19 +336,11 @@ class Lab(TurnStepper):
         box.options = list(self._texts)
         stack = w.Stack(list(self._texts.values()), selected_index=0 if self._texts else None)
         w.dlink((box, "index"), (stack, "selected_index"))
-        old = self._changes.children
-        self._changes.children = (
-            self._from_turn,
-            self.outside,
-            *((box, stack) if self._texts else ()),
-            self.apply_button,
-            w.HTML(_title("Parameters, from the beginning")),
-            self.parameters,
-            self.restart_button,
-        )
+        old = [*self._outside.children, *self._parameters.children]
+        self._outside.children = (self.outside, *((box, stack) if self._texts else ()))
+        self._parameters.children = (self.parameters,)
         for part in old:
-            if part not in self._changes.children:
-                close_all(part)
+            close_all(part)
 
     async def _fork_changed(self) -> None:
         await settled(*self.outside.fields.values(), *self._texts.values())

@@ -22,7 +22,7 @@ import ipywidgets as w
 from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
-from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, visible
+from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
@@ -171,16 +171,34 @@ async def settled(*fields: w.ValueWidget) -> None:
         await asyncio.sleep(SETTLE_S)
 
 
-def button(label: str, *, tooltip: str, **more: Any) -> w.Button:
+def button(
+    label: str, *, tooltip: str, act: Callable[[], object] | None = None, **more: Any
+) -> w.Button:
     """Return a button with text on it, as wide as the text needs.
 
     Args:
         label: the text.
         tooltip: what it does, in a sentence.
+        act: called on a click.
         more: traits of the button, such as ``button_style``.
     """
     layout = w.Layout(width="auto", flex="0 0 auto", align_self="flex-start")
-    return w.Button(description=label, tooltip=tooltip, layout=layout, **more)
+    made = w.Button(description=label, tooltip=tooltip, layout=layout, **more)
+    if act is not None:
+        made.on_click(lambda _: act())
+    return made
+
+
+def noted(text: object, *, like: Status = "failed", role: str = "alert") -> str:
+    """Return something to notice, in place, which screen readers read out.
+
+    Args:
+        text: what is said.
+        like: the status that it is as good or bad as.
+        role: ``status`` where it can wait until the reader pauses.
+    """
+    css = f"border-left:4px solid {STATUS_COLOURS[like]};padding:4px 8px"
+    return str(styled(safe(text, limit=2_000), css, role=role))
 
 
 class LabWidget(w.VBox):
@@ -209,9 +227,13 @@ class LabWidget(w.VBox):
         self.stoppers: Sequence[w.DOMWidget] = ()
         self.status = w.HTML()
         self.error = w.HTML()
-        self.retry = button("Try again", tooltip="Do again what failed", button_style="primary")
+        self.retry = button(
+            "Try again",
+            tooltip="Do again what failed",
+            act=lambda: self._last_work and self.start(self._last_work),
+            button_style="primary",
+        )
         self.retry.layout.display = "none"
-        self.retry.on_click(lambda _: self._last_work and self.start(self._last_work))
         self._last_work: Work | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
         super().__init__()
@@ -242,9 +264,7 @@ class LabWidget(w.VBox):
         bundle = type(self)._repr_mimebundle_(self)
         view = bundle.pop(_VIEW)
         if self.comm is not None:
-            static = Markup('<div class="llmsim-static">{}</div>').format(
-                Markup(bundle["text/html"])
-            )
+            static = styled(Markup(bundle["text/html"]), **{"class": "llmsim-static"})
             bundle["text/html"] = str(_STYLE + static)
         return view, bundle
 
@@ -384,15 +404,12 @@ class LabWidget(w.VBox):
         if error is None:
             self.error.value = ""
             return
-        what = Markup("<strong>{}</strong>: {}").format(
-            type(error).__name__, safe(error, limit=2_000)
-        )
+        what = [styled(type(error).__name__, tag="strong"), ": ", safe(error, limit=2_000)]
         # A LabError says what to do; of anything else the reader needs to know where it came from.
         if not isinstance(error, LabError):
             lines = "".join(traceback.format_exception(error))
-            what = join([what, details("Where it happened", pre(lines))])
-        alert = '<div role="alert" style="border-left:4px solid {};padding:4px 8px">{}</div>'
-        self.error.value = str(Markup(alert).format(STATUS_COLOURS["failed"], what))
+            what.append(details("Where it happened", pre(lines)))
+        self.error.value = noted(join(what))
 
     def show_fault(self, error: LabError | None) -> None:
         """Show a wrong choice until the next one; work that failed stays explained."""
@@ -499,15 +516,24 @@ class Choices:
                 box.value = value if value in values else values[0]
 
 
+def labelled(kind: type[w.ValueWidget], label: str, *, width: str, **more: Any) -> Any:
+    """Return a box with its label before it, no wider than the page.
+
+    Args:
+        kind: the box.
+        label: what stands before it.
+        width: of label and box together.
+        more: traits of the box.
+    """
+    layout = w.Layout(width=width, max_width="calc(100% - 4px)")
+    style = {"description_width": "initial"}
+    return kind(description=label, style=style, layout=layout, **more)
+
+
 def text_box(label: str, *, placeholder: str = "") -> w.Text:
     """Return a box for a text, which takes effect when it is left or Enter is pressed."""
-    return w.Text(
-        description=label,
-        placeholder=placeholder,
-        continuous_update=False,
-        style={"description_width": "initial"},
-        layout=w.Layout(width="22em", max_width="calc(100% - 4px)"),
-    )
+    more = {"placeholder": placeholder, "continuous_update": False}
+    return labelled(w.Text, label, width="22em", **more)
 
 
 def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
@@ -517,10 +543,7 @@ def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
 
 def status_choices(*more: str) -> list[tuple[str, str]]:
     """Return what a filter by status offers: all, each status, and others."""
-    return [
-        ("all", ""),
-        *((name, name) for name in (*get_args(Status), *more)),
-    ]
+    return [("all", ""), *((name, name) for name in (*get_args(Status), *more))]
 
 
 def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedIntText:
@@ -532,14 +555,8 @@ def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedInt
         least: the smallest number it takes.
         most: the largest.
     """
-    return w.BoundedIntText(
-        value=value,
-        min=least,
-        max=most,
-        description=label,
-        style={"description_width": "initial"},
-        layout=w.Layout(width="12em"),
-    )
+    limits = {"min": least, "max": most}
+    return labelled(w.BoundedIntText, label, width="12em", value=value, **limits)
 
 
 def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
@@ -549,12 +566,7 @@ def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
         label: what stands before it.
         width: of label and list together.
     """
-    return w.Dropdown(
-        options=[("", 0)],
-        description=label,
-        style={"description_width": "initial"},
-        layout=w.Layout(width=width, max_width="calc(100% - 4px)"),
-    )
+    return labelled(w.Dropdown, label, width=width, options=[("", 0)])
 
 
 def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:

@@ -11,7 +11,7 @@ import ipywidgets as w
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from llmsim_lab._util.html import join
+from llmsim_lab._util.html import LARGE, LINE, join, styled
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._human_seat import HumanSeat
@@ -166,10 +166,7 @@ def settable(run: Run, number: int) -> dict[str, float]:
 
 
 def _title(text: str) -> str:
-    return (
-        '<div role="heading" aria-level="3" style="font-size:1.15em;font-weight:600;'
-        f'margin-top:8px">{text}</div>'
-    )
+    return str(styled(text, f"{LARGE};margin-top:8px", role="heading", aria_level=3))
 
 
 class Lab(TurnStepper):
@@ -223,12 +220,13 @@ class Lab(TurnStepper):
         self._prompts_now: dict[str, Prompt] = {}
         self._changed_run: Run | None = None
         self._from_turn = w.HTML()
-        self._outside, self._parameters, self._chart, self._seat = (w.VBox() for _ in range(4))
+        self._outside, self._parameters = w.VBox([self.outside]), w.VBox([self.parameters])
+        self._chart, self._seat = w.VBox(), w.VBox()
         for share, part in ((3, self._chart), (2, self.body)):
             part.layout.flex, part.layout.min_width = f"{share} 1 26em", "0"
             part.layout.max_width = "100%"
         self._prompts = w.VBox([w.HTML(_title("Prompts and replies"))])
-        border = "1px solid var(--jp-border-color2,#ccc)"
+        border = f"1px solid {LINE}"
         self._changes = w.VBox(
             [
                 self._from_turn,
@@ -241,7 +239,7 @@ class Lab(TurnStepper):
             layout=w.Layout(display="none", padding="8px 16px", margin="8px 0", border=border),
         )
         both = row(self._chart, self.body, gap="8px 24px")
-        self.children = (self.toolbar, self._changes, self._seat, both, self._prompts)
+        self.children = [self.toolbar, self._changes, self._seat, both, self._prompts]
 
     # --- one selection for all parts ----------------------------------------------------------
 
@@ -286,13 +284,11 @@ class Lab(TurnStepper):
         if self.chart is None or len(runs) > 1:
             names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
             with suppress(ConfigError):  # nothing of it is a number
-                old_chart, self.chart = (
-                    self.chart,
-                    RateChart(*runs, names=names, on_select=self.select),
-                )
-                self._chart.children = (self.chart,)
-                if old_chart is not None:
-                    old_chart.close()
+                chart = RateChart(*runs, names=names, on_select=self.select)
+                before, self.chart = self.chart, chart
+                self._chart.children = (chart,)
+                if before is not None:
+                    before.close()
 
     def _follow_part(self, change: Any) -> None:
         """Show the turn that was chosen in a part, as by a search."""

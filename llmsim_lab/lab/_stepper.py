@@ -401,7 +401,7 @@ class TurnStepper(TurnBrowser):
         # Beside the state where there is room, below it where the page is narrow.
         side = w.VBox([self.agents_box, self.decisions], layout=w.Layout(flex="1 1 28em"))
         self.body = w.VBox([self.interventions, row(self.state, side, gap="24px")])
-        self.children = (self.toolbar, self.body)
+        self.children = [self.toolbar, self.body]
 
     def _press(self, key: object) -> None:
         """Do what a key says."""

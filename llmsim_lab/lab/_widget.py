@@ -444,9 +444,12 @@ class Choices:
     """
 
     def __init__(
-        self, lock: threading.RLock, *, show_error: Callable[[LabError | None], object]
+        self,
+        lock: threading.RLock | None = None,
+        *,
+        show_error: Callable[[LabError | None], object] = lambda _: None,
     ) -> None:
-        self._lock = lock
+        self._lock = lock or threading.RLock()
         self._show_error = show_error
         # By thread: while one fills a box, the user's choice may arrive on another.
         self._here = threading.local()

@@ -655,7 +655,6 @@ class HumanSeat(LabWidget):
             asyncio.get_running_loop()
             self._thread = threading.get_ident()
         self._stepping = False
-        self._failure: Exception | None = None
         self._sending_lock = threading.Lock()
         self._sending: dict[str, Future[None]] = {}
         people = {id(it.person): it.person for it in people_of(simulation)}
@@ -805,8 +804,7 @@ class HumanSeat(LabWidget):
                 if self._advised.get(shown.name) != self.simulation.turn_number:
                     self.advice.value = ""
                 self.form_box.layout.display = "none" if self._over else ""
-            if self.form_box.children != (self.forms[shown.name],):
-                self.form_box.children = (self.forms[shown.name],)
+            self.form_box.children = (self.forms[shown.name],)
             self.step_button.disabled = self.worker.busy or not self._may_begin
             self.say(self._news())
 
@@ -876,23 +874,17 @@ class HumanSeat(LabWidget):
             self.start(self._step)
 
     async def _step(self) -> None:
-        self._stepping, self._failure = True, None
+        self._stepping = True  # also where *Try again* starts it
         self.say(self._news())
         try:
             await self.simulation.step()
-        except Exception as error:
-            self._failure = error
-            raise
         finally:
             self._stepping = False
 
     def _raise_failure(self) -> None:
         for seat in self._fellows():
-            if seat._failure is not None:
-                raise seat._failure
-
-    def stopped(self) -> None:
-        """Leave the forms as they are; the run is at its last whole turn."""
+            if seat.failure is not None:
+                raise seat.failure
 
     def ended(self) -> None:
         """Show where the run is now, at every seat."""
@@ -900,15 +892,12 @@ class HumanSeat(LabWidget):
         for seat in self._fellows():
             seat._queued.clear()
             seat.refresh()
-            seat._turn_ended()
-
-    def _turn_ended(self) -> None:
-        """Show the ending after the last turn; keep a turn that a click played in the notebook."""
-        if self._clicked and not self._playing():
-            self._clicked = False
-            if self._over and isinstance(self.simulation, Simulation):
-                self.start(self._show_score)
-            self.keep()
+            # A turn that a click played is kept in the notebook, and the last one has an ending.
+            if seat._clicked and not seat._playing():
+                seat._clicked = False
+                if seat._over and isinstance(seat.simulation, Simulation):
+                    seat.start(seat._show_score)
+                seat.keep()
 
     def _check(self, name: str) -> None:
         """Show what would be wrong with the answer so far, while it is being written."""
@@ -1010,17 +999,17 @@ class HumanSeat(LabWidget):
         """
         person = self.named(agent)
         # The turn may also end without a question: answered from the tape, stopped or failed.
-        asked = asyncio.ensure_future(person.person.asked())
-        ended = asyncio.ensure_future(self.idle()) if self._playing() else None
+        waited: list[asyncio.Future[Any]] = [asyncio.ensure_future(person.person.asked())]
+        if self._playing():
+            waited.append(asyncio.ensure_future(self.idle()))
         try:
-            waited = [asked, ended] if ended else [asked]
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                return asked.result()
+            if waited[0].done():
+                question: OpenQuestion = waited[0].result()
+                return question
         finally:
-            asked.cancel()
-            if ended is not None:
-                ended.cancel()
+            for each in waited:
+                each.cancel()
         self._raise_failure()
         raise ConfigError(
             f"the turn ended and {person.name} was not asked: it was stopped, or the answer came "

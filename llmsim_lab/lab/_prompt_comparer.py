@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,11 +25,14 @@ from llmsim_lab.lab._widget import (
     button,
     checkbox,
     dropdown,
+    labelled,
+    noted,
     number_box,
     row,
     settled,
+    shows,
 )
-from llmsim_lab.lab.charts._export import figure_bytes, image_html
+from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
@@ -59,83 +61,74 @@ if TYPE_CHECKING:
 _MOST_CHARS = 200
 
 
-def _missing(value: Any) -> bool:
+def _said(value: Any, form: str | Callable[[Any], object] = "{}", missing: str = "none") -> object:
     # Pandas writes NaN, which differs from itself, where a column holds both.
-    return value is None or value != value
+    if value is None or value != value:
+        return missing
+    return form.format(value) if isinstance(form, str) else form(value)
 
 
-def _signed(value: Any) -> str:
-    return "none" if _missing(value) else f"{value:+.2f}"
+_SIGNED, _SHARE = "{:+.2f}", "{:.0%}"
 
 
-def _share(value: Any) -> str:
-    return "none" if _missing(value) else f"{value:.0%}"
+def _table(frame: pd.DataFrame, columns: Iterable[Sequence[Any]], *, caption: str) -> Markup:
+    """Return columns of a frame as a table.
+
+    Args:
+        frame: has a row for each of the table's.
+        columns: heading, name in the frame, the values' format, and what stands for none.
+        caption: what the table shows.
+    """
+    columns = list(columns)
+    rows = [
+        [_said(row[name], *form) for _, name, *form in columns] for row in frame.to_dict("records")
+    ]
+    return table([heading for heading, *_ in columns], rows, caption=caption)
 
 
-def _p(value: Any) -> str:
-    return "none" if _missing(value) else f"{value:.3f}"
-
-
-def _floor(value: Any) -> str:
-    return "not known" if _missing(value) else number(value)
-
-
-def _outcome(value: Any) -> str:
-    return "{} ({})".format(*name_of(value))
-
-
-_Column = str | tuple[str, Callable[[Any], object]]
-"""A column of a frame, and how its values are written."""
-
-
-def _table(frame: pd.DataFrame, columns: Mapping[str, _Column], *, caption: str) -> Markup:
-    """Return columns of a frame as a table, by their headings."""
-    pairs = [(column, str) if isinstance(column, str) else column for column in columns.values()]
-    rows = [[write(row[name]) for name, write in pairs] for row in frame.to_dict("records")]
-    return table(tuple(columns), rows, caption=caption)
+def _done(comparison: Comparison) -> str:
+    return f"{len(comparison.played)} of {len(comparison.schedule)} samples"
 
 
 def headline_html(comparison: Comparison) -> Markup:
     """Return the differences in the first outcome, a line a variant, and what they amount to."""
-    summary = comparison.summary
-    first = summary["outcome"].iloc[0]
+    effects, reference = comparison.effects, comparison.names[0]
+    first = effects[0].outcome
     name, unit = name_of(first)
     lines = []
-    for item, verdict in zip(summary.to_dict("records"), comparison.verdicts, strict=True):
-        if item["outcome"] != first:
+    for effect, verdict in zip(effects, comparison.verdicts, strict=True):
+        if effect.outcome != first:
             continue
-        said = f"{item['variant']} {_signed(item['estimate'])}"
-        if not _missing(item["low"]):
-            said += f" [{item['low']:.2f}, {item['high']:.2f}]"
-        if not _missing(p := item["p_family"]):
-            said += f", p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
+        variant = effect.contrast.removesuffix(f" \u2212 {reference}")
+        said = f"{variant} {_said(effect.estimate, _SIGNED)}"
+        if effect.low is not None:
+            said += f" [{effect.low:.2f}, {effect.high:.2f}]"
+        if (p := effect.p_family) is not None:
+            said += f", p {'< 0.001' if p < 0.001 else '> .99' if p > 0.99 else f'= {p:.3f}'}"
         found = re.search(r"(No e|E)vidence[^.]*\.", verdict)
         said = said.replace(" -", " \u2212").replace("[-", "[\u2212")
         lines.append(styled(said, LARGE) + styled(found.group() if found else verdict))
-    about = f"{name} ({unit}) against {comparison.names[0]}, p for all that is compared"
+    about = f"{name} ({unit}) against {reference}, p for all that is compared"
     return join([*lines, styled(about, QUIET)])
 
 
 def results_html(comparison: Comparison) -> Markup:
     """Return what the differences amount to, how much was played, and, folded, the numbers."""
     failed = len(_failed_samples(comparison))
-    played = (
-        f"{len(comparison.played)} of {len(comparison.schedule)} samples played, {failed} of them "
-        f"failed. {comparison.storage}"
-    )
+    played = f"{_done(comparison)} played, {failed} of them failed. {comparison.storage}"
     differences = _table(
         comparison.summary,
-        {
-            "outcome": ("outcome", _outcome),
-            "variant": "variant",
-            "difference": ("estimate", _signed),
-            "from": ("low", _signed),
-            "to (95 %)": ("high", _signed),
-            "noise floor": ("noise_floor", _floor),
-            "p (all compared)": ("p_family", _p),
-            "pairs used": "pairs",
-            "failed": "failed",
-        },
+        [
+            ("outcome", "outcome", lambda it: "{} ({})".format(*name_of(it))),
+            ("variant", "variant"),
+            ("difference", "estimate", _SIGNED),
+            ("from", "low", _SIGNED),
+            ("to (95 %)", "high", _SIGNED),
+            ("noise floor", "noise_floor", number, "not known"),
+            ("p (all compared)", "p_family", "{:.3f}"),
+            ("pairs used", "pairs"),
+            ("failed", "failed"),
+        ],
         caption=f"Differences from {comparison.names[0]!r} in {comparison.source}, over pairs of "
         "the same turn and seed. Noise floor: by how much two single samples of one prompt differ; "
         "a mean over pairs is known better than that, as its interval says.",
@@ -157,9 +150,7 @@ def _failed_samples(comparison: Comparison) -> pd.DataFrame:
 
 def chart_html(results: Comparison, outcome: Outcome) -> Markup:
     """Return the differences in one outcome as an image with its numbers as alternative text."""
-    figure = difference_figure(results, outcome)
-    png = figure_bytes(figure, "png", dpi=96)
-    return image_html(png, figure.alt, style="max-width:100%")  # type: ignore[attr-defined]
+    return figure_html(difference_figure(results, outcome), dpi=96)
 
 
 def charts_html(comparison: Comparison) -> Markup:
@@ -174,35 +165,35 @@ def answers_html(comparison: Comparison) -> Markup:
     """Return what was decided, folded: directions, agreement and the commonest answers."""
     shares = _table(
         comparison.directions,
-        {
-            "variant": "variant",
-            **{way: (way, _share) for way in ("raise", "hold", "lower")},
-            "samples used": "used",
-            "failed": "failed",
-        },
+        [
+            ("variant", "variant"),
+            *((way, way, _SHARE) for way in ("raise", "hold", "lower")),
+            ("samples used", "used"),
+            ("failed", "failed"),
+        ],
         caption="Which way the rate went",
     )
     same = _table(
         comparison.agreement,
-        {
-            "samples of": "of",
-            "seeds": "seeds",
-            "same direction": ("same_direction", _share),
-            "same answer": ("same_answer", _share),
-            "pairs used": "pairs",
-            "failed": "failed",
-        },
+        [
+            ("samples of", "of"),
+            ("seeds", "seeds"),
+            ("same direction", "same_direction", _SHARE),
+            ("same answer", "same_answer", _SHARE),
+            ("pairs used", "pairs"),
+            ("failed", "failed"),
+        ],
         caption="How often two samples at the same turn agree. A variant with itself is the floor, "
         "for pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
     )
     common = _table(
         comparison.answers,
-        {
-            "variant": "variant",
-            "answer": ("decision", lambda text: safe(text, limit=_MOST_CHARS)),
-            "times": "count",
-            "share": ("share", _share),
-        },
+        [
+            ("variant", "variant"),
+            ("answer", "decision", lambda text: styled(safe(text, limit=_MOST_CHARS), dir="auto")),
+            ("times", "count"),
+            ("share", "share", _SHARE),
+        ],
         caption="Most common answers",
     )
     parts = [same, common]
@@ -212,13 +203,10 @@ def answers_html(comparison: Comparison) -> Markup:
 
 def results_text(comparison: Comparison) -> list[str]:
     """Return the results as lines of plain text."""
-    lines = [f"  {visible(text)}" for text in comparison.verdicts]
-    answers = comparison.answers.to_dict("records")
-    lines += [
+    return [f"  {visible(text)}" for text in comparison.verdicts] + [
         f"  {visible(row['variant'])}: {row['count']} times: {clip(visible(row['decision']), 70)}"
-        for row in answers
+        for row in comparison.answers.to_dict("records")
     ]
-    return lines
 
 
 _PART = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
@@ -255,13 +243,9 @@ def read_turns(text: str, there: Sequence[int]) -> list[int]:
 
 def turns_text(turns: Sequence[int]) -> str:
     """Write turns short: ``1-3, 7``."""
-    parts: list[list[int]] = []
-    for turn in turns:
-        if parts and turn == parts[-1][-1] + 1:
-            parts[-1].append(turn)
-        else:
-            parts.append([turn])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+    groups = itertools.groupby(enumerate(turns), key=lambda it: it[1] - it[0])
+    runs = [[turn for _, turn in group] for _, group in groups]
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in runs)
 
 
 def spread(turns: Sequence[int], most: int) -> list[int]:
@@ -295,10 +279,6 @@ def done_text(comparison: Comparison) -> str:
     )
 
 
-def _alert(fault: object) -> str:
-    return str(styled(join(["⚠ ", safe(fault, limit=1_000)]), role="alert"))
-
-
 class VariantPreview(w.VBox):
     """Shows one variant, rendered for one agent in one turn.
 
@@ -316,15 +296,14 @@ class VariantPreview(w.VBox):
         self._prompts: Mapping[str, Prompt] = {}
         self.open_box = checkbox("Show a variant as the model would get it")
         self.view = w.HTML()
-        # What is wrong with a variant is shown in the view.
-        self._choices = Choices(threading.RLock(), show_error=lambda _: None)
+        self._choices = Choices()
         boxes = [dropdown(label, width="16em") for label in ("Variant", "Turn", "Agent")]
         self.variant_choice, self.turn_choice, self.agent_choice = boxes
         for box in boxes:
             self._choices.on_choice(box, self._show)
-        self._inside = w.VBox([row(*boxes), self.view], layout=w.Layout(display="none"))
-        self.open_box.observe(self._on_open, names="value")
-        super().__init__([self.open_box, self._inside])
+        inside = w.VBox([row(*boxes), self.view])
+        shows(self.open_box, inside)
+        super().__init__([self.open_box, inside])
 
     def offer(self, bench: Bench, prompts: Mapping[str, Prompt]) -> None:
         """Offer variants, and the turns there are.
@@ -342,9 +321,6 @@ class VariantPreview(w.VBox):
         """Offer values; what was chosen stays, if it is still there."""
         self._choices.options(box, [(str(value), value) for value in values], box.value)
 
-    def _on_open(self, _: Any) -> None:
-        self._inside.layout.display = "" if self.open_box.value else "none"
-
     def _show(self) -> None:
         turn, name = self.turn_choice.value, self.variant_choice.value
         self._offer(self.agent_choice, [] if turn is None else self._bench.subjects(turn))
@@ -354,20 +330,13 @@ class VariantPreview(w.VBox):
         try:
             text = self._bench.render(self._prompts[name], turn, agent=self.agent_choice.value)
         except LabError as error:
-            self.view.value = _alert(error)
+            self.view.value = noted(error)
             return
         parts = pre(f"[system]\n{text.system}\n\n[user]\n{text.user}")
         self.view.value = str(join([safe(f"{name} at turn {turn}:"), parts]))
 
 
 _MOST_PROMPT_CHARS = 100_000
-
-
-def _box(kind: Any, label: str, value: str, *, width: str, **more: Any) -> Any:
-    """Return a box for a text, which takes effect as it is typed."""
-    layout = w.Layout(width=width, max_width="100%")
-    style = {"description_width": "initial"}
-    return kind(value=value, description=label, layout=layout, style=style, **more)
 
 
 class VariantEditor(w.VBox):
@@ -379,6 +348,7 @@ class VariantEditor(w.VBox):
         prompt: its text at first.
         on_change: called when name or text change.
         on_remove: called with this editor to remove it; None for one that stays.
+        differing: ticked to show what differs from the first variant.
 
     Attributes:
         name_box: the variant's name.
@@ -395,7 +365,8 @@ class VariantEditor(w.VBox):
         prompt: Prompt,
         *,
         on_change: Callable[[], object],
-        on_remove: Callable[[VariantEditor], object] | None = None,
+        on_remove: Callable[[VariantEditor], object] | None,
+        differing: w.Checkbox,
     ) -> None:
         self._bench = bench
         self._base = prompt
@@ -403,17 +374,19 @@ class VariantEditor(w.VBox):
         """What the text says, if nothing is wrong with it."""
         self.fault = ""
         """What is wrong, else empty."""
-        self.name_box = _box(w.Text, "Variant", name, width="18em")
-        self.text_box = _box(w.Textarea, "Prompt", prompt.text, width="auto", rows=14)
-        self.remove_button = button("Remove", tooltip="Take this variant away")
+        self.name_box = labelled(w.Text, "Variant", width="18em", value=name)
+        self.text_box = labelled(w.Textarea, "Prompt", width="auto", value=prompt.text, rows=14)
+        self.remove_button = button(
+            "Remove",
+            tooltip="Take this variant away",
+            act=lambda: on_remove is not None and on_remove(self),
+        )
         self.remove_button.layout.display = "" if on_remove is not None else "none"
-        self.note = w.HTML()
-        self.difference = w.HTML()
+        self.note, self.difference = w.HTML(), w.HTML()
+        shows(differing, self.difference)
         self.check()
         for box in (self.name_box, self.text_box):
             box.observe(lambda _: on_change(), names="value")
-        if on_remove is not None:
-            self.remove_button.on_click(lambda _: on_remove(self))
         head = row(self.name_box, self.remove_button)
         beside = w.Layout(flex="1 1 24em", min_width="0", max_width="100%")
         super().__init__([head, self.text_box, self.note, self.difference], layout=beside)
@@ -441,7 +414,7 @@ class VariantEditor(w.VBox):
         except ConfigError as error:
             self.fault = str(error)
         if self.fault:
-            self.note.value = _alert(self.fault)
+            self.note.value = noted(self.fault)
         else:
             slots = ", ".join(self.prompt.slots if self.prompt else ()) or "none"
             self.note.value = str(block(styled(f"Slots filled: {slots}", QUIET)))
@@ -471,10 +444,6 @@ class VariantEditor(w.VBox):
         diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
         self.difference.value = str(join([title, diff]))
-
-    def show_difference(self, on: bool) -> None:
-        """Show or hide what differs from the first variant."""
-        self.difference.layout.display = "" if on else "none"
 
 
 MOST_SAMPLES = 1_000
@@ -557,64 +526,57 @@ class PromptComparer(LabWidget):
             variants = {"as it was": None, "variant 2": None}
         check_variants(variants, called="variants")
         super().__init__()
-        self.bench = bench
+        self.simulation, self.bench = simulation, bench
+        self.llm_client = llm_client
         self.comparison: Comparison | None = None
         self.comparisons: list[Comparison] = []
-        self._lay_out(turns=turns_text(first), samples=samples)
-        self.simulation = simulation
-        self.llm_client = llm_client
         self._seed, self._temperature = seed, temperature
         self._set_up_as: tuple[object, ...] | None = None
+        self._lay_out(turns=turns_text(first), samples=samples)
         for name, variant in variants.items():
             self._append(name, variant)
-        self._wire()
         self.refresh()
 
-    def _wire(self) -> None:
-        self.add_button.on_click(self._on_add)
-        self.run_button.on_click(lambda _: self.start(self._run))
-        self.again_button.on_click(lambda _: self.start(self._run_again))
-        self.difference_box.observe(self._on_differences, names="value")
-        self.stop_button.on_click(lambda _: self.worker.stop())
-        for box in (self.turns_box, self.samples_box, self.only_box):
-            box.observe(lambda _: self.refresh(), names="value")
-
     def _lay_out(self, *, turns: str, samples: int) -> None:
-        source = source_of(self.bench.simulation)
         title = styled(f"Compare prompts of: {self.bench.component}", LARGE)
-        heading = w.HTML(str(title + styled(f"On {source}", QUIET)))
+        heading = w.HTML(str(title + styled(f"On {source_of(self.simulation)}", QUIET)))
         self.editors: list[VariantEditor] = []
         self.editor_box = row(gap="16px")
-        self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
+        self.add_button = button(
+            "Add variant", tooltip="Add a copy of the last variant", act=self._on_add
+        )
         self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(self.bench)
-        self.turns_box = _box(w.Text, "Turns", turns, width="16em")
+        self.turns_box = labelled(w.Text, "Turns", width="16em", value=turns)
         self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
         self.only_box = checkbox(f"Ask the {self.bench.stage} alone (cheaper, no resulting rate)")
-        self.plan_line = w.HTML()
+        set_up = (self.turns_box, self.samples_box, self.only_box)
+        for box in set_up:
+            box.observe(lambda _: self.refresh(), names="value")
         self.run_button = button(
-            "Run", tooltip="Play all samples of all variants", button_style="primary"
+            "Run",
+            tooltip="Play all samples of all variants",
+            act=lambda: self.start(self._run),
+            button_style="primary",
         )
         self.again_button = button(
-            "Play again", tooltip="Play the whole comparison again with other seeds", disabled=True
+            "Play again",
+            tooltip="Play the whole comparison again with other seeds",
+            act=lambda: self.start(self._run_again),
+            disabled=True,
         )
-        self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
-        self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()
+        self.stop_button = button(
+            "Stop", tooltip="Stop; what was played is kept", act=self.worker.stop, disabled=True
+        )
+        self.plan_line, self.results, self.chart, self.answers = (w.HTML() for _ in range(4))
         self.stoppers = [self.stop_button]
-        self.controls = [
-            self.add_button,
-            self.turns_box,
-            self.samples_box,
-            self.only_box,
-            self.run_button,
-            self.again_button,
-        ]
+        self.controls = [self.add_button, *set_up, self.run_button, self.again_button]
         self.children = [
             heading,
             self.editor_box,
             row(self.add_button, self.difference_box),
             self.preview,
-            row(self.turns_box, self.samples_box, self.only_box),
+            row(*set_up),
             self.plan_line,
             row(self.run_button, self.again_button, self.stop_button, self.retry),
             self.status,
@@ -660,11 +622,7 @@ class PromptComparer(LabWidget):
         widget._show_results()
         return widget
 
-    def _on_differences(self, _: object) -> None:
-        for editor in self.editors:
-            editor.show_difference(self.difference_box.value)
-
-    def _on_add(self, _: object) -> None:
+    def _on_add(self) -> None:
         if not self.worker.busy:
             self.add_variant()
 
@@ -678,9 +636,9 @@ class PromptComparer(LabWidget):
             prompt,
             on_change=self.refresh,
             on_remove=self._remove if self.editors else None,
+            differing=self.difference_box,
         )
         self.editors.append(editor)
-        editor.show_difference(self.difference_box.value)
         self.editor_box.children = self.editors
         return editor
 
@@ -876,11 +834,11 @@ class PromptComparer(LabWidget):
     async def _tick(self, comparison: Comparison) -> None:
         began = time.monotonic()
         while True:
-            done, total = len(comparison.played), len(comparison.schedule)
-            if done < total:
+            done = len(comparison.played)
+            if done < len(comparison.schedule):
                 now = comparison.schedule[done]
                 self.say(
-                    f"{done} of {total} samples played, {duration(time.monotonic() - began)}; "
+                    f"{_done(comparison)} played, {duration(time.monotonic() - began)}; "
                     f"playing {now.variant!r} at turn {now.turn}, sample {now.sample}"
                 )
             await asyncio.sleep(_TICK_S)
@@ -896,10 +854,8 @@ class PromptComparer(LabWidget):
 
     def stopped(self) -> None:
         """Show how far it got."""
-        comparison = self.comparison
-        if comparison is not None:
-            done, total = len(comparison.played), len(comparison.schedule)
-            self.say(f"Stopped after {done} of {total} samples; Run continues with the next.")
+        if self.comparison is not None:
+            self.say(f"Stopped after {_done(self.comparison)}; Run continues with the next.")
 
     def ended(self) -> None:
         """Show the results so far."""
@@ -944,8 +900,7 @@ class PromptComparer(LabWidget):
 
     @property
     def _heading(self) -> str:
-        source = source_of(self.bench.simulation)
-        return f"Prompts of {self.bench.component} compared, on {source}"
+        return f"Prompts of {self.bench.component} compared, on {source_of(self.simulation)}"
 
     def static_text(self) -> str:
         """Return variants, set-up and results as plain text."""
@@ -957,12 +912,11 @@ class PromptComparer(LabWidget):
         lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
         if self.comparison is None or not self.comparison.played:
             return "\n".join([*lines, "  nothing played yet"])
-        done, total = len(self.comparison.played), len(self.comparison.schedule)
-        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.comparison)])
+        return "\n".join([*lines, f"  {_done(self.comparison)}", *results_text(self.comparison)])
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML; with results, their tables."""
         if self.comparison is None or not self.comparison.played:
             return pre(self.static_text())
-        heading = Markup("<p>{}</p>").format(safe(self._heading))
+        heading = styled(self._heading, tag="p")
         return join([heading, results_html(self.comparison), answers_html(self.comparison)])

@@ -214,6 +214,7 @@ class LabWidget(w.VBox):
         status: one line on what is happening, read out by screen readers.
         error: what went wrong, in place.
         retry: repeats what failed; shown only then.
+        failure: what the latest work failed with, if it did.
         worker: what does the work.
     """
 
@@ -235,6 +236,7 @@ class LabWidget(w.VBox):
         )
         self.retry.layout.display = "none"
         self._last_work: Work | None = None
+        self.failure: BaseException | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
         super().__init__()
         self.add_class("llmsim-live")
@@ -325,6 +327,7 @@ class LabWidget(w.VBox):
             raise failures[0]
 
     def _begin(self) -> None:
+        self.failure = None
         self.show_error(None)
         self._set_busy(True)
 
@@ -334,6 +337,7 @@ class LabWidget(w.VBox):
         if isinstance(error, asyncio.CancelledError):
             self.stopped()
         elif error is not None:
+            self.failure = error
             self.say("It failed; what went wrong stands below.")
             self.show_error(error, retry=True)
         self.ended()
@@ -542,6 +546,11 @@ def text_box(label: str, *, placeholder: str = "") -> w.Text:
 def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
     """Return a box to tick, no wider than it needs to be."""
     return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
+
+
+def shows(box: w.ValueWidget, part: w.DOMWidget) -> None:
+    """Let a part be seen only while a box is ticked."""
+    w.dlink((box, "value"), (part.layout, "display"), lambda on: "" if on else "none")
 
 
 def status_choices(*more: str) -> list[tuple[str, str]]:

@@ -170,10 +170,7 @@ class AnswerForm(w.VBox):
         self.sliders: dict[str, Any] = {}
         self.optional = optional
         self.answer_button = button(
-            "Answer",
-            tooltip="Send this answer; the turn continues",
-            act=send,
-            button_style="primary",
+            "Answer", "Send this answer; the turn continues", send, button_style="primary"
         )
         self.hint, self.complaint = w.HTML(), w.HTML()
         self.more: tuple[w.Widget, ...] = ()
@@ -189,39 +186,35 @@ class AnswerForm(w.VBox):
             schemas: of the fields, by name.
         """
         before, self._schemas = self._schemas, schemas
-        kept = {}
-        for name, schema in schemas.items():
-            old = before.get(name)
-            if schema == old:
-                kept[name] = self.inputs[name]
-            elif name in self.sliders and old and old.keys() == schema.keys() == {"enum"}:
-                kept[name] = self._offer(name, schema["enum"])
-            else:
-                kept[name] = self._made(name, schema)
-        if kept and list(kept.values()) == list(self.inputs.values()):
+        fields = {
+            name: self._field(name, schema, before.get(name)) for name, schema in schemas.items()
+        }
+        if fields and list(fields.values()) == list(self.inputs.values()):
             return  # the same fields, so that the focus stays where it was
-        self.inputs = kept
-        asked, left = (
-            [
-                part
-                for name in schemas
-                if (name in self.optional) == optional
-                for part in self._parts(name)
-            ]
-            for optional in (False, True)
-        )
+        self.inputs = fields
+        left = list(self._parts(optional=True))
         self.children = (
-            *asked,
+            *self._parts(optional=False),
             self.hint,
             self.complaint,
             row(self.answer_button, *self.more, gap="4px 8px"),
             *([w.HTML("<p>If you like, say why:</p>"), *left] if left else ()),
         )
 
-    def _made(self, name: str, schema: Mapping[str, Any]) -> Any:
-        """Return a new field, tied to its slider where it has one."""
+    def _field(self, name: str, schema: Mapping[str, Any], old: Mapping[str, Any] | None) -> Any:
+        """Return the field there is for a value, if it still fits, or a new one with its slider."""
+        if schema == old:
+            return self.inputs[name]
+        slider = self.sliders.pop(name, None)
+        if slider is not None and old and old.keys() == schema.keys() == {"enum"}:
+            # Only other choices; what is written stays, and the focus too.
+            self.sliders[name], field, written = slider, self.inputs[name], self.inputs[name].value
+            slider.options = [(_shown(one), one) for one in schema["enum"]]
+            # By way of nothing, so that the slider goes back to what is written.
+            field.value = ""
+            field.value = written
+            return field
         field = _input(name, schema)
-        self.sliders.pop(name, None)
         if isinstance(field, w.Text):
             field.on_msg(self._on_message)
             if (slider := _slider(name, schema)) is not None:
@@ -230,23 +223,15 @@ class AnswerForm(w.VBox):
         field.observe(lambda _: self._on_change(), names="value")
         return field
 
-    def _offer(self, name: str, choices: Sequence[float]) -> Any:
-        """Let a number's slider offer other choices; what is written stays, and the focus too."""
-        box, written = self.inputs[name], self.inputs[name].value
-        self.sliders[name].options = [(_shown(one), one) for one in choices]
-        # By way of nothing, so that the slider goes back to what is written.
-        box.value = ""
-        box.value = written
-        return box
-
-    def _parts(self, name: str) -> list[w.Widget]:
-        """Return a field, below its description and limits where it has any."""
-        schema = self._schemas[name]
-        limits = "" if schema.get("enum") else schema_words(schema)
-        words = "; ".join(filter(None, (schema.get("description"), limits)))
-        slider = [self.sliders[name]] if name in self.sliders else []
-        field = row(self.inputs[name], *slider) if slider else self.inputs[name]
-        return [*([w.HTML(str(safe(words, limit=500)))] if words else []), field]
+    def _parts(self, *, optional: bool) -> Iterator[w.Widget]:
+        """Yield the fields, each below its description and limits where it has any."""
+        for name, schema in self._schemas.items():
+            if (name in self.optional) == optional:
+                limits = "" if schema.get("enum") else schema_words(schema)
+                if words := "; ".join(filter(None, (schema.get("description"), limits))):
+                    yield w.HTML(str(safe(words, limit=500)))
+                slider, field = self.sliders.get(name), self.inputs[name]
+                yield field if slider is None else row(field, slider)
 
     def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
         if content.get("event") == "submit" and not self.answer_button.disabled:
@@ -712,20 +697,16 @@ class HumanSeat(LabWidget):
         self.seat_box.layout.display = "" if len(names) > 1 else "none"
         self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
         self.step_button = button(
-            "Step", tooltip="Start a turn; it waits for all answers", act=self._begin_turn
+            "Step", "Start a turn; it waits for all answers", self._begin_turn
         )
-        self.stop_button = button(
-            "Stop", tooltip="Stop the turn that was started here", act=self.worker.stop
-        )
-        self.score_button = button(
-            "Score",
-            tooltip="Compare with the Taylor rule and the model",
-            act=lambda: self.start(self._show_score),
+        self.stop_button = button("Stop", "Stop the turn that was started here", self.worker.stop)
+        self.score_button = self.starter(
+            "Score", "Compare with the Taylor rule and the model", self._show_score
         )
         self.advice_button = button(
             "Ask the rule",
-            tooltip="See its rate; that you asked is kept",
-            act=lambda: self._in_order(self._advise),
+            "See its rate; that you asked is kept",
+            lambda: self._in_order(self._advise),
         )
         self.advice, self.facts, self.prompt, self.score = (w.HTML() for _ in range(4))
         self.form_box = w.VBox()
@@ -1098,21 +1079,21 @@ class HumanSeat(LabWidget):
 
     # --- the static view ----------------------------------------------------------------------
 
-    def _answering(self) -> list[str]:
-        """Return whose answers are shown; nobody's name, for all, where one answers for others."""
+    def _latest(self) -> list[dict[str, Any]]:
+        """Return the latest answers here; those of all people where one answers for others."""
         open_ended = any(isinstance(it, Player) and it.not_for for it in self.agents.values())
-        return [] if open_ended else list(self.agents)
+        return latest_answers(self.simulation, [] if open_ended else list(self.agents))
 
     def static_text(self) -> str:
         """Return who sits here, where the run is, and the latest answers."""
-        answers = latest_answers(self.simulation, self._answering())
         verdict = [self._board.verdict] if self._board else []
-        return "\n".join([title(self.simulation, self.agents), *verdict, *answers_text(answers)])
+        lines = [title(self.simulation, self.agents), *verdict, *answers_text(self._latest())]
+        return "\n".join(lines)
 
     def static_html(self) -> Markup:
         """Return the same as a heading and a table."""
         heading = styled(styled(title(self.simulation, self.agents), tag="strong"), tag="p")
-        answers = answers_html(latest_answers(self.simulation, self._answering()))
+        answers = answers_html(self._latest())
         if self._board is None:
             return heading + answers
         return heading + self._score_html(self._board) + figure_html(self._board.figure) + answers

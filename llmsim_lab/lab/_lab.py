@@ -18,7 +18,7 @@ from llmsim_lab.lab._human_seat import HumanSeat
 from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import button, close_all, dropdown, row, settled
+from llmsim_lab.lab._widget import close_all, dropdown, row, settled
 from llmsim_lab.llm._human import resolved
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
@@ -203,15 +203,11 @@ class Lab(TurnStepper):
             layout=w.Layout(width="auto"),
         )
         self._choices.on_choice(self.change_button, self._show_changes)
-        self.restart_button = button(
-            "Restart with this",
-            tooltip="Begin anew with these parameters",
-            act=lambda: self.start(self._restart),
+        self.restart_button = self.starter(
+            "Restart with this", "Begin anew with these parameters", self._restart
         )
-        self.apply_button = button(
-            "Fork from here with this",
-            tooltip="Continue with these changes",
-            act=lambda: self.start(self._fork_changed),
+        self.apply_button = self.starter(
+            "Fork from here with this", "Continue with these changes", self._fork_changed
         )
         self.controls = [*self.controls, self.restart_button, self.apply_button]
         self.fork_row.children = [self.fork_button, self.change_button, self.run_box]

@@ -37,19 +37,8 @@ from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study import Comparison
-from llmsim_lab.study._bench import (
-    Bench,
-    Sample,
-    Variant,
-    check_variants,
-    config_of,
-    run_on,
-    seed_of,
-    source_of,
-    turn_numbers,
-    variant_of,
-)
+from llmsim_lab.study import Comparison, _bench
+from llmsim_lab.study._bench import Bench, Sample, Variant
 from llmsim_lab.study._comparison import Progress, plan_of
 from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.study._results import Outcome, name_of
@@ -61,29 +50,45 @@ if TYPE_CHECKING:
 _MOST_CHARS = 200
 
 
-def _said(value: Any, form: str | Callable[[Any], object] = "{}", missing: str = "none") -> object:
+def _said(value: Any, form: str | Callable[[Any], object]) -> object:
+    if not isinstance(form, str):
+        return form(value)
     # Pandas writes NaN, which differs from itself, where a column holds both.
-    if value is None or value != value:
-        return missing
-    return form.format(value) if isinstance(form, str) else form(value)
+    return "none" if value is None or value != value else form.format(value)
+
+
+def _floor(value: float | None) -> str:
+    return "not known" if value is None or value != value else number(value)
 
 
 _SIGNED, _SHARE = "{:+.2f}", "{:.0%}"
 
 
-def _table(frame: pd.DataFrame, columns: Iterable[Sequence[Any]], *, caption: str) -> Markup:
-    """Return columns of a frame as a table.
+def _table(
+    frame: pd.DataFrame,
+    forms: Mapping[str, str | Callable[[Any], object]],
+    names: Mapping[str, str],
+    *,
+    caption: str,
+) -> Markup:
+    """Return a frame as a table.
 
     Args:
-        frame: has a row for each of the table's.
-        columns: heading, name in the frame, the values' format, and what stands for none.
-        caption: what the table shows.
+        frame: the table's columns.
+        forms: how values are written, by column, where not as they are.
+        names: headings, where they are not the column's name.
+        caption: what it shows.
     """
-    columns = list(columns)
+    header = [names.get(name, name.replace("_", " ")) for name in frame.columns]
     rows = [
-        [_said(row[name], *form) for _, name, *form in columns] for row in frame.to_dict("records")
+        [_said(value, forms.get(str(name), "{}")) for name, value in row.items()]
+        for row in frame.to_dict("records")
     ]
-    return table([heading for heading, *_ in columns], rows, caption=caption)
+    return table(header, rows, caption=caption)
+
+
+def _answer(text: str) -> Markup:
+    return styled(safe(text, limit=_MOST_CHARS), dir="auto")
 
 
 def _done(comparison: Comparison) -> str:
@@ -116,19 +121,22 @@ def results_html(comparison: Comparison) -> Markup:
     """Return what the differences amount to, how much was played, and, folded, the numbers."""
     failed = len(_failed_samples(comparison))
     played = f"{_done(comparison)} played, {failed} of them failed. {comparison.storage}"
+    columns = ["outcome", "variant", "estimate", "low", "high", "noise_floor", "p_family"]
     differences = _table(
-        comparison.summary,
-        [
-            ("outcome", "outcome", lambda it: "{} ({})".format(*name_of(it))),
-            ("variant", "variant"),
-            ("difference", "estimate", _SIGNED),
-            ("from", "low", _SIGNED),
-            ("to (95 %)", "high", _SIGNED),
-            ("noise floor", "noise_floor", number, "not known"),
-            ("p (all compared)", "p_family", "{:.3f}"),
-            ("pairs used", "pairs"),
-            ("failed", "failed"),
-        ],
+        comparison.summary[[*columns, "pairs", "failed"]],
+        {
+            "outcome": lambda it: "{} ({})".format(*name_of(it)),
+            **dict.fromkeys(("estimate", "low", "high"), _SIGNED),
+            "noise_floor": _floor,
+            "p_family": "{:.3f}",
+        },
+        {
+            "estimate": "difference",
+            "low": "from",
+            "high": "to (95 %)",
+            "p_family": "p (all compared)",
+            "pairs": "pairs used",
+        },
         caption=f"Differences from {comparison.names[0]!r} in {comparison.source}, over pairs of "
         "the same turn and seed. Noise floor: by how much two single samples of one prompt differ; "
         "a mean over pairs is known better than that, as its interval says.",
@@ -165,35 +173,21 @@ def answers_html(comparison: Comparison) -> Markup:
     """Return what was decided, folded: directions, agreement and the commonest answers."""
     shares = _table(
         comparison.directions,
-        [
-            ("variant", "variant"),
-            *((way, way, _SHARE) for way in ("raise", "hold", "lower")),
-            ("samples used", "used"),
-            ("failed", "failed"),
-        ],
+        dict.fromkeys(("raise", "hold", "lower"), _SHARE),
+        {"used": "samples used"},
         caption="Which way the rate went",
     )
     same = _table(
         comparison.agreement,
-        [
-            ("samples of", "of"),
-            ("seeds", "seeds"),
-            ("same direction", "same_direction", _SHARE),
-            ("same answer", "same_answer", _SHARE),
-            ("pairs used", "pairs"),
-            ("failed", "failed"),
-        ],
+        dict.fromkeys(("same_direction", "same_answer"), _SHARE),
+        {"of": "samples of", "pairs": "pairs used"},
         caption="How often two samples at the same turn agree. A variant with itself is the floor, "
         "for pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
     )
     common = _table(
         comparison.answers,
-        [
-            ("variant", "variant"),
-            ("answer", "decision", lambda text: styled(safe(text, limit=_MOST_CHARS), dir="auto")),
-            ("times", "count"),
-            ("share", "share", _SHARE),
-        ],
+        {"decision": _answer, "share": _SHARE},
+        {"decision": "answer", "count": "times"},
         caption="Most common answers",
     )
     parts = [same, common]
@@ -377,14 +371,11 @@ class VariantEditor(w.VBox):
         self.name_box = labelled(w.Text, "Variant", width="18em", value=name)
         self.text_box = labelled(w.Textarea, "Prompt", width="auto", value=prompt.text, rows=14)
         self.remove_button = button(
-            "Remove",
-            tooltip="Take this variant away",
-            act=lambda: on_remove is not None and on_remove(self),
+            "Remove", "Take this variant away", lambda: on_remove is not None and on_remove(self)
         )
         self.remove_button.layout.display = "" if on_remove is not None else "none"
         self.note, self.difference = w.HTML(), w.HTML()
         shows(differing, self.difference)
-        self.check()
         for box in (self.name_box, self.text_box):
             box.observe(lambda _: on_change(), names="value")
         head = row(self.name_box, self.remove_button)
@@ -413,11 +404,10 @@ class VariantEditor(w.VBox):
             self.prompt = self._read(taken)
         except ConfigError as error:
             self.fault = str(error)
-        if self.fault:
             self.note.value = noted(self.fault)
         else:
-            slots = ", ".join(self.prompt.slots if self.prompt else ()) or "none"
-            self.note.value = str(block(styled(f"Slots filled: {slots}", QUIET)))
+            slots = f"Slots filled: {', '.join(self.prompt.slots) or 'none'}"
+            self.note.value = str(block(styled(slots, QUIET)))
 
     def _read(self, taken: tuple[str, ...]) -> Prompt:
         if not self.name:
@@ -509,7 +499,7 @@ class PromptComparer(LabWidget):
         if isinstance(source, str | Path):
             source = Tape(source, read_only=True)
         if isinstance(source, Tape):
-            run = run_on(source, run, kind=Simulation.kind)
+            run = _bench.run_on(source, run, kind=Simulation.kind)
         simulation = simulation_of(source, run=run)
         if not isinstance(simulation, Simulation):
             raise ConfigError(
@@ -518,13 +508,13 @@ class PromptComparer(LabWidget):
             )
         bench = Bench(simulation, component)
         there = bench.turns
-        first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else turn_numbers(turns)
+        first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else _bench.turn_numbers(turns)
         samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
-        config = config_of(simulation, llm_client or simulation.llm_client, temperature)
-        seed = seed if seed is None else seed_of(seed, config)
+        config = _bench.config_of(simulation, llm_client or simulation.llm_client, temperature)
+        seed = seed if seed is None else _bench.seed_of(seed, config)
         if variants is None:
             variants = {"as it was": None, "variant 2": None}
-        check_variants(variants, called="variants")
+        _bench.check_variants(variants, called="variants")
         super().__init__()
         self.simulation, self.bench = simulation, bench
         self.llm_client = llm_client
@@ -539,12 +529,10 @@ class PromptComparer(LabWidget):
 
     def _lay_out(self, *, turns: str, samples: int) -> None:
         title = styled(f"Compare prompts of: {self.bench.component}", LARGE)
-        heading = w.HTML(str(title + styled(f"On {source_of(self.simulation)}", QUIET)))
+        heading = w.HTML(str(title + styled(f"On {_bench.source_of(self.simulation)}", QUIET)))
         self.editors: list[VariantEditor] = []
         self.editor_box = row(gap="16px")
-        self.add_button = button(
-            "Add variant", tooltip="Add a copy of the last variant", act=self._on_add
-        )
+        self.add_button = button("Add variant", "Add a copy of the last variant", self._on_add)
         self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(self.bench)
         self.turns_box = labelled(w.Text, "Turns", width="16em", value=turns)
@@ -553,21 +541,14 @@ class PromptComparer(LabWidget):
         set_up = (self.turns_box, self.samples_box, self.only_box)
         for box in set_up:
             box.observe(lambda _: self.refresh(), names="value")
-        self.run_button = button(
-            "Run",
-            tooltip="Play all samples of all variants",
-            act=lambda: self.start(self._run),
-            button_style="primary",
+        self.run_button = self.starter(
+            "Run", "Play all samples of all variants", self._run, button_style="primary"
         )
-        self.again_button = button(
-            "Play again",
-            tooltip="Play the whole comparison again with other seeds",
-            act=lambda: self.start(self._run_again),
-            disabled=True,
+        self.again_button = self.starter(
+            "Play again", "Play the whole comparison again with other seeds", self._run_again
         )
-        self.stop_button = button(
-            "Stop", tooltip="Stop; what was played is kept", act=self.worker.stop, disabled=True
-        )
+        self.stop_button = button("Stop", "Stop; what was played is kept", self.worker.stop)
+        self.again_button.disabled = self.stop_button.disabled = True
         self.plan_line, self.results, self.chart, self.answers = (w.HTML() for _ in range(4))
         self.stoppers = [self.stop_button]
         self.controls = [self.add_button, *set_up, self.run_button, self.again_button]
@@ -627,7 +608,7 @@ class PromptComparer(LabWidget):
             self.add_variant()
 
     def _append(self, name: str, variant: Variant) -> VariantEditor:
-        prompt = variant_of(name, variant, self.bench)
+        prompt = _bench.variant_of(name, variant, self.bench)
         if not isinstance(prompt, Prompt):
             raise ConfigError(f"the {self.bench.component} reads no prompt that could be edited")
         editor = VariantEditor(
@@ -679,6 +660,14 @@ class PromptComparer(LabWidget):
         return {e.name: e.prompt for e in self.editors if e.prompt is not None}
 
     @property
+    def _turns(self) -> tuple[list[int], str]:
+        """The turns to play; and what is wrong with how they are written, if anything."""
+        try:
+            return read_turns(self.turns_box.value, self.bench.turns), ""
+        except ConfigError as error:
+            return [], str(error)
+
+    @property
     def _editors_fault(self) -> str:
         """What is wrong with the first variant that has a fault, or with their number."""
         for editor in self.editors:
@@ -715,12 +704,8 @@ class PromptComparer(LabWidget):
     @property
     def fault(self) -> str:
         """Why there can be no run now; empty if there can."""
-        try:
-            if fault := self._editors_fault:
-                return fault
-            read_turns(self.turns_box.value, self.bench.turns)
-        except ConfigError as error:
-            return str(error)
+        if fault := self._editors_fault or self._turns[1]:
+            return fault
         if self._has_no_model:
             return (
                 "there is no model, for a recorded run has none; everything else works. To run: "
@@ -737,11 +722,10 @@ class PromptComparer(LabWidget):
     @property
     def plan(self) -> str:
         """What a run would cost, or what is wrong with its turns."""
-        try:
-            turns = read_turns(self.turns_box.value, self.bench.turns)
-        except ConfigError as error:
-            return str(error)
-        if self.comparison is not None and self._unchanged():
+        turns, wrong = self._turns
+        if wrong:
+            return wrong
+        if self.comparison is not None and self._unchanged:
             return str(self.comparison.plan())
         variants, samples = len(self.editors), self.samples_box.value
         draft = (
@@ -756,26 +740,17 @@ class PromptComparer(LabWidget):
     def _all_played(self) -> bool:
         comparison = self.comparison
         whole = comparison is not None and len(comparison.played) == len(comparison.schedule)
-        return whole and self._unchanged()
+        return whole and self._unchanged
 
     # --- running ------------------------------------------------------------------------------
 
     def _settings(self) -> tuple[object, ...]:
-        prompts = tuple(
-            (editor.name, editor.prompt.digest if editor.prompt else "") for editor in self.editors
-        )
-        return (
-            prompts,
-            tuple(read_turns(self.turns_box.value, self.bench.turns)),
-            self.samples_box.value,
-            self.only_box.value,
-        )
+        prompts = [(each.name, each.prompt.digest if each.prompt else "") for each in self.editors]
+        return prompts, self._turns[0], self.samples_box.value, self.only_box.value
 
+    @property
     def _unchanged(self) -> bool:
-        try:
-            return self._set_up_as is not None and self._set_up_as == self._settings()
-        except ConfigError:
-            return False
+        return self._set_up_as == self._settings()
 
     def _take(self, comparison: Comparison) -> None:
         self.comparison = comparison
@@ -787,7 +762,7 @@ class PromptComparer(LabWidget):
         if fault := self.fault:
             raise ConfigError(fault)
         comparison = self.comparison
-        if comparison is None or not self._unchanged():
+        if comparison is None or not self._unchanged:
             comparison = self._set_up(self._seed)
         await self._play(comparison)
 
@@ -795,7 +770,7 @@ class PromptComparer(LabWidget):
         """Play all again with the seeds that follow; the earlier results are in `comparisons`."""
         await self._settle()
         comparison = self.comparison
-        if comparison is None or not self._unchanged():
+        if comparison is None or not self._unchanged:
             raise ConfigError("the set-up was changed since it was played; click Run")
         if self._all_played:
             # After the last seed used, so that no sample is the same as an earlier one.
@@ -813,7 +788,7 @@ class PromptComparer(LabWidget):
             self.simulation,
             prompt=self.prompts,
             component=self.bench.component,
-            turns=read_turns(self.turns_box.value, self.bench.turns),
+            turns=self._turns[0],
             samples=self.samples_box.value,
             llm_client=self.llm_client,
             seed=seed,
@@ -900,7 +875,7 @@ class PromptComparer(LabWidget):
 
     @property
     def _heading(self) -> str:
-        return f"Prompts of {self.bench.component} compared, on {source_of(self.simulation)}"
+        return f"Prompts of {self.bench.component} compared, on {_bench.source_of(self.simulation)}"
 
     def static_text(self) -> str:
         """Return variants, set-up and results as plain text."""

@@ -359,26 +359,21 @@ class TurnStepper(TurnBrowser):
 
     def _lay_out(self) -> None:
         self.step_button = button(
-            "Step",
-            tooltip="Play one turn",
-            act=lambda: self._begin_playing(1),
-            button_style="primary",
+            "Step", "Play one turn", lambda: self._begin_playing(1), button_style="primary"
         )
         playing = (
             self.step_button,
-            button("Play", tooltip="Play as many turns as the box says", act=self._begin_playing),
+            button("Play", "Play as many turns as the box says", self._begin_playing),
             number_box("Turns to play", value=4, least=1, most=MOST_TURNS),
-            button("Pause", tooltip="Finish the turn under way, then stop", act=self.pause),
-            button("Stop", tooltip="Break off the turn under way", act=self.stop),
+            button("Pause", "Finish the turn under way, then stop", self.pause),
+            button("Stop", "Break off the turn under way", self.stop),
         )
         _, self.play_button, self.turns_box, self.pause_button, self.stop_button = playing
         self.slider = TurnSlider(layout=w.Layout(flex="1 1 8em", min_width="6em"))
         self.slider.on_msg(lambda _, key, __: self._press(key))
         self._choices.on_choice(self.slider, lambda: self._go(self.slider.value))
-        self.fork_button = button(
-            "Fork here",
-            tooltip="Make a run that continues from this turn",
-            act=lambda: self.start(self._fork_shown),
+        self.fork_button = self.starter(
+            "Fork here", "Make a run that continues from this turn", self._fork_shown
         )
         self.run_box = dropdown("Run shown", width="34em")
         self._choices.on_choice(self.run_box, lambda: self._look_at(self._runs[self.run_box.value]))

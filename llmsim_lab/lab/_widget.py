@@ -58,7 +58,7 @@ class Worker:
             self._loop = background_loop()
         self._lock = threading.Lock()
         self._task: asyncio.Task[object] | None = None
-        self._ended: Future[None] = Future()
+        self._ended: Future[BaseException | None] = Future()
         self._ended.set_result(None)
 
     @property
@@ -112,10 +112,13 @@ class Worker:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(action, *args)
 
-    async def idle(self) -> None:
-        """Wait until no work is under way; cancelling the wait does not cancel the work."""
+    async def idle(self) -> BaseException | None:
+        """Wait until no work is under way; return what the latest failed with, or None.
+
+        Cancelling the wait does not cancel the work.
+        """
         # Without the shield, cancelling one wait would cancel the future that all others wait for.
-        await asyncio.shield(asyncio.wrap_future(self._ended))
+        return await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _done(self, task: asyncio.Task[object]) -> None:
         self._task = None
@@ -126,7 +129,7 @@ class Worker:
         try:
             self._on_end(error)
         finally:
-            ended.set_result(None)
+            ended.set_result(error)
 
 
 SETTLE_S = 0.05
@@ -172,7 +175,7 @@ async def settled(*fields: w.ValueWidget) -> None:
 
 
 def button(
-    label: str, *, tooltip: str, act: Callable[[], object] | None = None, **more: Any
+    label: str, tooltip: str, act: Callable[[], object] | None = None, **more: Any
 ) -> w.Button:
     """Return a button with text on it, as wide as the text needs.
 
@@ -230,8 +233,8 @@ class LabWidget(w.VBox):
         self.error = w.HTML()
         self.retry = button(
             "Try again",
-            tooltip="Do again what failed",
-            act=lambda: self._last_work and self.start(self._last_work),
+            "Do again what failed",
+            lambda: self._last_work and self.start(self._last_work),
             button_style="primary",
         )
         self.retry.layout.display = "none"
@@ -291,6 +294,10 @@ class LabWidget(w.VBox):
             self._last_work = work
         return begun
 
+    def starter(self, label: str, tooltip: str, work: Work, **more: Any) -> w.Button:
+        """Return a button that starts work; arguments as for ``button``."""
+        return button(label, tooltip, lambda: self.start(work), **more)
+
     async def idle(self) -> None:
         """Wait until what was started by a click has ended: ``await widget.idle()``."""
         await self.worker.idle()
@@ -304,27 +311,17 @@ class LabWidget(w.VBox):
         Raises:
             ConfigError: other work of this widget is under way.
         """
-        # The worker shows what fails and swallows it; a cell's caller needs it, too.
-        failures: list[BaseException] = []
-
-        async def watched() -> None:
-            try:
-                await work()
-            except BaseException as error:
-                failures.append(error)
-                raise
-
-        if not self.start(watched):
+        if not self.start(work):
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
         try:
-            await self.idle()
+            failure = await self.worker.idle()
         except asyncio.CancelledError:
             self.worker.stop()
             await self.idle()
             raise
         # Stopped by the button: that is not an error of the cell that waits.
-        if failures and not isinstance(failures[0], asyncio.CancelledError):
-            raise failures[0]
+        if failure is not None and not isinstance(failure, asyncio.CancelledError):
+            raise failure
 
     def _begin(self) -> None:
         self.failure = None
@@ -605,10 +602,10 @@ class TurnBrowser(LabWidget):
     def __init__(self, simulation: Run) -> None:
         super().__init__()
         self.simulation = simulation
-        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.previous_button = button("Previous", "Show the turn before")
         self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
-        self.next_button = button("Next", tooltip="Show the turn after")
-        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        self.next_button = button("Next", "Show the turn after")
+        self.latest_button = button("Latest", "Show the latest turn")
         # Clicks arrive on threads of their own, turns on the loop.
         self._view = threading.RLock()
         self._choices = Choices(self._view, show_error=self.show_fault)

@@ -729,17 +729,18 @@ class HumanSeat(LabWidget):
             self.score_button.layout.display = "none"
         self.controls = (self.step_button, self.score_button)
         self.stoppers = (self.stop_button,)
-        parts = (self.facts, self.form_box), (self.chart,)
-        for part in parts[0] + parts[1]:
+        for part in (self.facts, self.form_box, self.chart):
             part.layout.max_width = "100%"
-        columns = [w.VBox(part, layout=w.Layout(flex="1 1 22em", min_width="0")) for part in parts]
+        beside = {"flex": "1 1 22em", "min_width": "0"}
+        left = w.VBox((self.facts, self.form_box), layout=beside)
+        right = w.VBox((self.chart,), layout=beside)
         self.children = (
             row(self.seat_box, self.step_button, self.stop_button, self.score_button),
             self.status,
             self.error,
             self.retry,
             self.score,
-            row(*columns, gap="8px 24px"),
+            row(left, right, gap="8px 24px"),
             self.prompt,
         )
 
@@ -864,7 +865,7 @@ class HumanSeat(LabWidget):
 
     def _raise_failure(self) -> None:
         for seat in self._fellows():
-            if seat.failure is not None:
+            if seat.failure is not None and seat._last_work == seat._step:
                 raise seat.failure
 
     def ended(self) -> None:

@@ -348,6 +348,7 @@ class VariantEditor(w.VBox):
         name_box: the variant's name.
         text_box: the prompt.
         remove_button: takes the variant away.
+        controls: these three, which are disabled while a comparison runs.
         note: what is wrong, or that nothing is.
         difference: word by word from the first variant.
     """
@@ -374,6 +375,7 @@ class VariantEditor(w.VBox):
             "Remove", "Take this variant away", lambda: on_remove is not None and on_remove(self)
         )
         self.remove_button.layout.display = "" if on_remove is not None else "none"
+        self.controls = (self.name_box, self.text_box, self.remove_button)
         self.note, self.difference = w.HTML(), w.HTML()
         shows(differing, self.difference)
         for box in (self.name_box, self.text_box):
@@ -386,11 +388,6 @@ class VariantEditor(w.VBox):
     def name(self) -> str:
         """The variant's name."""
         return str(self.name_box.value).strip()
-
-    def lock(self, locked: bool) -> None:
-        """Forbid editing the variant, or allow it."""
-        for control in (self.name_box, self.text_box, self.remove_button):
-            control.disabled = locked
 
     def check(self, taken: tuple[str, ...] = ()) -> None:
         """Read name and text, and show what is wrong with them under the editor.
@@ -551,7 +548,7 @@ class PromptComparer(LabWidget):
         self.again_button.disabled = self.stop_button.disabled = True
         self.plan_line, self.results, self.chart, self.answers = (w.HTML() for _ in range(4))
         self.stoppers = [self.stop_button]
-        self.controls = [self.add_button, *set_up, self.run_button, self.again_button]
+        self._buttons = [self.add_button, *set_up, self.run_button, self.again_button]
         self.children = [
             heading,
             self.editor_box,
@@ -599,8 +596,7 @@ class PromptComparer(LabWidget):
         widget.samples_box.value = comparison.samples
         widget.only_box.value = comparison.only_component
         widget._take(comparison)
-        widget.refresh()
-        widget._show_results()
+        widget.ended()
         return widget
 
     def _on_add(self) -> None:
@@ -619,9 +615,12 @@ class PromptComparer(LabWidget):
             on_remove=self._remove if self.editors else None,
             differing=self.difference_box,
         )
-        self.editors.append(editor)
-        self.editor_box.children = self.editors
+        self._set_editors([*self.editors, editor])
         return editor
+
+    def _set_editors(self, editors: list[VariantEditor]) -> None:
+        self.editors = self.editor_box.children = editors
+        self.controls = [*self._buttons, *(part for each in editors for part in each.controls)]
 
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
         """Add a variant.
@@ -649,8 +648,7 @@ class PromptComparer(LabWidget):
     def _remove(self, editor: VariantEditor) -> None:
         """Take a variant away; the first one stays."""
         if editor in self.editors[1:] and not editor.remove_button.disabled:
-            self.editors.remove(editor)
-            self.editor_box.children = self.editors
+            self._set_editors([each for each in self.editors if each is not editor])
             editor.close()
             self.refresh()
 
@@ -822,11 +820,6 @@ class PromptComparer(LabWidget):
         failed = f", {progress.failed} failed" if progress.failed else ""
         self.say(f"{progress.done} of {progress.total} samples played{failed}")
 
-    def _set_busy(self, busy: bool) -> None:
-        super()._set_busy(busy)
-        for editor in self.editors:
-            editor.lock(busy)
-
     def stopped(self) -> None:
         """Show how far it got."""
         if self.comparison is not None:
@@ -835,17 +828,12 @@ class PromptComparer(LabWidget):
     def ended(self) -> None:
         """Show the results so far."""
         self.refresh()
-        self._show_results()
+        if (comparison := self.comparison) is not None and comparison.played:
+            self.results.value = str(results_html(comparison))
+            self.chart.value = str(charts_html(comparison))
+            self.answers.value = str(answers_html(comparison))
 
     # --- results ------------------------------------------------------------------------------
-
-    def _show_results(self) -> None:
-        comparison = self.comparison
-        if comparison is None or not comparison.played:
-            return
-        self.results.value = str(results_html(comparison))
-        self.chart.value = str(charts_html(comparison))
-        self.answers.value = str(answers_html(comparison))
 
     @property
     def frame(self) -> pd.DataFrame:

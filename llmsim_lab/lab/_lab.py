@@ -350,13 +350,12 @@ class Lab(TurnStepper):
         trial, planned = self.simulation.branch(turn, None), []
         note = {name: value for name, value in changes.items() if name == "note"}
         for name in changes.keys() - note:
-            entry = {name: changes[name], **note}
+            entry, at = {name: changes[name], **note}, turn
             try:
                 trial.intervene(turn, **entry)
             except ConfigError:  # what is wrong with it otherwise, the fork says
-                planned.append({"turn": turn + 1, **entry})
-            else:
-                planned.append({"turn": turn, **entry})
+                at = turn + 1
+            planned.append({"turn": at, **entry})
         return planned
 
     async def _restart(self) -> None:

@@ -219,19 +219,17 @@ def read_turns(text: str, there: Sequence[int]) -> list[int]:
     if text.strip().lower() == "all":
         return list(there)
     found: dict[int, None] = {}
-    known = set(there)
     for part in re.split(r"[,;\s]+", re.sub(r"\s*-\s*", "-", text.strip())):
         match = _PART.fullmatch(part)
         if match is None:
             raise ConfigError(f"turns {text!r:.60}: write numbers and ranges, as in 1, 3, 5-8")
         first, last = int(match[1]), int(match[2] or match[1])
-        named = [turn for turn in there if first <= turn <= last]
-        if not named or first not in known or last not in known:
+        if first > last or not {first, last} <= set(there):
             raise ConfigError(
                 f"turns {text!r:.60}: the run asked this component in the turns "
                 f"{turns_text(there)}, not in {part}"
             )
-        found |= dict.fromkeys(named)
+        found |= dict.fromkeys(turn for turn in there if first <= turn <= last)
     return list(found)
 
 

@@ -196,16 +196,12 @@ def _facts_and_changes(
 
 
 def _facts_table(changes: Sequence[tuple[Fact, str]], caption: str) -> Markup:
-    aligned = "font-variant-numeric:tabular-nums"
-    rows = [
-        [fact.label]
-        + [
-            styled(safe(text, limit=200), aligned, tag="span", dir="auto")
-            for text in (value_text(fact.value), change)
-        ]
-        for fact, change in changes
-    ]
-    return table(("variable", "value", "change"), rows, caption=caption)
+    def cell(text: str) -> Markup:
+        return styled(safe(text, limit=200), tag="span", dir="auto")
+
+    rows = [(fact.label, cell(value_text(fact.value)), cell(change)) for fact, change in changes]
+    facts = table(("variable", "value", "change"), rows, caption=caption)
+    return styled(facts, "font-variant-numeric:tabular-nums")
 
 
 def decisions_html(turn: RunTurn, *, page: int = 0) -> Markup:

@@ -203,6 +203,7 @@ async def test_run_plays_all_and_shows_numbers_chart_and_answers() -> None:
     assert re.sub("<[^>]+>", "", widget.results.value).startswith("variant 2 +0.50")
     assert 'alt="resulting interest rate, variant 2 \u2212 as it was: +0.50' in widget.chart.value
     assert "Most common answers" in widget.answers.value
+    assert '<div dir="auto">raise the rate by 0.75</div>' in widget.answers.value
     assert len(widget.frame) == 12
     assert widget.summary["estimate"].tolist()[0] == pytest.approx(0.5)
     assert "all samples are played" in plan_of(widget)

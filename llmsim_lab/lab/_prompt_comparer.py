@@ -288,6 +288,7 @@ class VariantPreview(w.VBox):
         self._prompts: Mapping[str, Prompt] = {}
         self.open_box = checkbox("Show a variant as the model would get it")
         self.view = w.HTML()
+        # What is wrong with a variant is shown in the view.
         self._choices = Choices()
         boxes = [dropdown(label, width="16em") for label in ("Variant", "Turn", "Agent")]
         self.variant_choice, self.turn_choice, self.agent_choice = boxes

@@ -632,8 +632,6 @@ class HumanSeat(LabWidget):
         self._advised: dict[str, int] = {}
         self._clicked = False
         self._board: Leaderboard | None = None
-        # Questions come and go on any thread, so two may call refresh at once.
-        self._refreshing = threading.RLock()
         # A question asked on another thread than this is asked by a loop that a cell has started.
         self._thread: int | None = None
         with suppress(RuntimeError):
@@ -773,7 +771,7 @@ class HumanSeat(LabWidget):
 
     def refresh(self) -> None:
         """Show the run as it is now; called whenever a question comes or goes, from any thread."""
-        with self._refreshing:
+        with self._view:
             shown = self.shown
             self.prompt.value = str(self._prompt_of(shown))
             for name, form in self.forms.items():

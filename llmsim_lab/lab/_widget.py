@@ -241,6 +241,9 @@ class LabWidget(w.VBox):
         self._last_work: Work | None = None
         self.failure: BaseException | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
+        # Clicks and questions arrive on threads of their own, turns on the loop.
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_fault)
         super().__init__()
         self.add_class("llmsim-live")
         self._built = True
@@ -606,9 +609,6 @@ class TurnBrowser(LabWidget):
         self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
         self.next_button = button("Next", "Show the turn after")
         self.latest_button = button("Latest", "Show the latest turn")
-        # Clicks arrive on threads of their own, turns on the loop.
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_fault)
         self._choices.on_click(self.previous_button, lambda: self._seek(-1))
         self._choices.on_click(self.next_button, lambda: self._seek(1))
         self._choices.on_click(self.latest_button, lambda: self._go(self._span()[1]))

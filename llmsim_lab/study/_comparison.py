@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -43,6 +43,7 @@ from llmsim_lab.study._bench import (
     variants_of,
     wordings_of,
 )
+from llmsim_lab.study._playing import one_at_a_time
 from llmsim_lab.study._results import (
     Noise,
     agreement,
@@ -258,7 +259,7 @@ class Comparison:
         self.played: list[tuple[Sample, Turn]] = []
         self._chances: dict[Sample, Mapping[str, Choice[Any]]] = {}
         self._loaded = 0
-        self._running = False
+        self._playing = False
         self._shown: tuple[list[tuple[Sample, Turn]], int, pd.DataFrame] | None = None
         self._known: tuple[pd.DataFrame, list[Effect], list[Noise]] | None = None
 
@@ -413,39 +414,38 @@ class Comparison:
                     "a comparison needs a model, and a recorded run has none: "
                     f"Comparison(..., llm_client=connect('auto')), or model={{{name!r}: ...}}"
                 )
-        if self._running:
-            raise ConfigError("this comparison is running; wait for it, or cancel it")
-        self._running = True
-        schedule = self.schedule
-        try:
+        begun, total = len(self.played) + 1, len(self.schedule)
+        with one_at_a_time(self, "comparison"):
             async with progress_line(
-                "sample", number=len(self.played) + 1, last=len(schedule), enabled=progress
+                "sample", number=begun, last=total, enabled=progress
             ) as advance:
-                await self._play_rest(schedule, on_progress, advance)
-        finally:
-            self._running = False
-        return self.frame
 
-    async def _play_rest(
-        self,
-        schedule: Sequence[Sample],
-        on_progress: Callable[[Progress], object] | None,
-        advance: Callable[[], object],
-    ) -> None:
-        """Play what is left of a schedule, run by run."""
-        self._begin()
-        left = schedule[len(self.played) :]
-        for part in self._parts.values():
-            if mine := [sample for sample in left if sample.run == part.run]:
-                await self._play_part(part, mine, len(schedule), on_progress, advance)
+                async def done(sample: Sample, turn: Turn) -> None:
+                    self.played.append((sample, turn))
+                    advance()
+                    if on_progress is not None:
+                        progress = Progress(
+                            done=len(self.played),
+                            total=total,
+                            failed=sum(not self._came_off(*result) for result in self.played),
+                            latest=sample,
+                            seconds=turn.seconds,
+                        )
+                        if isawaitable(returned := on_progress(progress)):
+                            await returned
+
+                self._begin()
+                left = self.schedule[len(self.played) :]
+                for part in self._parts.values():
+                    if mine := [sample for sample in left if sample.run == part.run]:
+                        await self._play_part(part, mine, done)
+        return self.frame
 
     async def _play_part(
         self,
         part: _Part,
         samples: Sequence[Sample],
-        total: int,
-        on_progress: Callable[[Progress], object] | None,
-        advance: Callable[[], object],
+        done: Callable[[Sample, Turn], Awaitable[None]],
     ) -> None:
         """Play samples of one run, and record on the tape how that ended."""
         session = None
@@ -464,18 +464,7 @@ class Comparison:
                     if session is not None:
                         session.failed(error)
                     raise
-                self.played.append((sample, turn))
-                advance()
-                if on_progress is not None:
-                    progress = Progress(
-                        done=len(self.played),
-                        total=total,
-                        failed=sum(not self._came_off(*result) for result in self.played),
-                        latest=sample,
-                        seconds=turn.seconds,
-                    )
-                    if isawaitable(returned := on_progress(progress)):
-                        await returned
+                await done(sample, turn)
             outcome = "done"
         except Exception as error:
             outcome = f"failed: {error}"

@@ -40,7 +40,7 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
 from llmsim_lab.study._design import Arm, Models, World
-from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, play_here
+from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, one_at_a_time, play_here
 from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
@@ -543,13 +543,8 @@ class Memorisation:
             LLMFailureException: no start has an answer to each way of asking.
             ConfigError: it is being played already, or the tape holds another one of its name.
         """
-        if self._playing:
-            raise ConfigError("this memorisation is being played; wait for it, or cancel it")
-        self._playing = True
-        try:
+        with one_at_a_time(self, "memorisation"):
             states = await self._ask()
-        finally:
-            self._playing = False
         faults = self._asked.faults
         for fault in faults:
             if not isinstance(fault, LLMFailureException):

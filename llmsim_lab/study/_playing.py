@@ -16,7 +16,7 @@ import hashlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +69,23 @@ class StudyRun:
 Key = tuple[str, int]
 """A run's arm and seed."""
 MakesExecutor = Callable[[], Executor]
+
+
+@contextmanager
+def one_at_a_time(subject: Any, what: str) -> Iterator[None]:
+    """Raise ConfigError where this is being played already; ``_playing`` within the block.
+
+    Args:
+        subject: a comparison, a response ...
+        what: that in a word.
+    """
+    if subject._playing:
+        raise ConfigError(f"this {what} is being played; wait for it, or cancel it")
+    subject._playing = True
+    try:
+        yield
+    finally:
+        subject._playing = False
 
 
 # --- how runs are found again --------------------------------------------------------------------

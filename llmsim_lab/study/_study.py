@@ -293,7 +293,6 @@ class Study:
         self._looks: list[int] = []
         self._registrations: dict[Key, Any] = {}
         self._other_code = 0
-        self._running = False
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None] | None = None
         self._entries = {
             (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
@@ -353,7 +352,7 @@ class Study:
             ConfigError: there is no model, or the study is being played already, also by another
                 ``Study`` of its name on the same tape.
         """
-        if self._running:
+        if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         path = self._path if self._tape is None else self._tape.path
         key = None if path is None else (path.resolve(), self.name)
@@ -369,7 +368,6 @@ class Study:
                 "a budget is counted in one process; without executor=, or give each run its own "
                 "limit with turns="
             )
-        self._running = True
         _PLAYED.add(key)
         self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
@@ -405,7 +403,7 @@ class Study:
 
                 await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
         finally:
-            self._running, self._task = False, None
+            self._task = None
             _PLAYED.discard(key)
             self._player.playing.clear()
             self._after()
@@ -445,7 +443,7 @@ class Study:
     @property
     def running(self) -> bool:
         """Whether the study is being played."""
-        return self._running
+        return self._task is not None
 
     def progress(self) -> list[StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""

@@ -28,6 +28,7 @@ from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._turn import Series
+from llmsim_lab.study._results import ANSWERS, answers_apart
 from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
@@ -295,13 +296,13 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         p-value is that of a permutation test. So it finds any change of what is answered, also of
         how often. Samples that failed are left out.
         """
-        from llmsim_lab.study._statistics import Effect, energy_test  # likewise
+        from llmsim_lab.study._statistics import Effect  # likewise
 
         whole = [turn.state.words for turn in self.turns[1:] if turn.is_whole]
         lost = len(self.turns) - 1 - len(whole)
         effect = Effect(
             contrast=f"{self.other} \u2212 {self.reference}",
-            outcome="answers",
+            outcome=ANSWERS,
             unit="situations",
             n=1,
             speaks_of=f"this situation ({self.config.about or 'one prompt'})",
@@ -313,16 +314,8 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             words[name] for words in whole for name in (self.reference, self.reference + AGAIN)
         ]
         other = [words[self.other] for words in whole]
-        few = len({*first, *other}) <= (len(first) + len(other)) / 2
-        statistic, p = energy_test(other, first, distance="labels" if few else "words")
-        return replace(
-            effect,
-            estimate=statistic,
-            p=p,
-            p_family=p,
-            method=f"energy distance of {'answers' if few else 'their words'}, permuted",
-            note=f"samples that failed: {lost}" if lost else "",
-        )
+        lost_too = f"samples that failed: {lost}" if lost else ""
+        return answers_apart(replace(effect, note=lost_too), other, first)
 
     @property
     def answers(self) -> pd.DataFrame:

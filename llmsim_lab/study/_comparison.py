@@ -221,6 +221,7 @@ class Comparison:
             check_independent(simulations)
         self.simulation = simulations[0]
         self.bench = Bench(self.simulation, component, only_component=only_component)
+        self.component, self.only_component = self.bench.component, only_component
         if (prompt is None) == (model is None):
             raise ConfigError(
                 "give prompts or models to compare, one of both: "
@@ -293,16 +294,6 @@ class Comparison:
     def config(self) -> LLMConfig:
         """The settings that the model is asked with; of several runs, those of the first."""
         return self._first.config
-
-    @property
-    def component(self) -> str:
-        """The component under test."""
-        return self.bench.component
-
-    @property
-    def only_component(self) -> bool:
-        """Whether the component is asked alone."""
-        return self.bench.only_component
 
     @property
     def names(self) -> list[str]:

@@ -26,15 +26,14 @@ from functools import cache, partial
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from llmsim_lab._util.cards import economics_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
@@ -43,12 +42,12 @@ from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, nex
 from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.errors import EconomyError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.simulation._verdicts import GATE_VERSION, GateVerdict, Told, Verdict
 from llmsim_lab.study._checks import LASTING
-from llmsim_lab.study._fitness import place_of, write_card
+from llmsim_lab.study._fitness import Card, measured_of, of_model, place_of, write_card
 from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
@@ -259,13 +258,17 @@ def question(situation: Situation, *, told: Told, named: bool) -> str:
         return agent.prompt_for(SimulationState(global_state=economy))
     quarters = situation.quarters
     if named:
-        last_date = _DATES[int(situation.pair[1:]) % len(_DATES)]
-        ago = range(len(quarters) - 1, -1, -1)
-        quarters = tuple(
-            replace(quarter, period=next_quarter(last_date, steps=-back))
-            for back, quarter in zip(ago, quarters, strict=True)
-        )
+        quarters = dated(quarters, _DATES[int(situation.pair[1:]) % len(_DATES)])
     return agent.briefed(quarters)
+
+
+def dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
+    """Return quarters with the dates that end in this one."""
+    ago = range(len(quarters) - 1, -1, -1)
+    return tuple(
+        replace(quarter, period=next_quarter(last, steps=-back))
+        for back, quarter in zip(ago, quarters, strict=True)
+    )
 
 
 @cache
@@ -663,30 +666,22 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
 # --- the card -------------------------------------------------------------------------------------
 
 
-class EconomicsCard(BaseModel):
+class EconomicsCard(Card):
     """How a player answers unambiguous situations; ``verdict`` says whether it passes the gate.
 
+    Of a rule ``backend`` is ``rule``.
+
     Attributes:
-        model: the model's name, or the rule's.
-        backend: ``ollama``, ``embedded`` …; ``rule`` for a rule.
-        version: of the server or runtime, where known.
-        digest: of the model's weights, where known.
         told: ``economist`` or ``thin``.
         measured_at: when it was begun.
         version_of_gate: a kept card of another one is not read.
         answers: by situation; those with names and dates end in ``named``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-    model: str
-    backend: str
-    version: str | None = None
-    digest: str | None = None
     told: Told = "economist"
     measured_at: datetime
-    version_of_gate: int = VERSION
-    answers: dict[str, GateAnswer] = {}
+    version_of_gate: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
+    answers: dict[str, GateAnswer] = Field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -905,50 +900,31 @@ def economics_card(
     if isinstance(player, TaylorRule) or not isinstance(player, LLMClient | str):
         rule = player.rate if isinstance(player, TaylorRule) else player
         return EconomicsCard(
-            model=repr(player) if isinstance(player, TaylorRule) else _name_of(player),
+            model=repr(player)
+            if isinstance(player, TaylorRule)
+            else getattr(player, "__name__", type(player).__name__),
             backend="rule",
             told=told,
             measured_at=datetime.now(UTC),
             answers={key: _by_rule(rule, one) for key, one, _ in _plan()},
         )
-    if isinstance(player, LLMClient):
-        return run_sync(_measured(player, told, again, folder, progress))
-    client = connect(player, quiet=True, timeout_s=300)
-
-    async def closing() -> EconomicsCard:
-        async with client:
-            return await _measured(client, told, again, folder, progress)
-
-    return run_sync(closing())
-
-
-def _name_of(rule: Rule) -> str:
-    return str(getattr(rule, "__name__", type(rule).__name__))
+    measure = partial(_measured, told=told, again=again, folder=folder, progress=progress)
+    return measured_of(player, measure, timeout_s=300)
 
 
 async def _measured(
     client: LLMClient,
+    *,
     told: Told,
     again: bool,
     folder: Path | None,
     progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
     info = await client.model_info()
-    which = [info.backend, info.digest or f"name {info.name}", info.version]
-    which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
-    which += [told, _agent(told, named=False).prompt.digest]
-    settings = {"num_ctx": client.config.num_ctx, "options": client.config.options}
-    path = place_of(economics_folder(folder), info.name, [VERSION, *which, settings])
-    card = None if again else _read(path)
-    if card is None:
-        card = EconomicsCard(
-            model=info.name,
-            backend=info.backend,
-            version=info.version,
-            digest=info.digest,
-            told=told,
-            measured_at=datetime.now(UTC),
-        )
+    asked = told, _agent(told, named=False).prompt.digest
+    path = place_of(economics_folder(folder), VERSION, client, info, *asked)
+    card = None if again else EconomicsCard.read(path)
+    card = card or EconomicsCard(**of_model(info), told=told)
     todo = [one for one in _plan() if one[0] not in card.answers]
     whole, began = len(_plan()), time.perf_counter()
     for done, (key, situation, named) in enumerate(todo):
@@ -964,16 +940,6 @@ async def _measured(
     return card
 
 
-def _read(path: Path) -> EconomicsCard | None:
-    try:
-        card = EconomicsCard.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
-    return card if card.version_of_gate == VERSION else None
-
-
 def kept_economics_cards(folder: Path | None = None) -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    found = map(_read, economics_folder(folder).glob("*.json"))
-    done = [card for card in found if card is not None and card.finished]
-    return sorted(done, key=lambda card: card.measured_at, reverse=True)
+    return EconomicsCard.kept(economics_folder(folder))

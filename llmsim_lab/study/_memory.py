@@ -40,6 +40,7 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
 from llmsim_lab.study._design import Arm, Models, World
+from llmsim_lab.study._gate import dated
 from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, one_at_a_time, play_here
 from llmsim_lab.types import FrozenDict
 
@@ -115,21 +116,21 @@ def memorisation(
         False
     """
     memory = Memorisation(
-        _player(subject, llm_client),
+        Asked(_player(subject, llm_client)),
         starts=_starts(starts, seed),
         seed=whole_number("seed", seed, least=0, most=2**50),
-        parallel=whole_number("parallel", parallel, least=1),
-        tape=Tape(tape) if isinstance(tape, str | Path) else tape,
-        name=name,
-        progress=progress,
+        _parallel=whole_number("parallel", parallel, least=1),
+        _tape=Tape(tape) if isinstance(tape, str | Path) else tape,
+        _name=name,
+        _progress=progress,
     )
-    if play:
-        run_sync(memory.arun())
-    return memory
+    return memory.run() if play else memory
 
 
 def _starts(starts: int | Sequence[str], seed: int) -> tuple[str, ...]:
-    known = list(_between(FIRST, LAST))
+    known = [FIRST]
+    while known[-1] < LAST:
+        known.append(next_quarter(known[-1]))
     if not isinstance(starts, Sequence):
         count = whole_number("starts", starts, least=2, most=len(known))
         return tuple(sorted(random.Random(f"starts/{seed}").sample(known, count)))
@@ -139,13 +140,6 @@ def _starts(starts: int | Sequence[str], seed: int) -> tuple[str, ...]:
             f"starts={list(starts)!r:.120} must be two or more different quarters from {FIRST} to "
             f"{LAST}"
         )
-    return found
-
-
-def _between(first: str, last: str) -> Sequence[str]:
-    found = [first]
-    while found[-1] < last:
-        found.append(next_quarter(found[-1]))
     return found
 
 
@@ -282,6 +276,7 @@ class RecallTurn(RunTurn[Recalled, RunIntervention]):
         }
 
 
+@dataclass(slots=True)
 class Asked:
     """Who is asked, and what became of it in this process.
 
@@ -291,10 +286,9 @@ class Asked:
         faults: what went wrong.
     """
 
-    def __init__(self, who: _Player) -> None:
-        self.who = who
-        self.answers: dict[str, Recalled] = {}
-        self.faults: list[Exception] = []
+    who: _Player
+    answers: dict[str, Recalled] = field(default_factory=dict)
+    faults: list[Exception] = field(default_factory=list)
 
 
 class Recall(Run[Recalled, RecallTurn, RecallConfig, RunIntervention]):
@@ -394,18 +388,10 @@ def questions(start: str, *, place: int, seed: int) -> list[_Question]:
         _Question("masked", _Told(masked=True), real, done),
         _Question("renamed", _Told(masked=False, country=other), real, done),
         _Question(
-            "shifted", _Told(masked=False), _dated(real, next_quarter(start, steps=shift)), done
+            "shifted", _Told(masked=False), dated(real, next_quarter(start, steps=shift)), done
         ),
         _Question("twin", _Told(masked=False), twin, twin_move),
     ]
-
-
-def _dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
-    ago = range(len(quarters) - 1, -1, -1)
-    return tuple(
-        replace(quarter, period=next_quarter(last, steps=-back))
-        for back, quarter in zip(ago, quarters, strict=True)
-    )
 
 
 @cache
@@ -503,6 +489,7 @@ def twin_of(start: str, *, seed: int) -> tuple[tuple[Quarter, ...], float]:
 # --- what came out --------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Memorisation:
     """Whether a player recalls history: by how much it is closer to it when all is named.
 
@@ -514,23 +501,17 @@ class Memorisation:
         notes: what one should know of it, such as questions without an answer.
     """
 
-    def __init__(
-        self,
-        player: _Player,
-        *,
-        starts: tuple[str, ...],
-        seed: int,
-        parallel: int,
-        tape: Tape | None,
-        name: str,
-        progress: bool,
-    ) -> None:
-        self._asked, self._parallel, self._progress = Asked(player), parallel, progress
-        self._tape, self._name, self._playing = tape, name, False
-        self.starts, self.seed = starts, seed
-        self.effects: list[Effect] = []
-        self.notes: tuple[str, ...] = ()
-        self._frame: pd.DataFrame | None = None
+    _asked: Asked
+    starts: tuple[str, ...]
+    seed: int
+    _parallel: int
+    _tape: Tape | None
+    _name: str
+    _progress: bool
+    effects: list[Effect] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    _playing: bool = False
+    _frame: pd.DataFrame | None = None
 
     def run(self) -> Memorisation:
         """Do what ``arun`` does from plain code."""

@@ -354,7 +354,7 @@ class Study:
         """
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
-        path = self._path if self._tape is None else self._tape.path
+        path = self._tape_path
         key = None if path is None else (path.resolve(), self.name)
         if key is not None and key in _PLAYED:
             raise ConfigError(
@@ -533,6 +533,10 @@ class Study:
         if self._tape is not None and self._path is not None:
             self._tape.close()
             self._tape = None
+
+    @property
+    def _tape_path(self) -> Path | None:
+        return self._path if self._tape is None else self._tape.path
 
     @property
     def tape(self) -> Tape | None:
@@ -995,27 +999,11 @@ class Study:
                 )
         if not there:
             own = {key: it for key, it in plan.items() if key not in ("outcomes", "n")}
-            path.write_text(yaml_text({**self._as_file(path), **own}), encoding="utf-8")
+            path.write_text(yaml_text({**as_file(self, path), **own}), encoding="utf-8")
         digest = hashlib.sha256(dumps(said(plan)).encode()).hexdigest()
         self._registered = {**plan, "digest": digest}
         self._notes.registration = digest
         return path
-
-    def _as_file(self, path: Path) -> dict[str, Any]:
-        tape = self._path or (self._tape.path if self._tape is not None else None)
-        return as_file(
-            self._world,
-            self._factors,
-            path=path,
-            name=self.name,
-            design=self._design,
-            seeds=self.seeds,
-            turns=self.turns,
-            outcome=self.outcome,
-            aa=AA in self.arms,
-            model=self._models.given,
-            tape=tape,
-        )
 
     def report(self, path: str | Path) -> Path:
         """Write what a referee asks for as one HTML file, and return its path.
@@ -1188,7 +1176,7 @@ class Study:
         return ended and bool(counts["done"]) and self.reference is not None and len(self._arms) > 1
 
     def _repr_html_(self) -> str:
-        tape = self._path or (self._tape.path if self._tape is not None else None)
+        tape = self._tape_path
         facts: list[tuple[object, object]] = [
             ("design", self._about()),
             ("outcomes", ", ".join(self.outcome)),

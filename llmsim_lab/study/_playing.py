@@ -20,7 +20,7 @@ from contextlib import aclosing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
@@ -44,7 +44,7 @@ _MOST_SAID = 200
 RunStatus = Literal["left", "running", "stopped", "failed", "done"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StudyRun:
     """One run of a study.
 
@@ -64,6 +64,11 @@ class StudyRun:
     run: int | None = None
     turns: int = 0
     error: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Which of the study's runs it is."""
+        return self.arm, self.seed
 
 
 Key = tuple[str, int]
@@ -169,14 +174,12 @@ def _short(value: Any) -> Any:
 
 
 def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
-    outcome = info.outcome or ""
-    status: RunStatus = "stopped"
-    if outcome == "done":
+    outcome, error, status = info.outcome or "", "", "stopped"
+    if outcome.startswith(_FAILED):
+        status, error = "failed", outcome.removeprefix(_FAILED)
+    elif outcome == "done":
         status = "done"
-    elif outcome.startswith(_FAILED):
-        status = "failed"
-    error = outcome.removeprefix(_FAILED) if status == "failed" else ""
-    return StudyRun(arm=arm, seed=seed, status=status, run=info.id, turns=info.turns, error=error)
+    return StudyRun(arm, seed, cast(RunStatus, status), info.id, info.turns, error)
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -210,13 +213,12 @@ class StudyPlayer:
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
         run, entry = None, before
-        key = arm.name, before.seed
         try:
             run = self._begun(arm, before)
             if self.tape is None:
-                self.kept[key] = run
+                self.kept[before.key] = run
             unlisten = run.listen(lambda _: self.on_change())
-            self.playing[key] = run
+            self.playing[before.key] = run
             self.on_change()
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
             run._purse, run._quiet = self.purse, arm.name in self.heard
@@ -239,7 +241,7 @@ class StudyPlayer:
 
     def _begun(self, arm: Arm, before: StudyRun) -> AnyRun:
         """Return a run, new or as far as it was played."""
-        if (kept := self.kept.get((arm.name, before.seed))) is not None:
+        if (kept := self.kept.get(before.key)) is not None:
             return kept
         client = self.models.of(self.world, arm)
         run = self.world.run(arm, before.seed, client)
@@ -359,21 +361,14 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
     """
     known, arms = _unpack(spec)
     # On this machine's own disk, whatever the working folder is on.
-    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
-        lines = Path(folder) / "run.jsonl"
-        with Tape(Path(folder) / "run.tape") as tape:
-            entry = replace(before, run=None)
-            if begun is not None:
-                lines.write_bytes(gzip.decompress(begun))
-                [number] = tape.import_jsonl(lines)
-                entry = replace(before, run=number)
+    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as name:
+        folder = Path(name)
+        with Tape(folder / "run.tape") as tape:
+            number = None if begun is None else _taken_in(tape, begun, folder)
             player = copy(known)  # with its clients; several threads of a worker may play
             player.tape = tape
-            ended = run_sync(player.play(arms[before.arm], entry))
-            if ended.run is None:
-                return ended, None
-            tape.export(lines, run=ended.run)
-            return ended, gzip.compress(lines.read_bytes())
+            ended = run_sync(player.play(arms[before.arm], replace(before, run=number)))
+            return ended, None if ended.run is None else _taken_out(tape, ended.run, folder)
 
 
 class _Workers:
@@ -455,7 +450,7 @@ async def play_elsewhere(
         while out or waiting:
             while waiting and (parallel is None or len(out) < parallel):
                 arm, before = waiting[-1]
-                begun = None if before.run is None else _bytes_of(tape, before.run, parts)
+                begun = None if before.run is None else _taken_out(tape, before.run, parts)
                 if (future := workers.submit(work, spec, before, begun)) is None:
                     break
                 out[asyncio.wrap_future(future)] = waiting.pop()
@@ -472,9 +467,15 @@ async def play_elsewhere(
                 error = job.exception() if not job.cancelled() else asyncio.CancelledError()
                 if error is None:
                     workers.lost = 0
-                    yield _merged(tape, parts, *job.result())
+                    entry, content = job.result()
+                    if content is not None:
+                        # First: what a worker has played is not lost with this process.
+                        path = parts / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
+                        path.write_bytes(content)
+                        entry = replace(entry, run=merge(tape, path))
+                    yield entry
                     continue
-                key = (arm.name, before.seed)
+                key = before.key
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
                 tries[key] = tries.get(key, 0) + (not isinstance(error, BrokenExecutor))
                 if tries[key] < _TRIES:
@@ -490,8 +491,9 @@ async def play_elsewhere(
             parts.rmdir()
 
 
-def _bytes_of(tape: Tape, run: int, folder: Path) -> bytes:
-    lines = folder / f"begun-{run}.jsonl"
+def _taken_out(tape: Tape, run: int, folder: Path) -> bytes:
+    """Return one run of a tape as compressed lines."""
+    lines = folder / f"out-{run}.jsonl"
     tape.export(lines, run=run)
     try:
         return gzip.compress(lines.read_bytes())
@@ -499,23 +501,20 @@ def _bytes_of(tape: Tape, run: int, folder: Path) -> bytes:
         lines.unlink()
 
 
-def _merged(tape: Tape, folder: Path, ended: StudyRun, content: bytes | None) -> StudyRun:
-    """Put a run that came back on the tape."""
-    if content is None:
-        return ended
-    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
-    path.write_bytes(content)  # first: what a worker has played is not lost with this process
-    return replace(ended, run=merge(tape, path))
-
-
-def merge(tape: Tape, path: Path) -> int:
-    """Import one run's compressed lines, and remove the file; returns the run's number."""
-    lines = path.with_suffix("")
-    lines.write_bytes(gzip.decompress(path.read_bytes()))
+def _taken_in(tape: Tape, content: bytes, folder: Path) -> int:
+    """Import one run's compressed lines; returns its number."""
+    lines = folder / f"in-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
+    lines.write_bytes(gzip.decompress(content))
     try:
         [number] = tape.import_jsonl(lines)
     finally:
         lines.unlink()
+    return number
+
+
+def merge(tape: Tape, path: Path) -> int:
+    """Import the file of one run's compressed lines, and remove it; returns the run's number."""
+    number = _taken_in(tape, path.read_bytes(), path.parent)
     path.unlink()
     return number
 

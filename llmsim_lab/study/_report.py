@@ -567,8 +567,8 @@ def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
     # What is given beside the configuration, such as players as functions.
     own["given"] = {
         name: said(level)
-        for name, level in study._world._values(study._by_name[arm]).items()
-        if study._world._targets[name][0] not in ("config", "model", "prompt")
+        for name, level in study._world.values(study._by_name[arm]).items()
+        if study._world.kind_of(name) not in ("config", "model", "prompt")
     }
     return {name: text for name, text in flat(own).items() if text not in ("{}", "[]")}
 

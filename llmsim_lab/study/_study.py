@@ -18,13 +18,13 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.html import join, pairs, safe, table
+from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.text import closest, duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
@@ -75,11 +75,11 @@ Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 
 _PLAYED = set[tuple[Path, str] | None]()
 """The studies that this process is playing, by tape and name; one without a tape is its own."""
-_COSTS = ("calls", "tokens", "seconds")
 _FEW = 3
 """Runs that a spread is estimated from at least."""
 _ROUNDING = 1e-12
 _MOST_ERRORS = 3
+_STATES = ("done", "failed", "stopped", "left")
 _CODE = ("methods", "parameters", "state")
 """Digests of a world's code; not of its file, which holds more than the world."""
 
@@ -164,11 +164,9 @@ class StudyPlan:
             costs.append(f"{duration(3600 * self.hours)} one after the other")
         if self.disk_bytes is not None:
             costs.append(f"{self.disk_bytes / 1e6:,.1f} MB on the tape")
-        if not self.runs:
-            pass
-        elif costs:
+        if self.runs and costs:
             lines.append(f"About {', '.join(costs)} ({self.based_on}).")
-        else:
+        elif self.runs:
             lines.append(
                 "Calls, tokens, hours and disk are not known before a run was played: "
                 "plan(pilot='a.tape'), or plan() again after some runs."
@@ -293,15 +291,13 @@ class Study:
         self._looks: list[int] = []
         self._registrations: dict[Key, Any] = {}
         self._other_code = 0
-        self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None] | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._entries = {
             (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
             for seed in self.seeds
             for arm in self._arms
         }
-        if self._path is not None and self._path.exists():
-            self._open()
-        if self._tape is not None:
+        if self.tape is not None:
             self._find()
 
     # --- playing -----------------------------------------------------------------------------
@@ -369,7 +365,7 @@ class Study:
                 "limit with turns="
             )
         _PLAYED.add(key)
-        self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._task = asyncio.current_task()
         try:
             self._begin(executor)
             jobs = [
@@ -382,21 +378,13 @@ class Study:
             ) as advance:
 
                 async def done(entry: StudyRun) -> None:
-                    self._entries[entry.arm, entry.seed] = entry
-                    self._player.playing.pop((entry.arm, entry.seed), None)
+                    self._entries[entry.key] = entry
+                    self._player.playing.pop(entry.key, None)
                     advance()
                     self._tell()
                     if entry.status == "failed":
-                        log_event(
-                            logger,
-                            logging.WARNING,
-                            "STUDY_RUN_FAILED",
-                            study=self.name,
-                            arm=entry.arm,
-                            seed=entry.seed,
-                            turn=entry.turns,
-                            error=entry.error,
-                        )
+                        where = {"arm": entry.arm, "seed": entry.seed, "turn": entry.turns}
+                        self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
                     returned = on_run(entry) if on_run is not None else None
                     if inspect.isawaitable(returned):
                         await returned
@@ -415,9 +403,8 @@ class Study:
 
         Whoever awaits ``arun`` gets a ``CancelledError``.
         """
-        task = self._task
-        if task is not None and task[1] is not None:
-            task[0].call_soon_threadsafe(task[1].cancel)
+        if (task := self._task) is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for what changes as the study is played.
@@ -447,18 +434,16 @@ class Study:
 
     def progress(self) -> list[StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
-        playing = dict(self._player.playing)
+        turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
-            it
-            if (run := playing.get((it.arm, it.seed))) is None
-            else replace(it, status="running", turns=run.turn_number, error="")
+            replace(it, status="running", turns=turns[it.key], error="") if it.key in turns else it
             for it in self._in_order()
         ]
 
     def _begin(self, executor: object) -> None:
         """Open the tape, find what is on it, and check what only matters when runs are played."""
         if self._tape is None and self._path is not None:
-            self._open()
+            self._tape = Tape(self._path)
         if self._tape is not None:
             if self._tape.read_only:
                 raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
@@ -466,7 +451,7 @@ class Study:
             merge_left_over(self._tape)
             self._find()
             if why := self._mixed_code():
-                log_event(logger, logging.WARNING, "CODE_CHANGED", study=self.name, reason=why)
+                self._warn("CODE_CHANGED", reason=why)
         self._player.tape = self._tape
         seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
         if executor is None:
@@ -475,9 +460,10 @@ class Study:
                 if client is None and arm is self._arms[0]:
                     client = self._own_client()
             if why := idle_seeds(seeds, model_seed=client.config.seed if client else None):
-                log_event(
-                    logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", study=self.name, reason=why
-                )
+                self._warn("SEEDS_CHANGE_NOTHING", reason=why)
+
+    def _warn(self, event: str, **fields: Any) -> None:
+        log_event(logger, logging.WARNING, event, study=self.name, **fields)
 
     def _own_client(self) -> LLMClient | None:
         """Return the client that a function gives its run; raise ConfigError where one lacks."""
@@ -488,8 +474,7 @@ class Study:
                 f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
                 "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
             )
-        client: LLMClient | None = run.llm_client
-        return client
+        return cast("LLMClient | None", run.llm_client)
 
     def _after(self) -> None:
         """Find out how far runs are that were interrupted."""
@@ -506,17 +491,13 @@ class Study:
             if entry.status == "left":
                 self._entries[key] = replace(entry, status="stopped", turns=run.turn_number)
 
-    def _open(self) -> None:
-        assert self._path is not None
-        self._tape = Tape(self._path)
-
     def _find(self) -> None:
         """Read which runs are on the tape, and how far they are."""
         assert self._tape is not None
         registered, other_code = {}, {}
         now = self._trial.code_digests
         for entry, note, code in self._notes.found(self._tape):
-            key = entry.arm, entry.seed
+            key = entry.key
             for look in note.get("looks", []):
                 if isinstance(look, int) and look not in self._looks:
                     self._looks.append(look)
@@ -542,7 +523,7 @@ class Study:
     def tape(self) -> Tape | None:
         """The tape that the runs are on, if they are on one."""
         if self._tape is None and self._path is not None and self._path.exists():
-            self._open()
+            self._tape = Tape(self._path)
         return self._tape
 
     # --- what came of it ---------------------------------------------------------------------
@@ -564,16 +545,9 @@ class Study:
 
         rows = []
         for it in self._in_order():
-            own: dict[str, Any] = {
-                "seed": it.seed,
-                "run": it.run,
-                "status": it.status,
-                "turns": it.turns,
-            }
-            own |= {"error": it.error}
+            own = {name: getattr(it, name) for name in ("seed", "run", "status", "turns", "error")}
             rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
-        frame = pd.DataFrame(rows)
-        return frame.astype({"run": "Int64"})
+        return pd.DataFrame(rows).astype({"run": "Int64"})
 
     def _in_order(self) -> Iterator[StudyRun]:
         """Yield the runs arm by arm."""
@@ -706,12 +680,11 @@ class Study:
             outcome = next(iter([*measures, *columns]), None) or []
         if isinstance(outcome, Mapping):
             found = dict(outcome)
-        elif isinstance(outcome, str) or callable(outcome):
-            found = {_label_of(outcome): outcome}
         else:
-            found = {_label_of(item): item for item in outcome}
-            if len(found) < len(outcome):
-                twice = Counter(map(_label_of, outcome)).most_common(1)[0][0]
+            items = [outcome] if isinstance(outcome, str) or callable(outcome) else list(outcome)
+            found = {_label_of(item): item for item in items}
+            if len(found) < len(items):
+                twice = Counter(map(_label_of, items)).most_common(1)[0][0]
                 raise ConfigError(
                     f"two outcomes are called {twice!r}; give them labels: outcome={{'one': ..., "
                     "'other': ...}"
@@ -831,6 +804,11 @@ class Study:
         from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
         real_number("level", level, least=0.5, most=0.9999)
+        if not isinstance(grid, Mapping | None):
+            raise ConfigError(
+                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
+                "0.25}"
+            )
         if not self.outcome:
             raise ConfigError(
                 f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
@@ -846,7 +824,13 @@ class Study:
                 "study.outcomes().merge(study.runs), or name contrasts=[(arm, arm)]"
             )
         self._check_arms(contrasts or ())
-        self._check_grid(grid)
+        for name, step in (grid or {}).items():
+            if name not in self.outcome:
+                raise ConfigError(
+                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
+                    f"are {', '.join(self.outcome)}"
+                )
+            real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
@@ -866,22 +850,6 @@ class Study:
                     f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
                     f"{', '.join(self.arms)}"
                 )
-
-    def _check_grid(self, grid: Any) -> None:
-        if grid is None:
-            return
-        if not isinstance(grid, Mapping):
-            raise ConfigError(
-                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
-                "0.25}"
-            )
-        for name, step in grid.items():
-            if name not in self.outcome:
-                raise ConfigError(
-                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
-                    f"are {', '.join(self.outcome)}"
-                )
-            real_number(f"grid[{name!r}]", step, least=0)
 
     def _mixed_code(self) -> str:
         """Return how many runs another version of the world played; empty if none."""
@@ -930,11 +898,10 @@ class Study:
         """Write on the tape at how many runs somebody looked: the next process counts on."""
         tape = self._tape
         first = next((it.run for it in self._entries.values() if it.run is not None), None)
-        if tape is None or tape.read_only or first is None:
-            return
-        manifest = tape.run(first).manifest
-        note = {**manifest[NOTE], "looks": self._looks}
-        tape.update_manifest(first, {**manifest, NOTE: note})
+        if tape is not None and not tape.read_only and first is not None:
+            manifest = tape.run(first).manifest
+            note = {**manifest[NOTE], "looks": self._looks}
+            tape.update_manifest(first, {**manifest, NOTE: note})
 
     # --- before it is played -----------------------------------------------------------------
 
@@ -1024,30 +991,26 @@ class Study:
         """
         from llmsim_lab.study._statistics import smallest_effect  # here, since it imports numpy
 
-        left = sum(it.status != "done" for it in self._entries.values())
+        left = len(self._entries) - self.counts["done"]
         costs, where = self._costs(pilot)
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
         for label, spread in self._spreads(pilot).items():
             if label in smallest:
                 smallest[label] = smallest_effect(spread, len(self.seeds))
-        scale = left * self.turns
         return StudyPlan(
             runs=left,
             done=len(self._entries) - left,
             arms=len(self._arms),
             seeds=len(self.seeds),
             turns=self.turns,
-            calls=scale * costs["calls"] if costs else None,
-            tokens=scale * costs["tokens"] if costs and costs["tokens"] else None,
-            hours=scale * costs["seconds"] / 3600 if costs else None,
-            disk_bytes=scale * costs["bytes"] if costs and "bytes" in costs else None,
+            **{name: left * self.turns * cost for name, cost in costs.items()},
             smallest=smallest,
             memory=self._memory(),
             based_on=where,
         )
 
     def _costs(self, pilot: Any) -> tuple[dict[str, float], str]:
-        """Return what a turn costs, and what tells so; empty where nothing does."""
+        """Return what a turn costs, as far as it is known, and what tells so."""
         source = pilot if pilot is not None else self
         runs: list[list[dict[str, Any]]]
         if isinstance(source, Study):
@@ -1059,12 +1022,13 @@ class Study:
         turns = sum(len(rows) - 1 for rows in runs)
         if not turns:
             return {}, ""
-        costs = {
-            name: sum(row.get(name) or 0 for rows in runs for row in rows) / turns
-            for name in _COSTS
-        }
+        calls, tokens, seconds = (
+            sum(row.get(name) or 0 for rows in runs for row in rows) / turns
+            for name in ("calls", "tokens", "seconds")
+        )
+        costs = {"calls": calls, "hours": seconds / 3600} | ({"tokens": tokens} if tokens else {})
         if tape is not None:
-            costs["bytes"] = tape.path.stat().st_size / turns
+            costs["disk_bytes"] = tape.path.stat().st_size / turns
         what = f"the mean of {turns} turns of {len(runs)} runs"
         return costs, f"{what} on {tape.path.name}" if tape is not None else what
 
@@ -1145,21 +1109,15 @@ class Study:
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}"]
         lines += [f"  {error}" for error in self._errors()]
-        if self._shows_effects():
-            try:
-                lines.append(str(self.effects()))
-            except LabError as error:
-                lines.append(f"effects: {error}")
-        return "\n".join(lines)
+        shown = self._effects_shown()
+        return "\n".join([*lines, *([str(shown)] if shown is not None else [])])
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
 
     def _about(self) -> str:
         counts = self.counts
-        states = [
-            f"{counts[it]} {it}" for it in ("done", "failed", "stopped", "left") if counts[it]
-        ]
+        states = [f"{counts[it]} {it}" for it in _STATES if counts[it]]
         size = f"{len(self._arms)} arms, {len(self.seeds)} seeds, {self.turns} turns"
         return f"{size}: {', '.join(states)}"
 
@@ -1169,18 +1127,24 @@ class Study:
             f"{count} failed: {error:.200}" for error, count in errors.most_common(_MOST_ERRORS)
         ]
 
-    def _shows_effects(self) -> bool:
+    def _effects_shown(self) -> Effects | str | None:
+        """Return the effects, or why there are none; nothing while there is nothing to compare."""
         # To show them while runs are left would be a look that nobody asked for.
-        counts = self.counts
-        ended = counts["done"] + counts["failed"] == len(self._entries)
-        return ended and bool(counts["done"]) and self.reference is not None and len(self._arms) > 1
+        done, failed = self.counts["done"], self.counts["failed"]
+        if not done or done + failed < len(self._entries) or len(self._arms) < 2:
+            return None
+        if self.reference is None:
+            return None
+        try:
+            return self.effects()
+        except LabError as error:
+            return f"effects: {error}"
 
     def _repr_html_(self) -> str:
-        tape = self._tape_path
         facts: list[tuple[object, object]] = [
             ("design", self._about()),
             ("outcomes", ", ".join(self.outcome)),
-            ("tape", tape.name if tape is not None else "none: kept in memory"),
+            ("tape", self._tape_path.name if self._tape_path else "none: kept in memory"),
             *(("failed", error) for error in self._errors()),
         ]
         factors = list(next(iter(self.arms.values())))
@@ -1194,13 +1158,10 @@ class Study:
             ]
             for arm, levels in self.arms.items()
         ]
-        parts: list[object] = [pairs(facts, caption=f"Study {self.name!r}"), table(header, rows)]
-        if self._shows_effects():
-            try:
-                parts.append(Markup(self.effects()._repr_html_()))
-            except LabError as error:
-                parts.append(safe(f"effects: {error}"))
-        return str(join(parts))
+        shown = self._effects_shown()
+        below = Markup(shown._repr_html_()) if isinstance(shown, Effects) else shown or ""
+        caption = f"Study {self.name!r}"
+        return str(join([pairs(facts, caption=caption), table(header, rows), below]))
 
 
 def _beside(levels: Mapping[str, Any], others: set[str]) -> dict[str, Any]:

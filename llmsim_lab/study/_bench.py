@@ -51,7 +51,7 @@ _MOST_RUNS = 20
 """How many runs a message lists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One playing of a turn with one variant.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import isawaitable
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
@@ -94,17 +95,14 @@ class Plan:
 
     def __str__(self) -> str:
         already = f" ({self.done} done already)" if self.done else ""
-        work = f"{self.samples} samples to play{already}: {self.calls} model calls"
         if not self.samples:
             return f"Nothing left to play{already}."
         tokens = f"{roughly(self.tokens):,} tokens and " if self.tokens is not None else ""
-        cost = (
-            f", about {tokens}{duration(self.seconds)}. An "
-            f"estimate: the mean of this run's {self.recorded_calls} recorded calls "
-            f"({self.model}), retries extra"
-        )
-        where = f" {self.storage}" if self.storage else ""
-        return f"{work}{cost}.{where}"
+        return (
+            f"{self.samples} samples to play{already}: {self.calls} model calls, about {tokens}"
+            f"{duration(self.seconds)}. An estimate: the mean of this run's {self.recorded_calls} "
+            f"recorded calls ({self.model}), retries extra. {self.storage}"
+        ).rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,24 +317,12 @@ class Comparison:
         schedule: list[Sample] = []
         before = 0
         for part in self._parts.values():
-            mine: list[Sample] = []
-            for sample in range(1, self.samples + 1):
-                for place, turn in enumerate(part.turns, before + 1):
-                    for wording, label in lines:
-                        draw = (sample - 1) * widest + wording
-                        own = draw + 1 if self.shared_seeds else draw * places + place
-                        mine.append(
-                            Sample(
-                                number=len(mine) + 1,
-                                variant=label,
-                                turn=turn,
-                                sample=sample,
-                                seed=self.seed + own,
-                                run=part.run,
-                            )
-                        )
+            draws = product(range(self.samples), enumerate(part.turns, before + 1), lines)
+            for number, (sample, (place, turn), (wording, label)) in enumerate(draws, 1):
+                draw = sample * widest + wording
+                seed = self.seed + (draw + 1 if self.shared_seeds else draw * places + place)
+                schedule.append(Sample(number, label, turn, sample + 1, seed, part.run))
             before += len(part.turns)
-            schedule += mine
         return schedule
 
     @property
@@ -355,27 +341,11 @@ class Comparison:
         """Return what is still to be played, and an estimate of what it takes."""
         left = self.schedule[len(self.played) :]
         whole = any(isinstance(variant, LLMClient) for variant in self.variants.values())
-        plans = [
-            plan_of(
-                part.bench,
-                [sample for sample in left if sample.run == part.run],
-                done=len(self.played),
-                storage=self.storage,
-                whole=whole,
-            )
+        parts = [
+            (part.bench, [sample for sample in left if sample.run == part.run])
             for part in self._parts.values()
         ]
-        asked = [plan for plan in plans if plan.calls]
-        known = [plan.tokens for plan in asked if plan.tokens is not None]
-        return replace(
-            plans[0],
-            samples=len(left),
-            calls=sum(plan.calls for plan in plans),
-            tokens=sum(known) if asked and len(known) == len(asked) else None,
-            seconds=sum(plan.seconds for plan in plans),
-            recorded_calls=sum(plan.recorded_calls for plan in plans),
-            model=", ".join(dict.fromkeys(plan.model for plan in asked)),
-        )
+        return plan_of(parts, done=len(self.played), storage=self.storage, whole=whole)
 
     def run(
         self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
@@ -648,7 +618,7 @@ class Comparison:
         """
         shown = self._shown
         if shown is None or shown[0] is not self.played or shown[1] != len(self.played):
-            benches = {part.run: part.bench for part in self._parts.values()}
+            benches = {run: part.bench for run, part in self._parts.items()}
             made = samples_frame(benches, self.played, self._outcomes, self.arms)
             self._shown = shown = self.played, len(self.played), made
         return shown[2].copy()
@@ -823,32 +793,38 @@ def _models_of(models: object) -> dict[str, Variant]:
 
 
 def plan_of(
-    bench: Bench, samples: Iterable[Sample], *, done: int, storage: str = "", whole: bool = False
+    parts: Sequence[tuple[Bench, Sequence[Sample]]],
+    *,
+    done: int,
+    storage: str = "",
+    whole: bool = False,
 ) -> Plan:
-    """Return an estimate of what samples cost, based on the run's own recorded calls.
+    """Return an estimate of what samples of runs cost, based on each run's own recorded calls.
 
     It is, per component, the mean tokens and seconds of the run's calls (first and second attempts
     together) times the number of calls that the recorded turns made.
     """
-    samples = list(samples)
-    recorded: dict[str, list[CallRecord]] = {}
-    for call in bench.simulation.calls:
-        recorded.setdefault(call.request.site.component if call.request.site else "", []).append(
-            call
-        )
-    counts: Counter[str] = Counter()
-    for turn, times in Counter(sample.turn for sample in samples).items():
-        for stage, calls in bench.calls_of(turn, whole=whole).items():
-            counts[stage] += calls * times
-    needed = [stage for stage in counts if counts[stage]]
-    used = [call for stage in needed for call in recorded[stage]]
-    tokens = sum(counts[s] * fmean(c.tokens for c in recorded[s]) for s in needed) or None
+    calls, seconds, tokens, used = 0, 0.0, list[float](), list[CallRecord]()
+    for bench, samples in parts:
+        counts: Counter[str] = Counter()
+        for turn, times in Counter(sample.turn for sample in samples).items():
+            for stage, number in bench.calls_of(turn, whole=whole).items():
+                counts[stage] += number * times
+        recorded: dict[str, list[CallRecord]] = {stage: [] for stage in counts}
+        for call in bench.simulation.calls:
+            if (site := call.request.site) and site.component in recorded:
+                recorded[site.component].append(call)
+        calls += counts.total()
+        seconds += sum(counts[s] * fmean(c.seconds for c in its) for s, its in recorded.items())
+        if counts:
+            tokens.append(sum(counts[s] * fmean(c.tokens for c in recorded[s]) for s in counts))
+        used += [call for its in recorded.values() for call in its]
     return Plan(
-        samples=len(samples),
+        samples=sum(len(samples) for _, samples in parts),
         done=done,
-        calls=counts.total(),
-        tokens=tokens if needed else None,
-        seconds=sum(counts[s] * fmean(c.seconds for c in recorded[s]) for s in needed),
+        calls=calls,
+        tokens=sum(tokens) if tokens and all(tokens) else None,
+        seconds=seconds,
         recorded_calls=len(used),
         model=", ".join(dict.fromkeys(call.request.model for call in used)),
         storage=storage,

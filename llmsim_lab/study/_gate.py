@@ -19,14 +19,14 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -75,6 +75,7 @@ the smallest move."""
 CRITERIA = ("direction", "response", "state", "names")
 _WAYS: tuple[Decide, ...] = get_args(Decide)
 _LEVEL = 0.95
+_WORST: tuple[Verdict, ...] = ("fail", "undecided", "pass")
 
 _SETS = ("A", "B")
 _QUARTERS = 28
@@ -434,10 +435,9 @@ def fieller_interval(
     a = bottom**2 - square * v22
     b = top * bottom - square * v12
     c = top**2 - square * v11
-    room = b * b - a * c
     if a <= 0:
         return -inf, inf
-    root = sqrt(max(0.0, room))
+    root = sqrt(max(0.0, b * b - a * c))
     return (b - root) / a, (b + root) / a
 
 
@@ -556,13 +556,8 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     moves = [move for group in groups for _, move in group]
     if max(moves) - min(moves) < 1e-9:
         return result("the move is the same whatever inflation is", verdict="fail")
-    products = [
-        (
-            np.array([x for x, _ in group]).T @ np.array([x for x, _ in group]),
-            np.array([x for x, _ in group]).T @ np.array([move for _, move in group]),
-        )
-        for group in groups
-    ]
+    arrays = [tuple(map(np.array, zip(*group, strict=True))) for group in groups]
+    products = [(state.T @ state, state.T @ move) for state, move in arrays]
     squares, sums = sum(xx for xx, _ in products), sum(xy for _, xy in products)
     slopes = np.linalg.solve(squares, sums)
     without = np.array([np.linalg.solve(squares - xx, sums - xy) for xx, xy in products])
@@ -655,11 +650,7 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
         low = max(0.0, value - student_quantile(len(changes)) * error)
         high = value + student_quantile(len(changes)) * error
         words = f"with names and dates the move changes by {value:.1f} basis points in the mean"
-    verdict: Verdict = "undecided"
-    if high <= CHANGE_BP:
-        verdict = "pass"
-    elif low > CHANGE_BP:
-        verdict = "fail"
+    verdict: Verdict = "pass" if high <= CHANGE_BP else "fail" if low > CHANGE_BP else "undecided"
     return _criterion("names", way, CHANGE_BP, words, value, low, high, verdict=verdict)
 
 
@@ -695,29 +686,15 @@ class EconomicsCard(Card):
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """All criteria, for each way of deciding."""
-        asked = [
-            (one, self.answers[one.name])
-            for which in _SETS
-            for one in situations(which)
-            if one.name in self.answers
+        there = [
+            (one, self.answers[key], again) for key, one, again in _plan() if key in self.answers
         ]
+        asked = [(one, answer) for one, answer, again in there if not again]
+        named = {one.name: answer for one, answer, again in there if again}
         if not asked:
             return ()
-        named = {
-            key.removesuffix(" named"): answer
-            for key, answer in self.answers.items()
-            if key.endswith(" named")
-        }
-        return tuple(
-            one
-            for way in _WAYS
-            for one in (
-                direction(asked, way),
-                response(asked, way),
-                state(asked, way),
-                names(asked, named, way),
-            )
-        )
+        judges = (direction, response, state, lambda asked, way: names(asked, named, way))
+        return tuple(judge(asked, way) for way in _WAYS for judge in judges)
 
     def outcome(self, decide: Decide = "sample") -> Verdict:
         """Return whether all criteria are passed, or one is failed, for a way of deciding.
@@ -733,20 +710,14 @@ class EconomicsCard(Card):
         """Whether the player passes, in each way of deciding, and why not."""
         criteria = self.criteria
         if not self.finished:
-            asked = f"Undecided: {len(self.answers)} of {len(_plan())} situations were asked"
-            return (
-                f"{asked}; so far {_telling(criteria, 'direction').words}." if criteria else asked
-            )
+            so_far = f"; so far {_telling(criteria, 'direction').words}." if criteria else ""
+            return f"Undecided: {len(self.answers)} of {len(_plan())} situations were asked{so_far}"
         outcomes = {way: _outcome(criteria, way) for way in _WAYS}
+        each = ", ".join(f"{way}: {outcome}" for way, outcome in outcomes.items())
+        head = f"Economic gate by way of deciding: {each}"
         if len(set(outcomes.values())) == 1:
-            head = {
-                "pass": "Passes the economic gate",
-                "fail": "Fails the economic gate",
-                "undecided": "Undecided at the economic gate",
-            }[outcomes["sample"]]
-        else:
-            each = ", ".join(f"{way}: {outcome}" for way, outcome in outcomes.items())
-            head = f"Economic gate by way of deciding: {each}"
+            said = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
+            head = f"{said[outcomes['sample']]} economic gate"
         whys = [
             f"{one.name} ({one.verdict}): {one.words}"
             for one in (_telling(criteria, name) for name in CRITERIA)
@@ -787,24 +758,21 @@ class EconomicsCard(Card):
 
     def situations(self) -> pd.DataFrame:
         """Return set A and what was answered, a row a situation; set B is kept back."""
+        columns = ["situation", "inflation", "output_gap", "interest_rate", "taylor_move", "mass"]
         rows = []
         for one in situations("A"):
-            answer = self.answers.get(one.name)
-            if answer is None:
-                continue
-            row: dict[str, Any] = {
-                "situation": one.name,
-                "inflation": one.inflation,
-                "output_gap": one.gap,
-                "interest_rate": one.interest_rate,
-                "taylor_move": one.move,
-                "mass": answer.mass,
-            }
-            if answer.chances:
-                row |= {way: answer.moved(way) for way in _WAYS}
-            rows.append(row)
-        columns = ["situation", "inflation", "output_gap", "interest_rate", "taylor_move"]
-        return plain_frame(rows, [*columns, "mass", *_WAYS])
+            if (answer := self.answers.get(one.name)) is not None:
+                values = (
+                    one.name,
+                    one.inflation,
+                    one.gap,
+                    one.interest_rate,
+                    one.move,
+                    answer.mass,
+                )
+                moves = {way: answer.moved(way) for way in _WAYS} if answer.chances else {}
+                rows.append(dict(zip(columns, values, strict=True)) | moves)
+        return plain_frame(rows, [*columns, *_WAYS])
 
     def to_json(self) -> str:
         """Return all answers and the verdict; of set B no more than the answers."""
@@ -837,31 +805,21 @@ def shown(one: Criterion) -> str:
 
 
 def _outcome(criteria: Sequence[Criterion], decide: Decide) -> Verdict:
-    verdicts = {one.verdict for one in criteria if one.decide == decide}
-    if "fail" in verdicts:
-        return "fail"
-    return "undecided" if "undecided" in verdicts else "pass"
+    return min((one.verdict for one in criteria if one.decide == decide), key=_WORST.index)
 
 
 def _telling(criteria: Sequence[Criterion], name: str) -> Criterion:
     """Return the worst outcome of a criterion, of equally bad ones that by mode."""
-    order = ("fail", "undecided", "pass")
     found = [one for one in criteria if one.name == name]
-    return min(found, key=lambda one: (order.index(one.verdict), one.decide != "mode"))
+    return min(found, key=lambda one: (_WORST.index(one.verdict), one.decide != "mode"))
 
 
 @cache
 def _plan() -> tuple[tuple[str, Situation, bool], ...]:
     """Return what is asked, in order: each answer's name, the situation, whether it is named."""
-
-    def all_of_them() -> Iterator[tuple[str, Situation, bool]]:
-        for which in _SETS:
-            for one in situations(which):
-                yield one.name, one, False
-        for one in situations("A")[: 2 * NAMED_PAIRS]:
-            yield f"{one.name} named", one, True
-
-    return tuple(all_of_them())
+    plain = [(one.name, one, False) for which in _SETS for one in situations(which)]
+    again = situations("A")[: 2 * NAMED_PAIRS]
+    return (*plain, *((f"{one.name} named", one, True) for one in again))
 
 
 def what_it_takes() -> str:

@@ -188,23 +188,19 @@ def entries_of(
 ) -> list[dict[str, Any]]:
     """Return variants as a manifest has them: prompts with their texts, others by name alone."""
     arm_of = {name: arm for arm, names in arms.items() if len(names) > 1 for name in names}
-    return [
-        {"variant": name}
-        | ({"arm": arm_of[name]} if name in arm_of else {})
-        | (
-            {
-                "name": variant.name,
-                "text": variant.text,
-                "parent": variant.parent,
-                "digest": variant.digest,
-            }
-            if isinstance(variant, Prompt)
-            else {"as": "recorded"}
-            if variant is None
-            else {"as": "model" if isinstance(variant, LLMClient) else "function"}
-        )
-        for name, variant in variants.items()
-    ]
+    entries = []
+    for name, variant in variants.items():
+        entry: dict[str, Any] = {"variant": name}
+        if name in arm_of:
+            entry["arm"] = arm_of[name]
+        if isinstance(variant, Prompt):
+            entry |= {key: getattr(variant, key) for key in ("name", "text", "parent", "digest")}
+        elif variant is None:
+            entry["as"] = "recorded"
+        else:
+            entry["as"] = "model" if isinstance(variant, LLMClient) else "function"
+        entries.append(entry)
+    return entries
 
 
 def arms_on(info: RunInfo) -> dict[str, list[str]]:

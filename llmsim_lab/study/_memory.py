@@ -254,8 +254,8 @@ class Recalled:
     """What a player did at a start, and what was done next there; by the way of asking."""
 
     start: str = ""
-    moves: dict[str, float] = field(default_factory=dict)
-    next_moves: dict[str, float] = field(default_factory=dict)
+    moves: Mapping[Way, float] = field(default_factory=dict)
+    next_moves: Mapping[Way, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("moves", "next_moves"):
@@ -268,12 +268,9 @@ class RecallTurn(RunTurn[Recalled, RunIntervention]):
 
     def own_columns(self) -> dict[str, Any]:
         """Return ``start``, ``move_bp.WAY`` and ``next_move_bp.WAY``; no move without an answer."""
-        state = self.state
-        return {
-            "start": state.start,
-            **{f"move_bp.{way}": move for way, move in state.moves.items()},
-            **{f"next_move_bp.{way}": move for way, move in state.next_moves.items()},
-        }
+        by_way = {"move_bp": self.state.moves, "next_move_bp": self.state.next_moves}
+        moves = {f"{name}.{way}": it for name, of in by_way.items() for way, it in of.items()}
+        return {"start": self.state.start, **moves}
 
 
 @dataclass(slots=True)
@@ -314,11 +311,10 @@ class Recall(Run[Recalled, RecallTurn, RecallConfig, RunIntervention]):
     async def _play(self, before: RecallTurn, planned: Sequence[RunIntervention]) -> RecallTurn:
         del before, planned
         config, who = self.config, self.asked.who
-        moves: dict[str, float] = {}
-        done: dict[str, float] = {}
+        moves: dict[Way, float] = {}
         chains, faults = [], []
-        for question in questions(config.start, place=config.place, seed=config.twins):
-            done[question.way] = question.next_move
+        asked = questions(config.start, place=config.place, seed=config.twins)
+        for question in asked:
             try:
                 if isinstance(who, NationAgent):
                     client = self._client()
@@ -333,6 +329,7 @@ class Recall(Run[Recalled, RecallTurn, RecallConfig, RunIntervention]):
                 self.asked.faults.append(error)
                 raise
             await asyncio.sleep(0)  # where nothing waits, as for rules
+        done = {question.way: question.next_move for question in asked}
         state = Recalled(start=config.start, moves=moves, next_moves=done)
         if faults:
             self.asked.answers[config.start] = state
@@ -401,28 +398,18 @@ def next_moves() -> Mapping[str, float]:
     return {str(at): float(100 * move) for at, move in (rates.shift(-1) - rates).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Law:
-    """A vector autoregression with history's moments.
-
-    Attributes:
-        mean: of growth and inflation in the quarter (annual rates), unemployment, policy rate.
-        lag: what the deviations of the last four quarters do to this one's, the latest first.
-        surprises: of each quarter in the data, with the covariance that the moments ask for.
-    """
-
-    mean: Any
-    lag: Any
-    surprises: Any
-
-
 @cache
-def _law() -> _Law:
+def _law() -> tuple[Any, Any, Any]:
     """Return the autoregression of order four that has the data's moments exactly.
 
     Yule-Walker: its means, covariances and covariances over one to four quarters are the data's, so
     that those of inflation over four quarters are too. Surprises are drawn from the data's own,
     scaled to the covariance that this asks for, so that quarters are as wild as they were.
+
+    Returns:
+        the mean of growth and inflation in the quarter (annual rates), unemployment, policy rate;
+        what the deviations of the last four quarters do to this one's, the latest first; and the
+        surprises of each quarter in the data, with the covariance that the moments ask for.
     """
     import numpy as np
 
@@ -442,19 +429,19 @@ def _law() -> _Law:
     left = left - left.mean(axis=0)
     wanted = np.linalg.cholesky(over[0] - lag @ np.hstack(over[1:]).T)
     there = np.linalg.cholesky(left.T @ left / len(left))
-    return _Law(mean, lag, left @ np.linalg.inv(there).T @ wanted.T)
+    return mean, lag, left @ np.linalg.inv(there).T @ wanted.T
 
 
 def twin_path(quarters: int, *, rng: random.Random) -> Any:
     """Return quarters of the twin economy, a row each: growth, inflation, unemployment, rate."""
     import numpy as np
 
-    law = _law()
-    drawn = law.surprises[[rng.randrange(len(law.surprises)) for _ in range(quarters + _WARM_UP)]]
+    mean, lag, surprises = _law()
+    drawn = surprises[[rng.randrange(len(surprises)) for _ in range(quarters + _WARM_UP)]]
     away, path = np.zeros(4 * _ORDER), []
     for surprise in drawn:
-        away = np.concatenate([law.lag @ away + surprise, away[:-4]])
-        path.append(law.mean + away[:4])
+        away = np.concatenate([lag @ away + surprise, away[:-4]])
+        path.append(mean + away[:4])
     return np.array(path[_WARM_UP:])
 
 
@@ -641,11 +628,8 @@ class Memorisation:
         return "\n".join([*map(str, self.effects), *self.notes, self.verdict])
 
     def __repr__(self) -> str:
-        state = (
-            ("flagged" if self.flagged else "not flagged")
-            if self._frame is not None
-            else "not asked yet"
-        )
+        asked = self._frame is not None
+        state = "not asked yet" if not asked else "flagged" if self.flagged else "not flagged"
         return f"<Memorisation: {state}, {len(self.starts)} starts>"
 
     def _repr_html_(self) -> str:
@@ -679,17 +663,15 @@ def _rows(states: Sequence[Recalled]) -> pd.DataFrame:
 def _recalled(tape: Tape, run: int) -> Recalled:
     """Return what a recorded run came to."""
     row = list(tape.frame_rows(run).values())[-1]
-    by_way: dict[str, dict[str, float]] = {
-        name: {
+    moves, next_moves = (
+        {
             way: float(row[f"{name}.{way}"])
             for way in WAYS
             if isinstance(row.get(f"{name}.{way}"), int | float)
         }
         for name in ("move_bp", "next_move_bp")
-    }
-    return Recalled(
-        start=str(row.get("start")), moves=by_way["move_bp"], next_moves=by_way["next_move_bp"]
     )
+    return Recalled(start=str(row.get("start")), moves=moves, next_moves=next_moves)
 
 
 def _flagged(effects: Sequence[Effect]) -> bool:
@@ -747,6 +729,7 @@ def _recall(frame: pd.DataFrame) -> pd.DataFrame:
     moves far, or a series that does, is neither nearer nor farther for that.
     """
     import numpy as np
+    import pandas as pd
 
     parts = []
     for _, rows in frame.groupby("way", sort=False):
@@ -755,8 +738,6 @@ def _recall(frame: pd.DataFrame) -> pd.DataFrame:
         own = np.diag(away)
         others = (away.sum(axis=1) - own) / (len(rows) - 1)
         parts.append(rows.assign(recall_bp=others - own))
-    import pandas as pd
-
     return pd.concat(parts).sort_index()
 
 

@@ -77,6 +77,10 @@ class Arm:
     further: int = 0
 
 
+ALL_ALIKE = Arm(name="", levels={}, values={})
+"""The one arm where nothing is varied."""
+
+
 # --- factors and arms ----------------------------------------------------------------------------
 
 

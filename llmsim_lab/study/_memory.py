@@ -39,7 +39,7 @@ from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
-from llmsim_lab.study._design import Arm, Models, World
+from llmsim_lab.study._design import ALL_ALIKE, Models, World
 from llmsim_lab.study._gate import dated
 from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, one_at_a_time, play_here
 from llmsim_lab.types import FrozenDict
@@ -560,15 +560,14 @@ class Memorisation:
             )
             return Recall(config, asked=asked, llm_client=client)
 
-        arm = Arm(name="", levels={}, values={})
         notes = Notes(self._name, {"world": Recall.kind, **self._identity()})
         world = World(start_of, fixed={}, factors={}, turns=1)
         player = StudyPlayer(world, Models(None), notes, self._tape)
-        entries = {seed: StudyRun(arm=arm.name, seed=seed) for seed in places}
+        entries = {seed: StudyRun(arm=ALL_ALIKE.name, seed=seed) for seed in places}
         if self._tape is not None:
             notes.check_free(self._tape)
             entries |= {found.seed: found for found, _, _ in notes.found(self._tape)}
-        left = [(arm, entry) for entry in entries.values() if entry.status != "done"]
+        left = [(ALL_ALIKE, entry) for entry in entries.values() if entry.status != "done"]
         first, last = len(entries) - len(left) + 1, len(entries)
         async with progress_line(
             "start", number=first, last=last, enabled=self._progress
@@ -584,7 +583,7 @@ class Memorisation:
             elif entry.status != "done":
                 if not asked.faults:
                     raise ConfigError(f"{start} could not be asked about: {entry.error}")
-            elif (kept := player.kept.get((arm.name, entry.seed))) is not None:
+            elif (kept := player.kept.get(entry.key)) is not None:
                 found.append(kept.state)
             else:
                 assert self._tape is not None

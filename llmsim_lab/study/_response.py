@@ -38,7 +38,7 @@ from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._config import CommitteeConfig
 from llmsim_lab.study._charts import response_chart
-from llmsim_lab.study._design import Arm, Models, World, WrongFunctionError, seeds_of
+from llmsim_lab.study._design import ALL_ALIKE, Models, World, WrongFunctionError, seeds_of
 from llmsim_lab.study._playing import one_at_a_time
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.validators import AlwaysValid
@@ -177,11 +177,10 @@ def _maker(
         )
     turns = given.pop("turns", None)
     world, models = World(subject, fixed=given, factors={}, turns=turns), Models(client)
-    all_alike = Arm(name="", levels={}, values={})
 
     def made(seed: int) -> AnyRun:
-        asked = models.of(world, all_alike)
-        run = world.run(all_alike, seed, asked)
+        asked = models.of(world, ALL_ALIKE)
+        run = world.run(ALL_ALIKE, seed, asked)
         if name:
             run.config = run.config.model_copy(update={"name": name})
         # A function may make its run without a model, or with another.
@@ -198,10 +197,13 @@ def _again(run: AnyRun, client: LLMClient | None, changes: Mapping[str, Any]) ->
     config = run.config.model_copy(update=dict(changes))
     done = [item for turn in run.turns[1:] for item in turn.interventions]
     done += [one for at, its in run.planned.items() if at > run.turn_number for one in its]
-    parts = copied({name: getattr(run, name) for name in run.given}, client, {})
-    for part in parts.values():
+    parts = copied(_own(run), client, {})
+    for part in parts.values():  # those of the user's own get the pair's seed
         for one in part if isinstance(part, Sequence) else (part,):
-            _seed(one, config.seed)
+            if isinstance(one, EconomicEngine) and one.shocks is not None:
+                one.shocks = replace(one.shocks, seed=config.seed)
+            elif isinstance(one, NationAgent):
+                one.seed = config.seed
     return type(run).rebuilt(
         # What was done to the first turn is in its state.
         config.model_copy(update={"interventions": tuple(done)}),
@@ -221,14 +223,6 @@ def _without_chains(state: Any) -> Any:
     return state.model_copy(update={"reasoning_chains": ()}) if chains else state
 
 
-def _seed(part: Any, seed: int) -> None:
-    """Give a part of the user's own the pair's seed."""
-    if isinstance(part, EconomicEngine) and part.shocks is not None:
-        part.shocks = replace(part.shocks, seed=seed)
-    elif isinstance(part, NationAgent):
-        part.seed = seed
-
-
 def _by_rule(run: AnyRun, against: Any) -> AnyRun:
     """Return the run that is compared with: the same start and seeds, and a rule that decides."""
     if isinstance(run, Simulation) and against != "rule":
@@ -238,7 +232,7 @@ def _by_rule(run: AnyRun, against: Any) -> AnyRun:
                 "inflation, output_gap and previous_rate"
             )
         config = run.config.by_rules().model_copy(update={"committee": CommitteeConfig()})
-        parts = {"engine": copied({"engine": run.engine}, None, {})["engine"]}
+        parts = copied({"engine": run.engine} if "engine" in run.given else {}, None, {})
         limits = getattr(run.engine, "limits", config.engine.limits)
         rule = TaylorRuleAgent(rule=against, limits=limits, exact=True)
         state = _without_chains(run.turns[0].state)
@@ -247,7 +241,7 @@ def _by_rule(run: AnyRun, against: Any) -> AnyRun:
             agents=[rule],
             validator=AlwaysValid(),
             state=state.model_copy(update={"agents": {}}),
-            **(parts if "engine" in run.given else {}),
+            **parts,
         )
     if against == "rule" and hasattr(run.config, "by_rules"):
         config, players = run.config.by_rules(), {}
@@ -357,10 +351,8 @@ class _Pairs:
     def _look_at(self, run: AnyRun) -> None:
         """Take from the first run what all share: the columns, and the linear solution."""
         known = {one.column: one for one in run.series}
-        if self.columns is not None:
-            self.series = tuple(known.get(it, Series(column=it, label=it)) for it in self.columns)
-        else:
-            self.series = tuple(known.values())
+        columns = known if self.columns is None else self.columns
+        self.series = tuple(known.get(it, Series(column=it, label=it)) for it in columns)
         if not self.series:
             raise ConfigError(
                 f"a {type(run).__name__} charts no numbers, so that no response can be seen; name "
@@ -439,16 +431,16 @@ class _Pairs:
 
     def _values(self, run: AnyRun) -> dict[str, list[float]]:
         turns = [turn for turn in run.turns if self.at <= turn.number <= self.at + self.horizon]
-        rows = [run.own_columns(turn) for turn in turns]
+        rows = [
+            {name: it for name, it in run.own_columns(turn).items() if isinstance(it, int | float)}
+            for turn in turns
+        ]
         found: dict[str, list[float]] = {}
         for one in self.series:
-            values = [row.get(one.column) for row in rows]
-            if all(isinstance(it, int | float) for it in values):
-                found[one.column] = [float(it) for it in values]
+            if all(one.column in row for row in rows):
+                found[one.column] = [float(row[one.column]) for row in rows]
             elif self.columns is not None:
-                there = {
-                    name for row in rows for name, it in row.items() if isinstance(it, int | float)
-                }
+                there = set().union(*rows)
                 raise ConfigError(
                     f"{one.column!r} is not a number at each turn from {self.at} on"
                     f"{closest(one.column, there)}; the numbers are {', '.join(sorted(there))}"
@@ -466,9 +458,8 @@ def _interventions(
 ) -> list[dict[str, Any]]:
     """Return a shock as this world's interventions, with numbers added to what is there."""
     known = _known(run)
-    done: dict[str, Any] = {"turn": at}
     added = {name: by for name, by in shock.items() if name not in known}
-    done |= {name: value for name, value in shock.items() if name in known}
+    done = {"turn": at} | {name: value for name, value in shock.items() if name in known}
     if "shock" in known:
         hits = {name: added.pop(name) for name in _SHOCKS if name in added}
         if hits:
@@ -486,18 +477,18 @@ def _interventions(
             "a shock to the economy's equations and a change of its state are two shocks; give one"
         )
     values: dict[str, Any] = {}
+    numbers = [key for key, it in row.items() if isinstance(it, int | float)]
     for name, by in added.items():
-        if not isinstance(row.get(name), int | float) or isinstance(row[name], bool):
-            numbers = [key for key, it in row.items() if isinstance(it, int | float)]
+        if name not in numbers or isinstance(row[name], bool):
             raise ConfigError(
                 f"shock: there is no number {name!r}{closest(name, numbers)} in the state of a "
                 f"{type(run).__name__}; there are {', '.join(numbers[:12])}"
             )
         real_number(name, by)
         values[name] = row[name] + by
-    agents = {name: name.partition(".") for name in values if "set_agents" in known and "." in name}
     own: dict[str, dict[str, Any]] = {}
-    for name, (agent, _, variable) in agents.items():
+    for name in [it for it in values if "set_agents" in known and "." in it]:
+        agent, _, variable = name.partition(".")
         own.setdefault(agent, {})[variable] = values.pop(name)
     if own:
         done["set_agents"] = {**done.get("set_agents", {}), **own}

@@ -16,6 +16,7 @@ import itertools
 import math
 import re
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -101,30 +102,23 @@ def factors_of(vary: Mapping[str, Any], design: Any) -> Factors:
 
 def _labelled(name: str, levels: Any) -> dict[str, Any]:
     if isinstance(levels, Mapping):
-        found = {str(label): level for label, level in levels.items()}
-        if len(found) < len(levels):
-            twice = next(iter(levels.keys() - found.keys()))
-            raise ConfigError(
-                f"vary[{name!r}] has two levels called {str(twice)!r}; give them other labels"
-            )
+        labelled = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
-        found = {}
-        for level in levels:
-            label = label_of(level)
-            if label in found:
-                raise ConfigError(
-                    f"vary[{name!r}] has two levels called {label!r}; give them labels: "
-                    f"vary={{{name!r}: {{'one': ..., 'other': ...}}}}"
-                )
-            found[label] = level
+        labelled = [(label_of(level), level) for level in levels]
     else:
         raise ConfigError(
             f"vary[{name!r}] = {levels!r:.60} is neither a list of levels nor a mapping of labels "
             f"to levels; write [{levels!r:.40}] for a single one"
         )
-    if not found:
+    if not labelled:
         raise ConfigError(f"vary[{name!r}] is empty; name at least one level")
-    return found
+    [(label, count)] = Counter(label for label, _ in labelled).most_common(1)
+    if count > 1:
+        raise ConfigError(
+            f"vary[{name!r}] has two levels called {label!r}; give them other labels: "
+            f"vary={{{name!r}: {{'one': ..., 'other': ...}}}}"
+        )
+    return dict(labelled)
 
 
 def label_of(level: Any) -> str:
@@ -370,13 +364,13 @@ class World:
                 said = " or ".join(repr(".".join(path)) for path in places)
                 raise ConfigError(f"{name!r} may be several things; say which: {said}")
         names = [".".join(map(str, path)) for path in known]
+        last = [path[-1] for path in known if isinstance(path[-1], str)]
         specials = ["model", "prompt", "players", "state", *self.cls.part_names]
-        last = {path[-1]: ".".join(map(str, path)) for path in known if isinstance(path[-1], str)}
+        own = [field for field in fields if field not in RunConfig.model_fields]
         raise ConfigError(
             f"{self.cls.__name__} has nothing called {name!r} to vary"
             f"{closest(name, [*names, *last, *specials])}; there are "
-            f"{', '.join([n for n in fields if n not in RunConfig.model_fields][:_SHOWN])}, "
-            f"llm.temperature, {', '.join(specials)}"
+            f"{', '.join([*own[:_SHOWN], 'llm.temperature', *specials])}"
         )
 
     def _argument(self, name: str) -> Target:

@@ -79,6 +79,7 @@ _FEW = 3
 """Runs that a spread is estimated from at least."""
 _ROUNDING = 1e-12
 _MOST_ERRORS = 3
+_OUTCOMES = ["arm", "seed", "outcome", "value"]
 _STATES = ("done", "failed", "stopped", "left")
 _CODE = ("methods", "parameters", "state")
 """Digests of a world's code; not of its file, which holds more than the world."""
@@ -566,7 +567,7 @@ class Study:
 
     def _rows(self, entry: StudyRun) -> list[dict[str, Any]]:
         """Return a run's frame as rows, from the tape or from memory."""
-        if (run := self._player.kept.get((entry.arm, entry.seed))) is not None:
+        if (run := self._player.kept.get(entry.key)) is not None:
             return [turn_row(turn, run.own_columns(turn)) for turn in run.turns]
         tape = self.tape
         assert tape is not None
@@ -705,17 +706,12 @@ class Study:
         column = name.removesuffix(LAST)
         # A mapping in a state may be filled later, so of its columns only the field is known.
         fields = getattr(type(first.state), "model_fields", {})
-        if (
-            column in row
-            or (column in measures and column == name)
-            or column.partition(".")[0] in fields
-        ):
-            return
         known = [*measures, *(key for key, value in row.items() if isinstance(value, int | float))]
-        raise ConfigError(
-            f"outcome {name!r} is not a column of {self._cls.__name__}{closest(column, known)}; "
-            f"there are {', '.join(known)}"
-        )
+        if not (column in row or name in measures or column.partition(".")[0] in fields):
+            raise ConfigError(
+                f"outcome {name!r} is not a column of {self._cls.__name__}"
+                f"{closest(column, known)}; there are {', '.join(known)}"
+            )
 
     def outcomes(self) -> pd.DataFrame:
         """Return a row for each run that has ended and each outcome.
@@ -725,23 +721,20 @@ class Study:
         import pandas as pd
 
         rows = [
-            {"arm": entry.arm, "seed": entry.seed, "outcome": label, "value": value}
+            (entry.arm, entry.seed, label, value)
             for entry in self._in_order()
             if entry.status in ("done", "failed")
             for label, value in self._values_of(entry).items()
         ]
-        return pd.DataFrame(rows, columns=["arm", "seed", "outcome", "value"])
+        return pd.DataFrame(rows, columns=_OUTCOMES)
 
     def _values_of(self, entry: StudyRun) -> dict[str, float]:
         if entry.status != "done":
             return dict.fromkeys(self.outcome, math.nan)
-        key = (entry.arm, entry.seed), entry.run
+        key = entry.key, entry.run
         if key not in self._values:
-            rows = (
-                self._rows(entry)
-                if any(isinstance(it, str) for it in self.outcome.values())
-                else []
-            )
+            of_columns = any(isinstance(it, str) for it in self.outcome.values())
+            rows = self._rows(entry) if of_columns else []
             self._values[key] = {
                 label: self._value(entry, item, rows) for label, item in self.outcome.items()
             }
@@ -869,13 +862,13 @@ class Study:
             return ""
         whole = done == len(self._entries)
         if self._registered is not None:
-            plan = self._registered
+            plan, asked = self._registered, contrasts and [list(pair) for pair in contrasts]
+            if asked not in (None, plan["contrasts"]) or plan["outcomes"] != list(self.outcome):
+                return f"not the registered contrasts and outcomes ({plan['digest'][:12]})"
             before = sum(it != plan["digest"] for it in self._registrations.values())
             late = f", after {before} runs had been begun" if before else ""
-            if whole and len(self.seeds) == plan["n"] and self._is_registered(contrasts):
+            if whole and len(self.seeds) == plan["n"]:
                 return f"as registered{late} ({plan['digest'][:12]})"
-            if not self._is_registered(contrasts):
-                return f"not the registered contrasts and outcomes ({plan['digest'][:12]})"
         if done not in self._looks:
             self._looks.append(done)
             self._keep_looks()
@@ -887,12 +880,6 @@ class Study:
             "runs: stopping at p < .05 finds something far more often than one time in twenty; "
             "effects(watched=True) may be watched"
         )
-
-    def _is_registered(self, contrasts: Sequence[tuple[str, str]] | None) -> bool:
-        assert self._registered is not None
-        plan = self._registered
-        same: bool = contrasts is None or [list(pair) for pair in contrasts] == plan["contrasts"]
-        return same and plan["outcomes"] == list(self.outcome)
 
     def _keep_looks(self) -> None:
         """Write on the tape at how many runs somebody looked: the next process counts on."""
@@ -1065,15 +1052,14 @@ class Study:
             note = info.manifest.get(NOTE)
             if not isinstance(note, Mapping) or note.get("arm") not in self.arms:
                 continue
-            entry = StudyRun(arm=note["arm"], seed=note["seed"], status="done", run=info.id)
+            entry = StudyRun(note["arm"], note["seed"], "done", info.id)
             frame = list(tape.frame_rows(info.id).values())
             rows += [
-                {"arm": entry.arm, "seed": entry.seed, "outcome": label}
-                | {"value": self._value(entry, item, frame)}
+                (entry.arm, entry.seed, label, self._value(entry, item, frame))
                 for label, item in self.outcome.items()
                 if isinstance(item, str) and len(frame) > 1
             ]
-        return pd.DataFrame(rows, columns=["arm", "seed", "outcome", "value"])
+        return pd.DataFrame(rows, columns=_OUTCOMES)
 
     def _memory(self) -> str:
         named = [self._world.model(arm) or self._models.given for arm in self._arms]
@@ -1193,8 +1179,5 @@ def _groups(names: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in names:
         before, dot, key = name.rpartition(".")
-        if dot:
-            found.setdefault(before, []).append(key)
-        else:
-            found.setdefault(name, [])
+        found.setdefault(before or name, []).extend([key] if dot else [])
     return found

@@ -15,7 +15,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import safe, table
 from llmsim_lab._util.text import duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
@@ -59,6 +58,7 @@ from llmsim_lab.study._results import (
     these_wordings,
     verdict,
 )
+from llmsim_lab.study._study import Effects
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
@@ -635,23 +635,18 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        rows = [
-            (effect.contrast, effect.outcome, str(effect), effect.speaks_of, effect.note)
-            for effect in self.effects
-        ]
-        header = ("contrast", "outcome", "effect", "speaks of", "note")
-        return str(table(header, rows, caption=safe(repr(self))))
+        return Effects(self.effects, label=repr(self))._repr_html_()
 
     # --- statistics --------------------------------------------------------------------------
 
     @property
-    def effects(self) -> list[Effect]:
+    def effects(self) -> Effects:
         """How each variant differs from the first, by outcome and in what was answered.
 
         All are one family: ``p_family`` is adjusted for all of them. The unit is the situation, a
         recorded state; ``speaks_of`` says whether these or new ones are meant, and which wordings.
         """
-        return list(self._statistics()[0])
+        return Effects(self._statistics()[0])
 
     @property
     def exact(self) -> list[Effect]:

@@ -200,13 +200,14 @@ class FitnessCard(Card):
         """Return cards side by side, a column each, the last row what each is fit for."""
         cards = (self, *others)
         names = column_names(cards)
-        titles = dict.fromkeys(one.title for card in cards for one in card.measures)
-        rows = []
-        for title in titles:
-            row: dict[str, Any] = {"measure": title}
-            for name, card in zip(names, cards, strict=True):
-                row[name] = next((_cell(one) for one in card.measures if one.title == title), "")
-            rows.append(row)
+        cells = [{one.title: _cell(one) for one in card.measures} for card in cards]
+        rows = [
+            {
+                "measure": title,
+                **{name: of.get(title, "") for name, of in zip(names, cells, strict=True)},
+            }
+            for title in dict.fromkeys(title for of in cells for title in of)
+        ]
         verdicts = (card.verdict for card in cards)
         rows.append({"measure": "fit for", **dict(zip(names, verdicts, strict=True))})
         return plain_frame(rows, ["measure", *names])

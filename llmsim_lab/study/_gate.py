@@ -224,15 +224,10 @@ def _quarter(state: GlobalState, output: float) -> Quarter:
 
 def _mirror(one: Situation) -> Situation:
     """Return a situation with all deviations from the steady state turned round."""
-    start = STEADY_STATE.total_economic_value
-    return Situation(
-        pair=one.pair,
-        mirrored=True,
-        quarters=tuple(mirrored_quarters(one.quarters, around=start, last=_QUARTERS)),
-        gap=-one.gap,
-        growth=2 * STEADY_STATE.gdp_growth - one.growth,
-        move=-one.move,
-    )
+    start, growth = STEADY_STATE.total_economic_value, 2 * STEADY_STATE.gdp_growth - one.growth
+    quarters = tuple(mirrored_quarters(one.quarters, around=start, last=_QUARTERS))
+    turned = replace(one, mirrored=True, quarters=quarters, growth=growth)
+    return replace(turned, gap=-one.gap, move=-one.move)
 
 
 # --- asking ---------------------------------------------------------------------------------------

@@ -36,12 +36,11 @@ from llmsim_lab.llm import LLMClient, Tape, connect
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
-from llmsim_lab.run._progress import progress_line
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
 from llmsim_lab.study._design import ALL_ALIKE, Models, World
 from llmsim_lab.study._gate import dated
-from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, one_at_a_time, play_here
+from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, one_at_a_time, played
 from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
@@ -568,13 +567,12 @@ class Memorisation:
             notes.check_free(self._tape)
             entries |= {found.seed: found for found, _, _ in notes.found(self._tape)}
         left = [(ALL_ALIKE, entry) for entry in entries.values() if entry.status != "done"]
-        first, last = len(entries) - len(left) + 1, len(entries)
-        async with progress_line(
-            "start", number=first, last=last, enabled=self._progress
-        ) as advance:
-            async for entry in play_here(player, left, self._parallel):
-                entries[entry.seed] = entry
-                advance()
+
+        async def done(entry: StudyRun) -> None:
+            entries[entry.seed] = entry
+
+        line = "start" if self._progress else ""
+        await played(player, left, self._parallel, done, of=len(entries), line=line)
         found = []
         for entry in entries.values():
             start = self.starts[places[entry.seed]]

@@ -14,7 +14,15 @@ import asyncio
 import gzip
 import hashlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import aclosing, contextmanager, suppress
 from copy import copy
@@ -28,6 +36,7 @@ from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
+from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._session import rare_collections
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._codec import RunInfo, dumps
@@ -538,16 +547,33 @@ def merge_left_over(tape: Tape) -> None:
 async def played(
     player: StudyPlayer,
     jobs: Sequence[tuple[Arm, StudyRun]],
-    *,
     parallel: int | None,
-    executor: Executor | MakesExecutor | None,
-    done: Callable[[StudyRun], Any],
+    done: Callable[[StudyRun], Awaitable[None]],
+    *,
+    executor: Executor | MakesExecutor | None = None,
+    of: int,
+    line: str,
 ) -> None:
-    """Play a study's runs, here or elsewhere, and call back with each as it ends."""
+    """Play the runs that are left, here or elsewhere, and call back with each as it ends.
+
+    Args:
+        player: plays them.
+        jobs: the runs that are left.
+        parallel: how many at once.
+        done: awaited with each run.
+        executor: who plays them elsewhere.
+        of: how many runs there are, with those that were done before.
+        line: what the line of progress calls a run; empty for no such line.
+    """
     if executor is None:
         runs = play_here(player, jobs, parallel or 8)
     else:
         runs = play_elsewhere(executor, player, jobs, parallel)
-    async with aclosing(runs) as ended:  # type: ignore[type-var]
+    first = of - len(jobs) + 1
+    async with (
+        progress_line(line, number=first, last=of, enabled=bool(line)) as advance,
+        aclosing(runs) as ended,  # type: ignore[type-var]
+    ):
         async for entry in ended:
+            advance()
             await done(entry)

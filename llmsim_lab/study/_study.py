@@ -33,7 +33,6 @@ from llmsim_lab.llm._embedded.store import CATALOGUE
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
 from llmsim_lab.run._config import idle_seeds
-from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._turn import turn_row
 from llmsim_lab.study._charts import arms_chart
 from llmsim_lab.study._design import (
@@ -373,24 +372,21 @@ class Study:
                 (self._by_name[it.arm], it) for it in self._entries.values() if it.status != "done"
             ]
             self._player.purse = None if budget is None else Purse(budget)
-            total = len(self._entries)
-            async with progress_line(
-                "run", number=total - len(jobs) + 1, last=total, enabled=progress
-            ) as advance:
 
-                async def done(entry: StudyRun) -> None:
-                    self._entries[entry.key] = entry
-                    self._player.playing.pop(entry.key, None)
-                    advance()
-                    self._tell()
-                    if entry.status == "failed":
-                        where = {"arm": entry.arm, "seed": entry.seed, "turn": entry.turns}
-                        self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-                    returned = on_run(entry) if on_run is not None else None
-                    if inspect.isawaitable(returned):
-                        await returned
+            async def done(entry: StudyRun) -> None:
+                self._entries[entry.key] = entry
+                self._player.playing.pop(entry.key, None)
+                self._tell()
+                if entry.status == "failed":
+                    where = {"arm": entry.arm, "seed": entry.seed, "turn": entry.turns}
+                    self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
+                returned = on_run(entry) if on_run is not None else None
+                if inspect.isawaitable(returned):
+                    await returned
 
-                await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
+            total, line = len(self._entries), "run" if progress else ""
+            player = self._player
+            await played(player, jobs, parallel, done, executor=executor, of=total, line=line)
         finally:
             self._task = None
             _PLAYED.discard(key)
@@ -862,8 +858,9 @@ class Study:
             return ""
         whole = done == len(self._entries)
         if self._registered is not None:
-            plan, asked = self._registered, contrasts and [list(pair) for pair in contrasts]
-            if asked not in (None, plan["contrasts"]) or plan["outcomes"] != list(self.outcome):
+            plan, asked = self._registered, list(map(list, contrasts or ()))
+            same = contrasts is None or asked == plan["contrasts"]
+            if not same or plan["outcomes"] != list(self.outcome):
                 return f"not the registered contrasts and outcomes ({plan['digest'][:12]})"
             before = sum(it != plan["digest"] for it in self._registrations.values())
             late = f", after {before} runs had been begun" if before else ""

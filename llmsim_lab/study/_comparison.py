@@ -25,39 +25,9 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._run import AnyRun, NoModel
 from llmsim_lab.run._session import Recording, Session
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study import _keeping
-from llmsim_lab.study._bench import (
-    Bench,
-    Sample,
-    Turn,
-    Variant,
-    Wordings,
-    check_independent,
-    check_name,
-    check_rendering,
-    config_of,
-    runs_on,
-    seed_of,
-    source_of,
-    turns_of,
-    variants_of,
-    wordings_of,
-)
+from llmsim_lab.study import _bench, _keeping, _results
+from llmsim_lab.study._bench import Bench, Sample, Turn, Variant, Wordings
 from llmsim_lab.study._playing import one_at_a_time
-from llmsim_lab.study._results import (
-    Noise,
-    agreement,
-    came_off,
-    common_answers,
-    directions,
-    effects_of,
-    exact_effects,
-    noise,
-    outcomes_of,
-    samples_frame,
-    these_wordings,
-    verdict,
-)
 from llmsim_lab.study._study import Effects
 from llmsim_lab.types import CallRecord
 
@@ -212,11 +182,11 @@ class Comparison:
             simulations: list[AnyRun] = [source]
         else:
             tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-            chosen = runs_on(tape, run)
+            chosen = _bench.runs_on(tape, run)
             for each in chosen:
                 _keeping.check_is_run(tape.run(each))
             simulations = [load(tape, each) for each in chosen]
-            check_independent(simulations)
+            _bench.check_independent(simulations)
         self.simulation = simulations[0]
         self.bench = Bench(self.simulation, component, only_component=only_component)
         self.component, self.only_component = self.bench.component, only_component
@@ -227,10 +197,14 @@ class Comparison:
                 "model={'larger': connect('ollama:...')}"
             )
         models = None if model is None else _models_of(model)
-        arms = wordings_of(prompt) if models is None else {name: {name: None} for name in models}
+        arms = (
+            _bench.wordings_of(prompt)
+            if models is None
+            else {name: {name: None} for name in models}
+        )
         self.arms = {arm: list(wordings) for arm, wordings in arms.items()}
         self.samples = whole_number("samples", samples, least=1)
-        self._outcomes = outcomes_of(self.bench, outcome)
+        self._outcomes = _results.outcomes_of(self.bench, outcome)
         client = llm_client or self.simulation.llm_client
         self._temperature = temperature
         self._parts: dict[int | None, _Part] = {}
@@ -243,16 +217,18 @@ class Comparison:
                 self._parts[number] = part = _Part(
                     run=number,
                     bench=bench,
-                    variants=dict(models) if models is not None else variants_of(arms, bench),
-                    turns=turns_of(turns, bench),
-                    config=config_of(simulation, client, temperature),
+                    variants=dict(models)
+                    if models is not None
+                    else _bench.variants_of(arms, bench),
+                    turns=_bench.turns_of(turns, bench),
+                    config=_bench.config_of(simulation, client, temperature),
                 )
-                check_rendering(part.variants, part.turns, bench)
+                _bench.check_rendering(part.variants, part.turns, bench)
             except ConfigError as error:
                 if number is None:
                     raise
                 raise ConfigError(f"in run {number}: {error}") from error
-        self.seed = seed_of(seed, self.config)
+        self.seed = _bench.seed_of(seed, self.config)
         self.by_replicate = self.config.seed is None
         self.llm_client = None if _keeping.has_no_model(client) else client
         self.played: list[tuple[Sample, Turn]] = []
@@ -260,7 +236,7 @@ class Comparison:
         self._loaded = 0
         self._playing = False
         self._shown: tuple[list[tuple[Sample, Turn]], int, pd.DataFrame] | None = None
-        self._known: tuple[pd.DataFrame, list[Effect], list[Noise]] | None = None
+        self._known: tuple[list[Effect], list[_results.Noise]] | None = None
 
     @property
     def _first(self) -> _Part:
@@ -269,7 +245,7 @@ class Comparison:
     @property
     def source(self) -> str:
         """The run whose turns are played again, in words: its number, its name, its tape."""
-        first = source_of(self.simulation)
+        first = _bench.source_of(self.simulation)
         runs = [str(number) for number in self._parts]
         return first if len(runs) == 1 else f"runs {', '.join(runs)}, the first of them {first}"
 
@@ -438,7 +414,7 @@ class Comparison:
                     session.close()
 
     def _came_off(self, sample: Sample, turn: Turn) -> bool:
-        return came_off(self._parts[sample.run].bench, sample, turn)
+        return _results.came_off(self._parts[sample.run].bench, sample, turn)
 
     def _begin(self) -> None:
         """Put the comparison on the tape, where it is not there yet: an entry below each run."""
@@ -472,7 +448,7 @@ class Comparison:
     def _config_of(self, part: _Part, variant: Variant) -> LLMConfig:
         if not isinstance(variant, LLMClient):
             return part.config
-        return config_of(part.bench.simulation, variant, self._temperature)
+        return _bench.config_of(part.bench.simulation, variant, self._temperature)
 
     async def _play(
         self, sample: Sample, session: Session | None, *, silent: LLMClient | None = None
@@ -516,7 +492,7 @@ class Comparison:
         tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         info = _keeping.comparison_on(tape, run)
         settings = _keeping.recorded_settings(info)
-        wordings = wordings_of(prompt) if prompt else {}
+        wordings = _bench.wordings_of(prompt) if prompt else {}
         given = {name: it for arm in wordings.values() for name, it in arm.items()}
         infos = _keeping.parts_of(tape, info)
         each = [_keeping.variants_on(part, {**given, **(model or {})}) for part in infos]
@@ -619,8 +595,9 @@ class Comparison:
         shown = self._shown
         if shown is None or shown[0] is not self.played or shown[1] != len(self.played):
             benches = {run: part.bench for run, part in self._parts.items()}
-            made = samples_frame(benches, self.played, self._outcomes, self.arms)
+            made = _results.samples_frame(benches, self.played, self._outcomes, self.arms)
             self._shown = shown = self.played, len(self.played), made
+            self._known = None
         return shown[2].copy()
 
     def __repr__(self) -> str:
@@ -655,30 +632,30 @@ class Comparison:
         There the contrast at these situations is known exactly, of numbers the difference of their
         means. Of a loaded comparison the probabilities are known once it was replayed.
         """
-        return exact_effects(self._chances, self.arms, only=self._only())
+        return _results.exact_effects(self._chances, self.arms, only=self._only())
 
     @property
-    def noise(self) -> list[Noise]:
+    def noise(self) -> list[_results.Noise]:
         """Each variant's noise floor, by outcome."""
         return list(self._statistics()[1])
 
     def _only(self) -> str:
         models = any(isinstance(variant, LLMClient) for variant in self.variants.values())
-        return "" if models else these_wordings(self.frame)
+        return "" if models else _results.these_wordings(self.frame)
 
-    def _statistics(self) -> tuple[list[Effect], list[Noise]]:
+    def _statistics(self) -> tuple[list[Effect], list[_results.Noise]]:
         # Tables, sentences and charts each ask, and the answer takes some 60 ms.
-        frame, known = self.frame, self._known
-        if known is None or not known[0].equals(frame):  # new samples change the frame
+        frame = self.frame  # of which nothing is known any more if it is a new one
+        if self._known is None:
             names = self.outcomes
             economic = isinstance(self.simulation, Simulation)
             limits = getattr(self.simulation.engine, "limits", None) if economic else None
             grid = getattr(limits, "step", None)
             of_prompts = bool(self._only())
-            found = effects_of(frame, names, self.names, grid=grid, of_prompts=of_prompts)
-            floors = [n for name in names for n in noise(frame, name, self.names)]
-            self._known = known = frame, found, floors
-        return known[1:]
+            found = _results.effects_of(frame, names, self.names, grid=grid, of_prompts=of_prompts)
+            floors = [n for name in names for n in _results.noise(frame, name, self.names)]
+            self._known = found, floors
+        return self._known
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -746,23 +723,23 @@ class Comparison:
     @property
     def directions(self) -> pd.DataFrame:
         """Each variant's shares of raising, holding and lowering the first outcome."""
-        return directions(self.frame, self.names)
+        return _results.directions(self.frame, self.names)
 
     @property
     def agreement(self) -> pd.DataFrame:
         """How often samples agree: between variants, of one seed or two, and within each."""
-        return agreement(self.frame, self.names)
+        return _results.agreement(self.frame, self.names)
 
     @property
     def answers(self) -> pd.DataFrame:
         """Each variant's commonest answers."""
-        return common_answers(self.frame)
+        return _results.common_answers(self.frame)
 
     @property
     def verdicts(self) -> list[str]:
         """Each effect in words: interval and p-values, how many pairs, noise floors."""
         return [
-            verdict(effect, floors, pairs=pairs, failed=failed)
+            _results.verdict(effect, floors, pairs=pairs, failed=failed)
             for effect, _, floors, (pairs, failed) in self._compared()
         ]
 
@@ -779,7 +756,7 @@ def _models_of(models: object) -> dict[str, Variant]:
             "model={'larger': connect('ollama:...')}"
         )
     for name, client in models.items():
-        check_name(name)
+        _bench.check_name(name)
         if client is not None and not isinstance(client, LLMClient):
             raise ConfigError(
                 f"model {name!r} is {client!r:.60}, not a client; connect('auto') is one"

@@ -37,6 +37,13 @@ _MOST_COLUMNS = 4
 _MOST_ROWS = 12
 """Rows of a table that is not folded."""
 _MOST_SEEDS = 20
+_PLAYED_WITH = {
+    "llmsim-lab": "package",
+    "git revision": "git",
+    "Python": "python",
+    "platform": "platform",
+}
+"""Titles of what the runs' manifests say, and its names there."""
 _SIZE = (7.0, 3.9)
 """Of a chart, inches."""
 _BACKGROUNDS = "#ffffff", "#0d1117"
@@ -615,16 +622,7 @@ def _runs(evidence: Evidence) -> Markup:
         ("design's digest", Markup('<span class="mono">{}</span>').format(study._notes.digest)),
         ("model calls", f"{evidence.calls:,}"),
         *([("decisions of models", ", ".join(decided) or "none")] if evidence.calls else []),
-        *(
-            (title, each(name))
-            for title, name in (
-                ("llmsim-lab", "package"),
-                ("git revision", "git"),
-                ("Python", "python"),
-                ("platform", "platform"),
-            )
-            if each(name)
-        ),
+        *((title, each(name)) for title, name in _PLAYED_WITH.items() if each(name)),
     ]
     rows = [
         [

@@ -515,13 +515,13 @@ def _gate(evidence: Evidence) -> _Answers:
         command = f"llmsim-lab doctor {info.backend}:{info.name} --economics"
         if not cards:
             yield "unknown", f"no card of {info.name} is kept on this machine", command
-        elif (outcome := cards[-1].outcome(config.decide or "sample")) == "pass":
-            yield "ok", cards[-1].verdict
+        elif (outcome := cards[0].outcome(config.decide or "sample")) == "pass":
+            yield "ok", cards[0].verdict
         elif outcome == "fail":
             remedy = "another model: this one does not answer the economy"
-            yield "missing", clip(cards[-1].verdict, 300), remedy
+            yield "missing", clip(cards[0].verdict, 300), remedy
         else:
-            yield "unknown", clip(cards[-1].verdict, 300), command
+            yield "unknown", clip(cards[0].verdict, 300), command
 
 
 @_asks("the model does not recall the history")

@@ -692,25 +692,19 @@ class Comparison:
 
         Where one has more wordings than the other, a sample of that one is in several pairs.
         """
-        came = {
-            (sample.variant, (sample.run, sample.turn, sample.sample)): self._came_off(sample, turn)
-            for sample, turn in self.played
-        }
+        came: dict[str, dict[tuple[Any, ...], bool]] = {label: {} for label in self.variants}
+        for it, turn in self.played:
+            came[it.variant][it.run, it.turn, it.sample] = self._came_off(it, turn)
         counts = {}
-        first = self.arms[self.names[0]]
-        for name in self.names[1:]:
-            mine = self.arms[name]
-            pairs = [
-                (first[n % len(first)], mine[n % len(mine)])
+        first, *others = self.arms.values()
+        for name, mine in zip(self.names[1:], others, strict=True):
+            whole = [
+                one[place] and other[place]
                 for n in range(max(len(first), len(mine)))
+                for one, other in [(came[first[n % len(first)]], came[mine[n % len(mine)]])]
+                for place in one.keys() & other.keys()
             ]
-            both = [
-                whole and came[other, place]
-                for one, other in pairs
-                for (label, place), whole in came.items()
-                if label == one and (other, place) in came
-            ]
-            counts[name] = sum(both), len(both) - sum(both)
+            counts[name] = sum(whole), len(whole) - sum(whole)
         return counts
 
     @property

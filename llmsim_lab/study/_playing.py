@@ -26,7 +26,7 @@ from collections.abc import (
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import aclosing, contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -194,30 +194,31 @@ def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
 # --- one run -------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class StudyPlayer:
     """Plays single runs of a study.
 
-    Args:
+    Attributes:
         world: makes them.
         models: whom they ask.
         notes: what is written into their manifests.
         tape: where they are recorded; None to keep them in memory.
+        purse: what they may spend.
+        kept: the runs that are on no tape.
+        playing: the runs that are under way, until the study has what became of them.
+        on_change: called when a run begins, and after each of its turns.
+        heard: arms of which a run has said what it has to warn of.
     """
 
-    def __init__(self, world: World, models: Models, notes: Notes, tape: Tape | None) -> None:
-        self.world = world
-        self.models = models
-        self.notes = notes
-        self.tape = tape
-        self.purse: Purse | None = None
-        self.kept: dict[Key, AnyRun] = {}
-        """The runs that are on no tape."""
-        self.playing: dict[Key, AnyRun] = {}
-        """The runs that are under way, until the study has what became of them."""
-        self.on_change: Callable[[], object] = lambda: None
-        """Called when a run begins, and after each of its turns."""
-        self.heard: set[str] = set()
-        """Arms of which a run has said what it has to warn of."""
+    world: World
+    models: Models
+    notes: Notes
+    tape: Tape | None = None
+    purse: Purse | None = None
+    kept: dict[Key, AnyRun] = field(default_factory=dict)
+    playing: dict[Key, AnyRun] = field(default_factory=dict)
+    on_change: Callable[[], object] = lambda: None
+    heard: set[str] = field(default_factory=set)
 
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
@@ -355,7 +356,7 @@ def _unpack(spec: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
     digest = hashlib.sha256(spec).hexdigest()
     if digest not in _unpacked:
         world, given, notes, arms = cloudpickle.loads(spec)
-        player = StudyPlayer(world, Models(given), notes, None)
+        player = StudyPlayer(world, Models(given), notes)
         _unpacked[digest] = player, {arm.name: arm for arm in arms}
     return _unpacked[digest]
 

@@ -283,7 +283,7 @@ class Study:
         self._notes = Notes(self.name, identity)
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
-        self._player = StudyPlayer(self._world, self._models, self._notes, None)
+        self._player = StudyPlayer(self._world, self._models, self._notes)
         self._listeners: list[Callable[[], object]] = []
         self._player.on_change = self._tell
         self._registered: dict[str, Any] | None = None
@@ -1023,15 +1023,13 @@ class Study:
         else:
             values, reference = self._values_on(pilot), self.reference
         found: dict[str, float] = {}
-        if reference is None:
-            return found
         for label, part in values.groupby("outcome"):
             table_ = part.pivot_table(index="seed", columns="arm", values="value")
             if reference not in table_:
                 continue
-            others = table_.drop(columns=[reference, *({AA} & set(table_))])
-            spreads = others.sub(table_[reference], axis=0).dropna(how="all")
-            variances = [spreads[arm].var() for arm in others if spreads[arm].count() >= _FEW]
+            apart = table_.sub(table_[reference], axis=0)
+            others = [arm for arm in apart if arm not in (reference, AA)]
+            variances = [apart[arm].var() for arm in others if apart[arm].count() >= _FEW]
             if variances:
                 # The arms' mean, since nobody knows which of them it will be about.
                 spread = math.sqrt(math.fsum(variances) / len(variances))

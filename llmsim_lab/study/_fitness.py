@@ -254,8 +254,7 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
     forms = [known[name] for name in SHORT_FORMS if name in known and known[name].n]
     obeyed = known.get("obeyed")
     if len(forms) < len(SHORT_FORMS) or obeyed is None or not obeyed.n:
-        why = {one.why_not for one in known.values() if one.name in SHORT_FORMS and one.why_not}
-        why |= {obeyed.why_not} if obeyed is not None and obeyed.why_not else set()
+        why = {known[it].why_not for it in (*SHORT_FORMS, "obeyed") if it in known} - {""}
         return f"Undecided: {'; '.join(sorted(why)) or 'the card is not finished'}."
     whole = share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
     reached, rest = "", ""

@@ -27,6 +27,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import aclosing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -346,19 +347,13 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
     return found
 
 
-_unpacked: dict[str, tuple[StudyPlayer, dict[str, Arm]]] = {}
-"""In a worker, by the digest of what came: so that a model is loaded once for each process."""
-
-
+@cache
 def _unpack(spec: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
+    """Return what came to a worker; kept, so that a model is loaded once for each process."""
     import cloudpickle
 
-    digest = hashlib.sha256(spec).hexdigest()
-    if digest not in _unpacked:
-        world, given, notes, arms = cloudpickle.loads(spec)
-        player = StudyPlayer(world, Models(given), notes)
-        _unpacked[digest] = player, {arm.name: arm for arm in arms}
-    return _unpacked[digest]
+    world, given, notes, arms = cloudpickle.loads(spec)
+    return StudyPlayer(world, Models(given), notes), {arm.name: arm for arm in arms}
 
 
 def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, bytes | None]:

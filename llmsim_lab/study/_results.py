@@ -448,27 +448,21 @@ def exact_effects(
 
     from llmsim_lab.study._statistics import exact_situation_effects
 
-    rows: list[dict[str, Any]] = []
-    seen: set[tuple[str, int | None, int, str]] = set()
     arm_of = {label: arm for arm, labels in arms.items() for label in labels}
+    # Every sample of a turn measures the same chances.
+    known: dict[tuple[str, int | None, int, str], Choice[Any]] = {}
     for sample, choices in chances.items():
         for agent, choice in choices.items():
-            place = (sample.variant, sample.run, sample.turn, agent)
-            if place in seen:  # every sample of a turn measures the same chances
-                continue
-            seen.add(place)
-            common = {"arm": arm_of[sample.variant], "run": sample.run or 1}
-            common |= {"situation": sample.turn}
-            options = choice.probabilities
-            numbers = all(
-                isinstance(it, int | float) and not isinstance(it, bool) for it in options
-            )
-            for option, p in options.items():
-                if numbers:
-                    rows.append(common | {"outcome": "choice", "value": float(option), "chance": p})
-                    continue
-                pair = common | {"outcome": f"chance of {getattr(option, 'value', option)}"}
-                rows += [pair | {"value": 1.0, "chance": p}, pair | {"value": 0.0, "chance": 1 - p}]
+            known.setdefault((sample.variant, sample.run, sample.turn, agent), choice)
+    rows: list[tuple[Any, ...]] = []
+    for (label, run, turn, _), choice in known.items():
+        options, place = choice.probabilities, (arm_of[label], run or 1, turn)
+        if all(isinstance(it, int | float) and not isinstance(it, bool) for it in options):
+            rows += [(*place, "choice", float(option), p) for option, p in options.items()]
+            continue
+        for option, p in options.items():
+            name = f"chance of {getattr(option, 'value', option)}"
+            rows += [(*place, name, 1.0, p), (*place, name, 0.0, 1 - p)]
     frame = pd.DataFrame(rows, columns=["arm", "run", "situation", "outcome", "value", "chance"])
     if not rows:
         return []

@@ -503,15 +503,11 @@ def _gate(evidence: Evidence) -> _Answers:
     config = evidence.config(evidence.study._arms[0].name)
     if not isinstance(config, SimulationConfig) or not evidence.calls:
         return
-    models = [it for models in evidence.models.values() for it in models]
-    for model in {str(it.get("name")): it for it in models}.values():
-        info = ModelInfo(
-            name=str(model.get("name")),
-            backend=str(model.get("backend")),
-            digest=model.get("digest"),
-        )
-        cards = [it for it in kept_economics_cards() if it.is_of(info)]
-        cards = [it for it in cards if it.told == config.briefing]
+    models = {str(it.get("name")): it for models in evidence.models.values() for it in models}
+    kept = [it for it in kept_economics_cards() if it.told == config.briefing]
+    for name, model in models.items():
+        info = ModelInfo(name=name, backend=str(model.get("backend")), digest=model.get("digest"))
+        cards = [it for it in kept if it.is_of(info)]
         command = f"llmsim-lab doctor {info.backend}:{info.name} --economics"
         if not cards:
             yield "unknown", f"no card of {info.name} is kept on this machine", command

@@ -296,16 +296,12 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
 def _exceptions(known: Mapping[str, Measure]) -> list[str]:
     """Return what a model that is fit for decisions cannot do, or may not."""
     found = []
-    for name in (*SHORT_FORMS, "long_text", "tools"):
-        one = known.get(name)
-        if one is None or one.interval is None:
-            if one is not None:
-                found.append(f"not measured for {_short(one)}")
-            continue
-        low, high = one.interval
-        if high < _OTHER:
+    for one in (known[name] for name in (*SHORT_FORMS, "long_text", "tools") if name in known):
+        if one.interval is None:
+            found.append(f"not measured for {_short(one)}")
+        elif one.interval[1] < _OTHER:
             found.append(f"not for {_short(one)} ({one.hits} of {one.n})")
-        elif low < _OTHER and name not in SHORT_FORMS:
+        elif one.interval[0] < _OTHER and one.name not in SHORT_FORMS:
             found.append(f"undecided for {_short(one)} ({one.hits} of {one.n})")
     return found
 

@@ -21,9 +21,8 @@ from llmsim_lab._util.text import faults, number
 from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._data import Quarter
-from llmsim_lab.economy._macro import RateLimits
+from llmsim_lab.economy._macro import RateLimits, Rule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
@@ -485,12 +484,7 @@ class TaylorRuleAgent(Agent):
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
         economy = state.global_state
-        rule = self.rule.rate if isinstance(self.rule, TaylorRule) else self.rule
-        asked = rule(
-            inflation=economy.inflation,
-            output_gap=economy.output_gap,
-            previous_rate=economy.interest_rate,
-        )
+        asked = rate_by(self.rule, economy)
         here = economy.interest_rate
         move: float | None = None
         if self.exact:

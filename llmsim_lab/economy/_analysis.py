@@ -6,14 +6,20 @@ responses follow from one matrix, without a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import fsum, inf, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab.economy._data import load_us_macro
-from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, RudebuschSvensson, TaylorRule
+from llmsim_lab.economy._macro import (
+    STEADY_STATE,
+    MacroModel,
+    RudebuschSvensson,
+    Rule,
+    TaylorRule,
+    rate_by,
+)
 from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState, MacroLags
@@ -21,9 +27,6 @@ from llmsim_lab.models import GlobalState, MacroLags
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-Rule = Callable[..., float]
-"""A policy rule: takes ``inflation``, ``output_gap`` and ``previous_rate`` by name, all percent."""
 
 _WIDTH = 10  # four lags of inflation, two of the gap, four of the rate
 
@@ -132,9 +135,7 @@ def closed_loop(
             f"without shocks, {around!r} leads to {stays!r}: no response can be told from that "
             "movement; give the model's steady state as around=..."
         )
-    base = rate(
-        inflation=around.inflation, output_gap=around.output_gap, previous_rate=around.interest_rate
-    )
+    base = rate_by(rate, around)
 
     def after(vector: Any, seen: Any, shocks: Shocks = NO_SHOCKS) -> Any:
         # A rule whose own neutral rate is another one is shifted to this steady state.

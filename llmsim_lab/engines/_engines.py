@@ -222,7 +222,7 @@ class EconLLMEngine(LLMEngine):
         super().__init__(config, llm_client, initial_state=initial_state)
         self.prompt = prompt or Prompt.load("engine_interest_rate")
         self.limits = self.config.limits
-        self.committee = committee
+        self.committee = committee if committee and committee.rule != "sequential" else None
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
         limits = self.limits
@@ -439,9 +439,8 @@ class EconomicEngine(EconLLMEngine):
         lower = self.limits.lower
         if self.fiscal_backstop is None or rate > lower:
             return NO_SHOCKS
-        weight = getattr(self.macro, "real_rate_to_gap", 0.0)
         demand = self.fiscal_backstop.demand(
-            start.global_state, lower_bound=lower, real_rate_to_gap=weight
+            start.global_state, lower_bound=lower, model=self.macro
         )
         if demand:
             log_event(

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
@@ -92,7 +93,7 @@ from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, S
 if TYPE_CHECKING:
     import pandas as pd
 
-logger = logging.getLogger(__name__)
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 StateT = TypeVar("StateT", default=Any)
 TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
@@ -462,9 +463,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             except TapeError:
                 continue  # of a version that cannot be read: nothing is known of it
             if why := idle_seeds(both, model_seed=client["seed"] if client else None):
-                log_event(
-                    logger,
-                    logging.WARNING,
+                _warn(
                     "SEEDS_CHANGE_NOTHING",
                     run=config.name,
                     same_as=f"run {info.id} of {tape.path.name}",
@@ -856,7 +855,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self.code_changes = code_changes(whose, recorded, self.code_digests)
             if self.code_changes:
                 event = f"{whose.upper()}_DIFFER"
-                log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+                _warn(event, run=self.run_id, what=self.code_changes)
         return self
 
     @property
@@ -1073,7 +1072,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
         been stepped on by hand.
         """
-        count, before = self._how_many(turns), self.turn_number
+        wanted = self.config.turns if turns is None else turns
+        count, before = whole_number("turns", wanted, least=0), self.turn_number
         self._told_to_reach = before + count
         try:
             async with progress_line(
@@ -1092,9 +1092,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
         except BudgetReached as error:
             self._ended(f"stopped: {error}")
-            log_event(
-                logger,
-                logging.WARNING,
+            _warn(
                 "BUDGET_REACHED",
                 run=self.config.name,
                 turn=self.turn_number,
@@ -1115,9 +1113,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         never = [name for name in self.players if name != "*" and name not in self._asked]
         live = not self._quiet and isinstance(self._session, Recording | None)
         if never and self._asked and live:
-            log_event(
-                logger,
-                logging.WARNING,
+            _warn(
                 "PLAYER_NEVER_ASKED",
                 run=self.config.name,
                 player=never[0],
@@ -1141,12 +1137,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
-
-    def _how_many(self, turns: int | None) -> int:
-        number = self.config.turns if turns is None else turns
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise ConfigError(f"turns={number!r} must be a whole number, 0 or more")
-        return number
 
     # --- forks, and recorded runs of this class ----------------------------------------------
 
@@ -1200,9 +1190,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if not self.tape.read_only:
             return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
         path = self.tape.path
-        log_event(
-            logger,
-            logging.WARNING,
+        _warn(
             "FORK_NOT_RECORDED",
             tape=path,
             run=self.run_id,
@@ -1558,9 +1546,7 @@ def resume(
     simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
     planned = planned_in(cls, records)
     if changed := _own_code_changes(info, simulation):
-        log_event(
-            logger,
-            logging.WARNING,
+        _warn(
             "CODE_CHANGED",
             run=info.id,
             reason=f"{changed}, so the turns to come are played by other code than those before",
@@ -1603,9 +1589,7 @@ def rerun(
         simulation.config = simulation.config.model_copy(update=changes)
     client = simulation.llm_client
     if client is not None and client.config.seed is not None:
-        log_event(
-            logger,
-            logging.WARNING,
+        _warn(
             "RERUN_MAY_REPEAT",
             run=info.id,
             reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "

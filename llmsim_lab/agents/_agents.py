@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, GetJsonSchemaHandler, ValidationError
 
@@ -63,6 +63,8 @@ _SOURCES = {
 }
 """Where the value of each of the prompt's slots comes from."""
 
+
+DecisionT = TypeVar("DecisionT", bound=PolicyDecision)
 
 _SIZES = ("rate_change_bp", "proposed_rate")
 """Fields by which a decision states its size; an action has both."""
@@ -257,25 +259,34 @@ class EconLLMAgent(LLMAgent):
             return await super()._ask(prompt, state, site)
 
         def fault(decision: RateDecision) -> str | None:
-            if decision.rate_change_bp in moves:
-                return None
-            return (
-                f"rate_change_bp must be one of {moves_in_words(moves)}, and it is "
-                f"{decision.rate_change_bp}"
-            )
+            move, listed = decision.rate_change_bp, moves_in_words(moves)
+            wrong = f"rate_change_bp must be one of {listed}, and it is {move}"
+            return None if move in moves else wrong
 
+        return await self._ask_for_size(
+            RateDecision, {"rate_change_bp": moves}, fault, prompt, site
+        )
+
+    async def _ask_for_size(
+        self,
+        reply: type[DecisionT],
+        offered: Mapping[str, tuple[Any, ...]],
+        fault: Callable[[DecisionT], str | None],
+        prompt: str,
+        site: CallSite,
+    ) -> DecisionT:
         try:
             return await self.llm_client.call_with_retry(
                 prompt=prompt,
-                response_model=RateDecision,
-                choices={"rate_change_bp": moves},
+                response_model=reply,
+                choices=offered,
                 check=lambda decision: fault(decision) or self._check(decision),
                 site=site,
             )
         except LLMFailureException as failure:
-            rejected = failure.rejected
-            if isinstance(rejected, RateDecision) and fault(rejected):
-                # No size that anybody offered: an invalid answer, not an action to reject.
+            # No size that anybody offered: an invalid answer, which no engine could apply, and not
+            # an action to reject.
+            if isinstance(failure.rejected, reply) and fault(failure.rejected):
                 failure.rejected = None
             raise
 

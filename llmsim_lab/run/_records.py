@@ -319,16 +319,19 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
         ) from error
 
 
-def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection[str]) -> None:
+def check_manifest(
+    run: int, manifest: Mapping[str, Any], part_names: Collection[str] | None = None
+) -> None:
     """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
 
     Args:
         run: the run's number.
         manifest: its manifest.
-        part_names: the parts that a run of its class may be given.
+        part_names: the parts that a run of its class may be given; any if not given.
     """
     faults = manifest_faults(manifest)
-    if not faults and not all(name in part_names for name in manifest["given"]):
+    given = () if faults else manifest["given"]
+    if part_names is not None and not all(name in part_names for name in given):
         faults = ["it was given something that no run takes"]
     if faults:
         raise TapeError(f"run {run} on the tape is damaged: {'; '.join(faults[:3])}")
@@ -344,7 +347,7 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
     try:
         return None if settings is None else LLMConfig(**{**settings, **changes})
     except (TypeError, ValidationError) as error:
-        raise TapeError(f"the run's model settings are not understood: {error}") from error
+        raise TapeError(f"the settings of the model are not understood: {error}") from error
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     Field,
     FiniteFloat,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -137,6 +139,18 @@ class Intervention(RunIntervention):
         return f"turn {self.turn}: {', '.join(parts)}{note}"
 
 
+def _beside(prompt: Path, info: ValidationInfo) -> Path:
+    """Return a prompt's file, which a configuration's file names as seen from its own folder."""
+    if info.context is None or "folder" not in info.context:
+        return prompt
+    found: Path = info.context["folder"] / prompt
+    Prompt.load(found)  # one that is missing or wrong is named now, not later
+    return found
+
+
+PromptFile = Annotated[Path, AfterValidator(_beside)]
+
+
 class NationConfig(NationProfile):
     """One nation and who decides for it.
 
@@ -153,7 +167,7 @@ class NationConfig(NationProfile):
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     kind: Literal["llm", "taylor", "human"] = "llm"
-    prompt: Path | None = None
+    prompt: PromptFile | None = None
     names_rate: bool = True
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = DAY_S
     exact: bool = False
@@ -187,7 +201,7 @@ class ValidatorConfig(Settings):
     kind: Literal["llm", "always_valid"] = "llm"
     domain: Annotated[str, Field(min_length=1)] = "economic"
     permissive: bool = True
-    prompt: Path | None = None
+    prompt: PromptFile | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -292,7 +306,7 @@ class SimulationConfig(RunConfig):
     decide: Decide | None = None
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
-    engine_prompt: Path | None = None
+    engine_prompt: PromptFile | None = None
     economy: EconomyConfig = Field(default_factory=EconomyConfig)
     interventions: tuple[Intervention, ...] = ()
 
@@ -436,28 +450,7 @@ class SimulationConfig(RunConfig):
             ConfigError: the file cannot be read, or something in it is wrong; the message names
                 file, line and key.
         """
-        path = Path(path)
-        config = read_config(path, cls)
-
-        def beside(prompt: Path | None) -> Path | None:
-            if prompt is None:
-                return None
-            found = path.parent / prompt
-            Prompt.load(found)  # a file that is missing or wrong is named now, not later
-            return found
-
-        return config.model_copy(
-            update={
-                "nations": tuple(
-                    nation.model_copy(update={"prompt": beside(nation.prompt)})
-                    for nation in config.nations
-                ),
-                "validator": config.validator.model_copy(
-                    update={"prompt": beside(config.validator.prompt)}
-                ),
-                "engine_prompt": beside(config.engine_prompt),
-            }
-        )
+        return read_config(Path(path), cls)
 
 
 def named_twice(names: Iterable[str]) -> list[str]:

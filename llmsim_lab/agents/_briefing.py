@@ -121,11 +121,7 @@ class PolicyBriefing:
 
 
 def briefing(
-    quarters: Sequence[Quarter],
-    *,
-    inflation_target: float,
-    neutral_real_rate: float,
-    masked: bool,
+    quarters: Sequence[Quarter], *, inflation_target: float, neutral_real_rate: float, masked: bool
 ) -> dict[str, str]:
     """Return the values of the slots of ``agent_briefing`` that change from turn to turn.
 

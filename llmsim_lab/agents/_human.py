@@ -9,14 +9,7 @@ from typing import Any, ClassVar, Self
 from llmsim_lab.agents._agents import NationAgent, NationProfile, RateDecision, nearest_move
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._human import (
-    DAY_S,
-    AskPerson,
-    OpenQuestion,
-    Person,
-    human_client,
-    same_choice,
-)
+from llmsim_lab.llm._human import DAY_S, AskPerson, OpenQuestion, Person, human_client, same_choice
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, Rate

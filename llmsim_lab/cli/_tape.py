@@ -13,13 +13,13 @@ from llmsim_lab import run as operations
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.cli._output import console, frame_table, heading, literal, plain_table, right, say
 from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
-from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, valid_run
+from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, kind_name
-from llmsim_lab.run._run import class_on, series_on, turns_of
+from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
 from llmsim_lab.run._turn import every_chain
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import flat

@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import FiniteFloat
 
@@ -83,15 +83,6 @@ class EngineConfig(Settings):
         return RateLimits(lower=lower, upper=upper, max_move=self.max_move, step=self.rate_step)
 
 
-class HasEngineConfig(Protocol):
-    """A larger configuration, such as a simulation's, that holds an engine's."""
-
-    @property
-    def engine(self) -> EngineConfig:
-        """The engine's part."""
-        ...
-
-
 class LLMEngine(Engine):
     """An engine that asks a language model what each accepted action does.
 
@@ -106,7 +97,7 @@ class LLMEngine(Engine):
 
     def __init__(
         self,
-        config: EngineConfig | HasEngineConfig | None = None,
+        config: Settings | None = None,
         llm_client: LLMClient | None = None,
         *,
         initial_state: SimulationState | None = None,
@@ -212,7 +203,7 @@ class EconLLMEngine(LLMEngine):
 
     def __init__(
         self,
-        config: EngineConfig | HasEngineConfig | None = None,
+        config: Settings | None = None,
         llm_client: LLMClient | None = None,
         *,
         prompt: Prompt | None = None,
@@ -403,7 +394,7 @@ class EconomicEngine(EconLLMEngine):
 
     def __init__(
         self,
-        config: EngineConfig | HasEngineConfig | None = None,
+        config: Settings | None = None,
         llm_client: LLMClient | None = None,
         *,
         macro: MacroModel | None = None,

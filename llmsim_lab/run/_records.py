@@ -25,7 +25,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.prompts import Prompt
@@ -329,12 +329,12 @@ def check_manifest(
         manifest: its manifest.
         part_names: the parts that a run of its class may be given; any if not given.
     """
-    faults = manifest_faults(manifest)
-    given = () if faults else manifest["given"]
+    wrong = manifest_faults(manifest)
+    given = () if wrong else manifest["given"]
     if part_names is not None and not all(name in part_names for name in given):
-        faults = ["it was given something that no run takes"]
-    if faults:
-        raise TapeError(f"run {run} on the tape is damaged: {'; '.join(faults[:3])}")
+        wrong = ["it was given something that no run takes"]
+    if wrong:
+        raise TapeError(f"run {run} on the tape is damaged: {'; '.join(wrong[:3])}")
 
 
 def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:
@@ -345,9 +345,9 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
     """
     settings = manifest["llm"]
     try:
-        return None if settings is None else LLMConfig(**{**settings, **changes})
-    except (TypeError, ValidationError) as error:
-        raise TapeError(f"the settings of the model are not understood: {error}") from error
+        return None if settings is None else LLMConfig.model_validate({**settings, **changes})
+    except ValidationError as error:
+        raise TapeError(f"the settings of the model are not understood: {faults(error)}") from error
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:

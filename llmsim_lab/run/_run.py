@@ -574,11 +574,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         del planned
         number = before.number + 1
         ask = Ask(
-            before.state,
-            number,
-            config=self.config,
-            player=self.player,
-            prompt_for=self.prompt_for,
+            before.state, number, config=self.config, player=self.player, prompt_for=self.prompt_for
         )
         try:
             after = await self.turn(before.state, ask)
@@ -628,9 +624,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for item in interventions:
             state = item.applied(state, self)
         return state
-
-    def _arrived(self, turn: TurnT) -> None:
-        """Record a whole turn in what the parts count, before it is written."""
 
     def _recount(self) -> None:
         """Set what the parts count to that of the whole turns: after a failed turn, and a fork."""
@@ -1019,7 +1012,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             seconds=time.perf_counter() - began,
             calls=calls,
         )
-        self._arrived(turn)  # before it is written: what raises here leaves no turn on the tape
         if self._session is not None:
             if len(self._prompts) > known_prompts:
                 self._session.uses(self.prompts)
@@ -1092,12 +1084,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
         except BudgetReached as error:
             self._ended(f"stopped: {error}")
-            _warn(
-                "BUDGET_REACHED",
-                run=self.config.name,
-                turn=self.turn_number,
-                reason=error,
-            )
+            _warn("BUDGET_REACHED", run=self.config.name, turn=self.turn_number, reason=error)
             return
         except Exception as error:
             self._ended(f"failed: {error}")
@@ -1538,7 +1525,7 @@ def resume(
     Raises:
         TapeError: another process is writing to the run, or the tape is read-only.
     """
-    tape = _writing(tape)
+    tape = existing_tape(tape)
     info = tape.run(run)
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
@@ -1574,7 +1561,7 @@ def rerun(
         kind: as for ``replay``.
         parts: as for ``replay``.
     """
-    tape = _writing(tape)
+    tape = existing_tape(tape)
     info = tape.run(run)
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
@@ -1627,7 +1614,7 @@ def fork(
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
-    tape = _writing(tape)
+    tape = existing_tape(tape)
     recorded = _load(tape, tape.run(run), llm_client, parts)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
 
@@ -1849,7 +1836,12 @@ def _reading(tape: Tapes) -> Tape:
     return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
 
 
-def _writing(tape: Tapes) -> Tape:
+def existing_tape(tape: Tapes) -> Tape:
+    """Return a tape to write on; one that is not there is an error, not a new one.
+
+    Raises:
+        TapeError: there is no such file.
+    """
     if isinstance(tape, Tape):
         return tape
     path = Path(tape)

@@ -38,12 +38,7 @@ from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._turn import Series
 
 Variable = Literal[
-    "interest_rate",
-    "inflation",
-    "output_gap",
-    "unemployment",
-    "gdp_growth",
-    "total_economic_value",
+    "interest_rate", "inflation", "output_gap", "unemployment", "gdp_growth", "total_economic_value"
 ]
 
 SERIES = (

@@ -279,10 +279,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         state = state.model_copy(update={"reasoning_chains": (*chains, *state.reasoning_chains)})
         self.engine.current_state = state
         return Turn(
-            number=state.turn,
-            state=state,
-            chains=state.reasoning_chains,
-            actions=tuple(actions),
+            number=state.turn, state=state, chains=state.reasoning_chains, actions=tuple(actions)
         )
 
     def _warn_of_findings(self) -> None:
@@ -294,12 +291,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         for finding in findings_at_start(subject):
             if self.config.moves_bp is None and finding.rule.startswith("L9"):
                 continue  # no moves are on offer, and ``max_move`` is the contract's engine's
-            _warn(
-                "LINT",
-                rule=finding.rule,
-                found=finding.what,
-                remedy=finding.remedy,
-            )
+            _warn("LINT", rule=finding.rule, found=finding.what, remedy=finding.remedy)
 
     def lint(self) -> list[LintFinding]:
         """Return what is probably wrong with this simulation, as ``simulation.lint`` does."""

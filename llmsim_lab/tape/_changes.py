@@ -359,11 +359,7 @@ class TextTree:
     """
 
     def __init__(
-        self,
-        runs: Iterable[RunInfo],
-        *,
-        title: str,
-        changes: Callable[[int], Sequence[str]],
+        self, runs: Iterable[RunInfo], *, title: str, changes: Callable[[int], Sequence[str]]
     ) -> None:
         runs = list(runs)
         numbers = {info.id for info in runs}

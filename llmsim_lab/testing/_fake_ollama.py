@@ -25,11 +25,7 @@ from llmsim_lab.types import ChatReply, ToolCall
 
 _DIED = "80-runner-killed-nonstream"
 _RUNNER_DIED: str = recorded(_DIED)["error"]
-_TEXTS = {
-    429: "too many requests",
-    500: _RUNNER_DIED,
-    503: recorded("82-queue-full-cold")["error"],
-}
+_TEXTS = {429: "too many requests", 500: _RUNNER_DIED, 503: recorded("82-queue-full-cold")["error"]}
 FaultName = Literal[
     "status",
     "delay",

@@ -121,10 +121,6 @@ class LLMValidator(Validator):
     def _get_domain_description(self) -> str:
         """Return a sentence that says what belongs to the domain."""
 
-    def _rule(self) -> str:
-        """Return how strict to be, in words for the model."""
-        return _PERMISSIVE if self.permissive else _STRICT
-
     async def validate_actions(
         self, actions: Sequence[Action], state: SimulationState
     ) -> list[Action]:
@@ -194,6 +190,6 @@ class EconLLMValidator(LLMValidator):
     def _construct_validation_prompt(self, action: Action) -> str:
         return self.prompt.render(
             domain_description=self._get_domain_description(),
-            rule=self._rule(),
+            rule=_PERMISSIVE if self.permissive else _STRICT,
             action=action.action_string,
         ).sourced(_SOURCES, permissive=self.permissive, agent=action.agent_name)

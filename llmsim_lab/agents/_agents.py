@@ -502,7 +502,8 @@ class TaylorRuleAgent(Agent):
             rate = self.limits.inside(asked)
             move = 100 * (rate - here)
         elif self.moves_bp:
-            move, rate = self._nearest_move(asked, here)
+            move = nearest_move(asked, self.moves_bp, limits=self.limits, current=here)
+            rate = self.limits.inside(here + move / 100)
         else:
             rate = self.limits.nearest(asked, current=here)
         reasoning = (
@@ -534,8 +535,3 @@ class TaylorRuleAgent(Agent):
                 component="agent", agent=self.name, turn=turn, reasoning=reasoning
             ),
         )
-
-    def _nearest_move(self, asked: float, here: float) -> tuple[int, float]:
-        """Return the move on offer that leads closest to a rate, and the rate it leads to."""
-        move = nearest_move(asked, self.moves_bp or (0,), limits=self.limits, current=here)
-        return move, self.limits.inside(here + move / 100)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, GetJsonSchemaHandler, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
@@ -162,6 +162,12 @@ class LLMAgent(Agent):
         return None if self._validate_decision(decision) else self._complaint()
 
 
+def _in_the_order_asked(schema: dict[str, Any]) -> None:
+    # Inherited fields come first, so a model would be sure of itself before it decided.
+    order = ("reasoning", "rate_change_bp", "action", "confidence")
+    schema["properties"] = {name: schema["properties"][name] for name in order}
+
+
 class RateDecision(PolicyDecision):
     """A decision that states its size, among moves on offer; code applies exactly that.
 
@@ -172,19 +178,9 @@ class RateDecision(PolicyDecision):
             leaves the size to the engine's model, which judges the words.
     """
 
-    rate_change_bp: int | None = None
+    model_config = ConfigDict(json_schema_extra=_in_the_order_asked)
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        schema = handler.resolve_ref_schema(handler(core_schema))
-        # Inherited fields come first, so a model would be sure of itself before it decided.
-        fields = dict(schema["properties"])
-        first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
-        last = fields.pop("confidence")
-        schema["properties"] = {**first, **fields, "confidence": last}
-        return schema
+    rate_change_bp: int | None = None
 
 
 class NationProfile(Settings):

@@ -23,6 +23,9 @@ from llmsim_lab.economy._data import (
 from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson
 from llmsim_lab.models import SimulationState
 
+# A run shows each quarter in eight briefings, and asks several members.
+_gap = lru_cache(maxsize=512)(latest_gap)
+
 SHOWN = 8
 """How many quarters the table has."""
 STEADY_QUARTERS = 40
@@ -82,11 +85,6 @@ def _steady(first: SimulationState) -> list[Quarter]:
         replace(level, period=None, real_output=trend * exp(-growth * back))
         for back in range(STEADY_QUARTERS, 0, -1)
     ]
-
-
-@lru_cache(maxsize=512)  # a run shows each quarter in eight briefings, and asks several members
-def _gap(real_output: tuple[float, ...]) -> float | None:
-    return latest_gap(real_output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

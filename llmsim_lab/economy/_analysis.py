@@ -41,7 +41,10 @@ def long_run_response(rule: TaylorRule | Rule) -> float:
     Raises:
         ConfigError: the rule returns its previous rate or more, so that there is no long run.
     """
-    of_inflation, _, inertia = _slopes(_without_bound(rule))
+    rate = _without_bound(rule)
+    here = {"inflation": 2.0, "output_gap": 0.0, "previous_rate": 4.0}  # the steady state
+    up, down = ([rate(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
+    of_inflation, _, inertia = (above - below for above, below in zip(up, down, strict=True))
     if inertia >= 1:
         raise ConfigError(f"the rule adds {inertia:g} times its previous rate; it has no long run")
     return of_inflation / (1 - inertia)
@@ -50,14 +53,6 @@ def long_run_response(rule: TaylorRule | Rule) -> float:
 def _without_bound(rule: TaylorRule | Rule) -> Rule:
     """Return the rule as a function, a Taylor rule without its lower bound."""
     return replace(rule, lower_bound=-inf).rate if isinstance(rule, TaylorRule) else rule
-
-
-def _slopes(rule: Rule) -> tuple[float, float, float]:
-    """Return the rule's responses to inflation, gap and previous rate at the steady state."""
-    here = {"inflation": 2.0, "output_gap": 0.0, "previous_rate": 4.0}
-    up, down = ([rule(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
-    of_inflation, of_gap, of_rate = (above - below for above, below in zip(up, down, strict=True))
-    return of_inflation, of_gap, of_rate
 
 
 @dataclass(frozen=True, eq=False)

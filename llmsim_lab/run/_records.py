@@ -9,14 +9,12 @@ is enough to play the run again, and to tell two runs apart.
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import cache, lru_cache
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -27,9 +25,9 @@ from typing_extensions import TypedDict
 
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._config import RunIntervention
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import RunTurn, turn_row
 from llmsim_lab.tape._changes import flat
@@ -231,46 +229,6 @@ def interventions_of(cls: RunClass, record: Mapping[str, Any], part: str) -> lis
 
 
 # --- the manifest --------------------------------------------------------------------------------
-
-
-def make_manifest(
-    kind: str,
-    config: RunConfig,
-    *,
-    client: LLMClient | None,
-    prompts: Mapping[str, Prompt],
-    code: Mapping[str, str],
-    given: Collection[str],
-    known: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return a run's manifest.
-
-    The model is not in it yet; it is asked who it is when the run first needs it.
-
-    Args:
-        kind: the name of the run's class.
-        config: its configuration.
-        client: the model's, whose settings are recorded.
-        prompts: those in use, by their places.
-        code: digests of code that is not the package's, by name.
-        given: which parts the user gave, which no tape can hold.
-        known: entries that are known already, such as ``git``, or that belong to a study.
-    """
-    return {
-        "kind": kind,
-        "package": version("llmsim-lab"),
-        "git": known["git"] if "git" in known else git_revision(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "seed": config.seed,
-        "config": config.model_dump(mode="json", by_alias=True),
-        "prompts": entries_of(prompts),
-        "code": code,
-        "given": sorted(given),
-        "llm": client.config.model_dump(mode="json") if client else None,
-        "model": None,
-        **known,
-    }
 
 
 def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ import asyncio
 import copy
 import inspect
 import logging
+import platform
 import re
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
@@ -61,8 +63,9 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import (
     check_manifest,
     config_of,
+    entries_of,
+    git_revision,
     llm_config_of,
-    make_manifest,
     planned_in,
     prompts_of,
     tape_turn,
@@ -253,7 +256,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if first is None:
             given = self._seat(players or {})
             start = self.start() if state is None else state
-            first = self.turn_type(number=0, state=self._checked_start(start))
+            first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
         self.turns: list[TurnT] = [first]
         self.given = frozenset(given)
         self.unrecorded = ""
@@ -354,17 +357,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.players = FrozenDict(seated)
         return ["players"] if given else []
 
-    def _checked_start(self, state: Any) -> StateT:
-        if not isinstance(state, self.state_type):
-            raise ConfigError(
-                f"{type(self).__name__} starts from {state!r:.60}; its state is a "
-                f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} "
-                "returns one"
-            )
-        if self._is_own():  # a class of runs that plays its turns otherwise answers for its types
-            check_kept(state, self.state_type)
-        return cast("StateT", state)
-
     def player(self, name: str) -> Any:
         """Return who answers for a player: a client, a rule, or ``"random"``.
 
@@ -436,16 +428,23 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._session = Recording(cls, tape, run)
 
     def _new_manifest(self, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        known = known or {}
-        return make_manifest(
-            self.kind,
-            self.config,
-            client=self.llm_client,
-            prompts=self.prompts,
-            code=known.get("code") or self.code_digests,
-            given=self.given,
-            known=known,
-        )
+        """Return what defines the run; which model answers is added when it is first asked."""
+        known, client = known or {}, self.llm_client
+        return {
+            "kind": self.kind,
+            "package": version("llmsim-lab"),
+            "git": known["git"] if "git" in known else git_revision(),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "seed": self.config.seed,
+            "config": self.config.model_dump(mode="json", by_alias=True),
+            "prompts": entries_of(self.prompts),
+            "code": known.get("code") or self.code_digests,
+            "given": sorted(self.given),
+            "llm": client.config.model_dump(mode="json") if client else None,
+            "model": None,
+            **known,
+        }
 
     def _warn_of_idle_seeds(self, tape: Tape) -> None:
         """Log a WARNING where the tape has a run that this one cannot but repeat."""
@@ -590,16 +589,22 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         turn = self.turn_type(number=number, state=state, chains=chains, answers=answers)
         return cast("TurnT", turn)
 
-    def _checked_state(self, state: Any) -> StateT:
-        """Return what a turn led to.
+    def _checked_state(self, state: Any, *, starts: bool = False) -> StateT:
+        """Return what a turn led to, or what the run starts from.
 
         Raises:
             ConfigError: it is not a state of this run.
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            check_kept(state, self.state_type)
+            if self._is_own():  # a class that plays its turns otherwise answers for its types
+                check_kept(state, self.state_type)
             return cast("StateT", state)
+        if starts:
+            raise ConfigError(
+                f"{name} starts from {state!r:.60}; its state is a {wanted}: def start(self) -> "
+                f"{wanted} returns one"
+            )
         if state is None:
             raise ConfigError(
                 f"{name}.turn returned None; end it with the next state: return state.replace(...)"

@@ -113,11 +113,6 @@ class Subject:
     prompts: Mapping[str, str] = field(default_factory=dict)
     one_after_another: Sequence[str] = ()
 
-    @property
-    def largest_move(self) -> float:
-        """The largest change of the rate in one quarter, percentage points."""
-        return max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.limits.max_move
-
 
 def quick_findings(subject: Subject) -> list[LintFinding]:
     """Return what is wrong that can be told without playing the economy."""
@@ -258,8 +253,8 @@ def _of_model(subject: Subject) -> Iterator[LintFinding]:
 
 
 def _of_moves(subject: Subject) -> Iterator[LintFinding]:
-    state, largest = subject.state, subject.largest_move
-    offered = {abs(move) for move in subject.moves_bp}
+    state, offered = subject.state, {abs(move) for move in subject.moves_bp}
+    largest = max(offered) / 100 if offered else subject.limits.max_move
     for place, text in subject.prompts.items():
         # Where moves are listed with their signs, the list itself is not a statement about others.
         stated = {int(size) for size in _STATED_MOVE.findall(text)} - {0, 100}

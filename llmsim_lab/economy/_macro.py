@@ -378,9 +378,8 @@ class RateLimits:
     step: float = 0.25
 
     def __post_init__(self) -> None:
-        numbers = (self.lower, self.upper, self.max_move, self.step)
-        if not all(map(isfinite, numbers)):
-            raise ConfigError(f"rate limits must be finite numbers, not {numbers}")
+        for name in ("lower", "upper", "max_move", "step"):
+            real_number(name, getattr(self, name))
         if self.lower >= self.upper:
             raise ConfigError(f"rate bounds [{self.lower}, {self.upper}] are empty; swap them?")
         if self.max_move <= 0 or self.step <= 0:

@@ -56,7 +56,6 @@ from llmsim_lab.run._config import (
     idle_seeds,
     made_intervention,
     types_of,
-    warn_if_unreached,
 )
 from llmsim_lab.run._page import PageRun, Recorded, own_turns, write_page
 from llmsim_lab.run._progress import progress_line
@@ -273,7 +272,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._taken_over = 0
         for intervention in config.interventions:
             self._plan(intervention)
-            warn_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
+            self._warn_if_unreached(intervention)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
@@ -906,7 +905,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             except TapeError:
                 self.turns, self._planned = turns, planned
                 raise
-        warn_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
+        self._warn_if_unreached(intervention)
         return cast("InterventionT", intervention)
 
     def _plan(self, intervention: InterventionT) -> None:
@@ -928,6 +927,23 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             )
         else:
             self._planned.setdefault(at, []).append(intervention)
+
+    def _warn_if_unreached(self, intervention: InterventionT) -> None:
+        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at.
+
+        It is not an error: a run may be continued.
+        """
+        end = self.run_reaches
+        if end is None or intervention.turn <= end:
+            return
+        _warn(
+            "INTERVENTION_NOT_REACHED",
+            run=self.config.name,
+            planned=intervention,
+            run_reaches=end,
+            way_out=f"run() called now ends at turn {end}: name a turn up to {end}, raise the "
+            "configuration's turns, or continue with run(...) or step()",
+        )
 
     # --- playing -----------------------------------------------------------------------------
 

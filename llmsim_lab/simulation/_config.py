@@ -14,14 +14,12 @@ from pydantic import (
     Field,
     FiniteFloat,
     StringConstraints,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from llmsim_lab._util.config import Settings, read_config
-from llmsim_lab._util.text import faults
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state
 from llmsim_lab.economy._macro import RateLimits, StaticEconomy, mirrored, set_levels
@@ -430,12 +428,9 @@ class SimulationConfig(RunConfig):
         Raises:
             ConfigError: a value is wrong.
         """
-        try:
-            # Those set alone: the others follow from what is set now.
-            own = {name: getattr(self, name) for name in self.model_fields_set}
-            return SimulationConfig.model_validate({**own, **values})
-        except ValidationError as error:
-            raise ConfigError(faults(error)) from error
+        # Those set alone: the others follow from what is set now.
+        own = {name: getattr(self, name) for name in self.model_fields_set}
+        return SimulationConfig(**{**own, **values})
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> SimulationConfig:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -83,6 +83,14 @@ class EngineConfig(Settings):
         return RateLimits(lower=lower, upper=upper, max_move=self.max_move, step=self.rate_step)
 
 
+def _validated(actions: Iterable[Action]) -> Iterator[Action]:
+    for action in actions:
+        if action.validated:
+            yield action
+        else:
+            logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
+
+
 class LLMEngine(Engine):
     """An engine that asks a language model what each accepted action does.
 
@@ -143,10 +151,7 @@ class LLMEngine(Engine):
         """
         state = start = self.current_state
         chains: list[LLMReasoningChain] = []
-        for action in validated_actions:
-            if not action.validated:
-                logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
-                continue
+        for action in _validated(validated_actions):
             # One after the other, not at once: each action finds the rate that the last one left.
             decision, chain = await self._decide(action, state.global_state, start.turn + 1)
             chains.append(chain)
@@ -257,12 +262,7 @@ class EconLLMEngine(LLMEngine):
         committee, start = self.committee, self.current_state
         if committee is None or len(validated_actions) < 2:
             return await super().run_turn(validated_actions)
-        voting = []
-        for action in sorted(validated_actions, key=lambda action: action.agent_name):
-            if action.validated:
-                voting.append(action)
-            else:
-                logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
+        voting = sorted(_validated(validated_actions), key=lambda action: action.agent_name)
         economy, turn = start.global_state, start.turn + 1
         decided = await gather_all([self._decide(action, economy, turn) for action in voting])
         names = [action.agent_name for action in voting]

@@ -29,8 +29,8 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.economy import TaylorRule, load_us_macro
-from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._data import Quarter, latest_gap, next_quarter, quarters_before
+from llmsim_lab.economy._macro import Rule
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape, connect
 from llmsim_lab.models import Action, SimulationState

@@ -27,6 +27,7 @@ from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
+from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, EconomyError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import Run
@@ -36,7 +37,6 @@ from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, NoModel, _load, belongs_to, copied, resume
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._config import CommitteeConfig
 from llmsim_lab.study._charts import response_chart
 from llmsim_lab.study._design import ALL_ALIKE, Models, World, WrongFunctionError, seeds_of
 from llmsim_lab.study._playing import one_at_a_time
@@ -231,7 +231,7 @@ def _by_rule(run: AnyRun, against: Any) -> AnyRun:
                 f"against={against!r:.60} is not a policy rule: a TaylorRule(), or a function of "
                 "inflation, output_gap and previous_rate"
             )
-        config = run.config.by_rules().model_copy(update={"committee": CommitteeConfig()})
+        config = run.config.by_rules().model_copy(update={"committee": Committee()})
         parts = copied({"engine": run.engine} if "engine" in run.given else {}, None, {})
         limits = getattr(run.engine, "limits", config.engine.limits)
         rule = TaylorRuleAgent(rule=against, limits=limits, exact=True)

@@ -17,13 +17,12 @@ from llmsim_lab.lab._html import (
     CopyBoxes,
     block,
     bold,
-    conversation_text,
     facts_html,
     legend_html,
     messages_html,
     part_of,
     reply_html,
-    slot_lines,
+    slots_of,
     word_diff,
 )
 from llmsim_lab.lab._run_reading import (
@@ -406,7 +405,9 @@ class PromptViewer(TurnBrowser):
     @property
     def text(self) -> str:
         """The prompt shown, all its messages; empty if there is none."""
-        return conversation_text(self.seen.attempt) if self.seen and self.seen.attempt else ""
+        attempt = self.seen.attempt if self.seen else None
+        messages = attempt.request.messages if attempt else ()
+        return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
     def _toggle_copies(self) -> None:
         if self.copies.shown:
@@ -430,7 +431,11 @@ class PromptViewer(TurnBrowser):
         if seen.attempt is None:
             reason = seen.chain.reasoning if seen.chain else ""
             return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_STATIC_CHARS)}")
-        lines += slot_lines(seen.attempt, self.provenance)
+        lines += [
+            f"  {name} = {clip(value, 80)}  ({source})"
+            for _, name, value, source in slots_of(seen.attempt, self.provenance)
+        ]
+        lines.append(f"  where the values are: {self.provenance}")
         if seen.fault:
             lines.append(f"  {clip(f'fault: {seen.attempt.detail}', _MOST_STATIC_CHARS)}")
         if seen.attempt.reply:

@@ -316,34 +316,26 @@ def cell(value: object) -> Markup:
         return Markup(value.__html__())
     if isinstance(value, BaseModel):
         return fields_html(value)
-    if isinstance(value, Mapping):
-        return _mapping(value)
-    if isinstance(value, Sequence):
-        return _sequence(value)
-    return safe(value)
+    if not isinstance(value, Mapping | Sequence):
+        return safe(value)
+    more = len(value) - _MAX_ENTRIES
+    entries = _mapping(value) if isinstance(value, Mapping) else _sequence(value)
+    return join([entries, f" … and {more} more" if more > 0 else ""]) if value else safe("none")
 
 
 def _mapping(values: Mapping[Any, object]) -> Markup:
-    if not values:
-        return safe("none")
     first = dict(islice(values.items(), _MAX_ENTRIES))
     if _of_one_model(values.values()):
-        html = _models_table(list(first.values()), keys=list(first))
-    else:
-        html = pairs((name, cell(value)) for name, value in first.items())
-    return join([html, _rest(len(values))])
+        return _models_table(list(first.values()), keys=list(first))
+    return pairs((name, cell(value)) for name, value in first.items())
 
 
 def _sequence(values: Sequence[object]) -> Markup:
-    if not values:
-        return safe("none")
     first = values[:_MAX_ENTRIES]
     if _of_one_model(values):
-        html = _models_table(first)
-    else:
-        plain = all(isinstance(value, int | float | str) for value in values)
-        html = join(map(cell, first), between=", " if plain else "")
-    return join([html, _rest(len(values))])
+        return _models_table(first)
+    plain = all(isinstance(value, int | float | str) for value in values)
+    return join(map(cell, first), between=", " if plain else "")
 
 
 def _of_one_model(values: Iterable[object]) -> bool:
@@ -374,10 +366,6 @@ def _models_table(values: Sequence[Any], *, keys: Sequence[object] = ()) -> Mark
         heading = ["key", *heading]
         rows = [[cell(key), *row] for key, row in zip(keys, rows, strict=True)]
     return table(heading, rows)
-
-
-def _rest(count: int) -> Markup:
-    return safe(f" … and {count - _MAX_ENTRIES} more") if count > _MAX_ENTRIES else Markup()
 
 
 def _title(name: str) -> str:

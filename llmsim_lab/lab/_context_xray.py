@@ -291,18 +291,14 @@ class ContextXRay(LabWidget):
     def _draw(self) -> None:
         whole, shown = self.whole, self.shown
         self.heading.value = str(heading(self._title(whole, shown)))
-        self.sections.value = str(self._sections(whole, shown))
+        header = ("section", "from", "message", "tokens", "in the prompt")
+        sections = table(header, section_rows(whole, shown), caption="Sections, tokens estimated")
+        beside = [modules_bars(whole, self.silenced), sideways(sections, name="Sections")]
+        self.sections.value = str(block(flow(beside, basis="24em", gap="24px")))
         self.prompt.value = str(messages_html(as_attempt(shown), shown.provenance))
         changes = [heading("What unticking changes"), *changed(whole, shown)]
         self.changes.value = str(block(*changes)) if self.silenced else ""
         self.answers.value = str(self._answers_html())
-
-    def _sections(self, whole: RenderedPrompt, shown: RenderedPrompt) -> Markup:
-        header = ("section", "from", "message", "tokens", "in the prompt")
-        rows = section_rows(whole, shown)
-        sections = table(header, rows, caption="Sections, tokens estimated")
-        sections = sideways(sections, name="Sections")
-        return block(flow([modules_bars(whole, self.silenced), sections], basis="24em", gap="24px"))
 
     def _title(self, whole: RenderedPrompt, shown: RenderedPrompt) -> str:
         turn = self.turn_box.value
@@ -401,7 +397,5 @@ class ContextXRay(LabWidget):
 
     def static_html(self) -> Markup:
         """Return the same as tables, with the changes."""
-        whole, shown = self.whole, self.shown
-        title = heading(self._title(whole, shown))
-        changes = changed(whole, shown) if self.silenced else []
-        return block(title, self._sections(whole, shown), *changes, self._answers_html())
+        parts = (self.heading, self.sections, self.changes, self.answers)
+        return block(*(Markup(part.value) for part in parts))

@@ -186,7 +186,9 @@ def chain_html(
         if before is not None:
             parts.append(_changes(decision, before))
         cards.append(styled(join(parts), CARD))
-    return block(bold(agent, limit=200), flow(cards), styled("", "height:8px"))
+    # In an element of its own, so that also a name read from the right stands above its cards.
+    name = styled(safe(agent, limit=200), tag="span")
+    return block(bold(name), flow(cards), styled("", "height:8px"))
 
 
 def _facts(decision: InspectedDecision, *, seconds: bool) -> Markup:
@@ -394,23 +396,20 @@ class ReasoningInspector(TurnBrowser):
         decisions = [
             decision.chain for its in decisions_by_agent(shown).values() for decision in its
         ]
-        for name, given, there in (
-            ("agent", agent, [chain.agent for chain in decisions]),
-            ("component", component, [chain.component for chain in decisions]),
-            ("status", status, _STATUSES),
-        ):
+        filters = {
+            "agent": (self.agent_box, agent, [chain.agent for chain in decisions]),
+            "component": (self.component_box, component, [one.component for one in decisions]),
+            "status": (self.status_box, status, _STATUSES),
+        }
+        for name, (_, given, there) in filters.items():
             if given and given not in there:
                 has = clip(", ".join(dict.fromkeys(there)), 300) or "none"
                 raise ConfigError(f"turn {number} has no {name} {given!r}; it has: {has}")
         with self._view:
             self._offer(shown)
-            for box, value in (
-                (self.agent_box, agent),
-                (self.component_box, component),
-                (self.status_box, status),
-                (self.text_box, text),
-            ):
-                self._choices.set(box, value)
+            for box, given, _ in filters.values():
+                self._choices.set(box, given)
+            self._choices.set(self.text_box, text)
             self._go(number)
 
     def _on_cell(self, turn: int, agent: str) -> None:

@@ -246,8 +246,7 @@ class SocialBoard(TurnBrowser):
         span = (turns[max(0, len(turns) - _MOST_TURNS)].number, turns[-1].number)
         if span != self._drawn:
             self._drawn = span
-            picture = figure_html(state_figure(turns[-_MOST_TURNS:]))
-            self.picture.value = str(sideways(picture, name="What users are doing", least="24em"))
+            self.picture.value = str(figure_html(state_figure(turns[-_MOST_TURNS:])))
 
     @property
     def _shown(self) -> list[SocialTurn]:
@@ -499,7 +498,7 @@ class AgentStory(LabWidget):
         """Return the same as a timeline, with the chart."""
         with self._view:
             chart = Markup(self.simulation.chart.to_svg(current=self._person.state))
-            return join([self._who(), self._list(self._page()), chart])
+            return join([Markup(self.heading.value), Markup(self.body.value), chart])
 
 
 def _chain(turn: SocialTurn, move: Move) -> LLMReasoningChain | None:

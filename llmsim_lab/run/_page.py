@@ -249,11 +249,8 @@ class _Data:
             "rows": [[row.get(name) for name in (*columns, "call")] for row in self._decisions],
             "stories": self._stories,
         }
-        return {
-            "head": _packed(self.head),
-            "texts": _packed(texts),
-            "decisions": _packed(decisions),
-        }
+        blocks = {"head": self.head, "texts": texts, "decisions": decisions}
+        return {name: _packed(block) for name, block in blocks.items()}
 
     def _word(self, text: str) -> int:
         return self._words.setdefault(text, len(self._words))

@@ -27,8 +27,6 @@ _MAX_ENTRIES = 50
 # Python values, since pages that are safe to show strip style elements, and most strip attributes:
 # so each is written where it is used, and no meaning hangs on it.
 
-FONT = "var(--jp-content-font-family, system-ui, -apple-system, 'Segoe UI', sans-serif)"
-SPACES_PX = (4, 8, 16)
 LINE = "var(--jp-border-color2, rgba(127,127,127,0.4))"
 PAPER, TEXT = "var(--jp-layout-color0, #fff)", "var(--jp-content-font-color1, #1b1b1b)"
 """Of pictures; together, so that they are black on white on a page without JupyterLab's colours."""

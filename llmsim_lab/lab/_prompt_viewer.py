@@ -370,7 +370,7 @@ class PromptViewer(TurnBrowser):
         for then, message in zip_longest(was, now):
             texts = [one.content if one else "" for one in (then, message)]
             parts += [safe(f"{(message or then).role}: "), word_diff(*texts)]
-        return block(*(Markup("<div>{}</div>").format(part) for part in parts))
+        return block(*map(styled, parts))
 
     # --- searching ---------------------------------------------------------------------------
 

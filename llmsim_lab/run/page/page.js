@@ -326,7 +326,7 @@
 
   function ticks(from, to, most, whole) {
     const raw = Math.max((to - from) / most || 1, whole ? 1 : 0), power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 2.5, 5, 10].map((it) => it * power).find((it) => it >= raw), found = [];
+    const step = [1, 2, 2.5, 5, 10].map((it) => it * power).find((it) => it >= raw && !(whole && it % 1)), found = [];
     for (let at = Math.ceil(from / step) * step; at <= to + step * 1e-9; at += step) found.push(Math.abs(at) < step * 1e-9 ? 0 : at);
     return { found, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (step / power === 2.5 ? 1 : 0)) };
   }

@@ -215,11 +215,7 @@ def _numbered(provenance: Provenance) -> list[tuple[int, Span]]:
 
 
 def lit(
-    text: str,
-    wanted: str,
-    *,
-    slots: Sequence[tuple[int, Span]] = (),
-    limit: int = MAX_CHARACTERS,
+    text: str, wanted: str, *, slots: Sequence[tuple[int, Span]] = (), limit: int = MAX_CHARACTERS
 ) -> Markup:
     """Return a text with its slots, and the places where a searched text is, marked.
 

@@ -161,36 +161,6 @@ def matching(decisions: ByAgent, wanted: Filter) -> ByAgent:
 # --- as HTML ---------------------------------------------------------------------------------
 
 
-def chain_html(
-    agent: str,
-    decisions: list[InspectedDecision],
-    *,
-    wanted: Filter,
-    before: list[InspectedDecision] | None = None,
-    seconds: bool = False,
-) -> Markup:
-    """Return an agent's decisions side by side, on further lines where the page is narrow.
-
-    Args:
-        agent: its name.
-        decisions: its decisions.
-        wanted: marks those that pass, where something is filtered.
-        before: its decisions of the turn before, to show what changed; None to leave that out.
-        seconds: True to show how long the calls took.
-    """
-    cards = []
-    for place, decision in enumerate(decisions):
-        found = bool(wanted.status or wanted.text) and wanted.fits(decision)
-        title = f"{'→ ' if place else ''}{decision.chain.component}{' (found)' if found else ''}"
-        parts = [bold(title), _facts(decision, seconds=seconds), _said(decision)]
-        if before is not None:
-            parts.append(_changes(decision, before))
-        cards.append(styled(join(parts), CARD))
-    # In an element of its own, so that also a name read from the right stands above its cards.
-    name = styled(safe(agent, limit=200), tag="span")
-    return block(bold(name), flow(cards), styled("", "height:8px"))
-
-
 def _facts(decision: InspectedDecision, *, seconds: bool) -> Markup:
     chain, call = decision.chain, decision.chain.call
     parts = [f"confidence {decision.confidence}"]
@@ -215,24 +185,20 @@ def _changes(decision: InspectedDecision, before: list[InspectedDecision]) -> Ma
     """Return what differs from the same component's decision of the turn before."""
     now = decision.chain
     then = next((one for one in before if one.chain.component == now.component), None)
-    changes = []
     if then is None:
-        changes.append(styled("decision: there was none in the turn before"))
+        changes = [styled("decision: there was none in the turn before")]
     else:
-        changes += [
+        values = (
+            ("confidence", then.confidence, decision.confidence),
+            ("status", then.chain.status, now.status),
+            ("decided", then.decided, decision.decided),
+            ("reasoning", then.chain.reasoning, now.reasoning),
+        )
+        changes = [
             styled(f"{name}: {was} → {becomes}")
-            for name, was, becomes in (
-                ("confidence", then.confidence, decision.confidence),
-                ("status", then.chain.status, now.status),
-            )
-            if was != becomes
-        ]
-        changes += [
-            join([f"{name}:", word_diff(was, becomes, limit=_MOST_COMPARED_CHARS)])
-            for name, was, becomes in (
-                ("decided", then.decided, decision.decided),
-                ("reasoning", then.chain.reasoning, now.reasoning),
-            )
+            if name in ("confidence", "status")
+            else join([f"{name}:", word_diff(was, becomes, limit=_MOST_COMPARED_CHARS)])
+            for name, was, becomes in values
             if was != becomes
         ]
     return join([Markup("<div><em>Changes</em></div>"), *(changes or [safe("none")])])
@@ -497,17 +463,33 @@ class ReasoningInspector(TurnBrowser):
             passes = "passes the filter" if self.wanted else "was decided"
             return safe(f"Nothing {passes} in this turn.")
         first = (page - 1) * _AGENTS_A_PAGE
-        compare = self.changes_box.value
         return join(
-            chain_html(
-                agent,
-                decisions,
-                wanted=self.wanted,
-                before=before.get(agent, []) if compare else None,
-                seconds=seconds,
-            )
+            self._cards(agent, decisions, before.get(agent, []), seconds=seconds)
             for agent, decisions in list(found.items())[first : first + _AGENTS_A_PAGE]
         )
+
+    def _cards(
+        self,
+        agent: str,
+        decisions: list[InspectedDecision],
+        before: list[InspectedDecision],
+        *,
+        seconds: bool,
+    ) -> Markup:
+        """Return an agent's decisions side by side, on further lines where the page is narrow."""
+        wanted = self.wanted
+        cards = []
+        for place, decision in enumerate(decisions):
+            found = bool(wanted.status or wanted.text) and wanted.fits(decision)
+            arrow = "→ " if place else ""
+            title = f"{arrow}{decision.chain.component}{' (found)' if found else ''}"
+            parts = [bold(title), _facts(decision, seconds=seconds), _said(decision)]
+            if self.changes_box.value:
+                parts.append(_changes(decision, before))
+            cards.append(styled(join(parts), CARD))
+        # In an element of its own, so that also a name read from the right stands above its cards.
+        name = styled(safe(agent, limit=200), tag="span")
+        return block(bold(name), flow(cards), styled("", "height:8px"))
 
     def to_frame(self, turn: int | None = None) -> pd.DataFrame:
         """Return the decisions that pass the filter as a frame, one row each.

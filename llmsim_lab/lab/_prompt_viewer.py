@@ -66,11 +66,7 @@ class SearchBar(w.VBox):
     """
 
     def __init__(
-        self,
-        attempts: Attempts,
-        *,
-        choices: Choices,
-        on_found: Callable[[Hit | None, str], object],
+        self, attempts: Attempts, *, choices: Choices, on_found: Callable[[Hit | None, str], object]
     ) -> None:
         self._attempts, self._choices, self._on_found = attempts, choices, on_found
         self.hits: list[Hit] = []

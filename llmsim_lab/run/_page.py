@@ -223,11 +223,7 @@ class _Data:
         self._columns: dict[str, None] = {}
         self._stories: dict[int, dict[int, list[str]]] = {}
         self._next = 1 + max((0, *(it[0].number or 0 for run in runs for it in run.calls or ())))
-        self.head = {
-            "title": title,
-            "start": start,
-            "runs": [self._run(run) for run in runs],
-        }
+        self.head = {"title": title, "start": start, "runs": [self._run(run) for run in runs]}
 
     def blocks(self) -> dict[str, str]:
         """Return the three blocks of data, as they stand in the page."""

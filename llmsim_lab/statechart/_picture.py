@@ -244,9 +244,7 @@ def _ring(states: Sequence[str]) -> dict[str, _Point]:
 
 
 def _costs(
-    tries: npt.NDArray[np.float64],
-    edges: npt.NDArray[np.int_],
-    room: npt.NDArray[np.float64],
+    tries: npt.NDArray[np.float64], edges: npt.NDArray[np.int_], room: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Return how bad arrangements are: crossings, arrows through boxes, then lengths."""
     tries = tries * _CELL

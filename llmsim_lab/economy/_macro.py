@@ -251,7 +251,7 @@ def _check(state: GlobalState, interest_rate: float) -> None:
         if not abs(level - lagged) <= _TOLERANCE:
             raise ConfigError(
                 f"{name}={level} but the state's lags say {lagged}; change levels with "
-                f"economy.set_levels(state, {name}=...), not with model_copy"
+                f"run.intervene(turn, {{{name!r}: ...}}), not with model_copy"
             )
 
 

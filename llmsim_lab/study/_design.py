@@ -637,11 +637,7 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
 
 def _nobody(llm: Any, **settings: Any) -> LLMClient:
     """Return a client for runs that are made and not played."""
-    config = llm or LLMConfig()
-    try:
-        config = LLMConfig(**{**config.model_dump(), **settings})
-    except ValidationError as error:
-        raise ConfigError(f"llm: {faults(error)}") from error
+    config = LLMConfig(**{**(llm or LLMConfig()).model_dump(), **settings})
     return LLMClient(config, ScriptedBackend([]))
 
 

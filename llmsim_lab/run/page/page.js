@@ -318,6 +318,8 @@
       main.append(h("section", { "aria-label": "Charts" }, h("div", { class: "head" }, h("h2", null, "Turn by turn"),
         h("span", { class: "soft small" }, runs.size > 1 ? `run ${run.id} is drawn strong; ` : "", "click for a turn, drag to zoom"), h("span", { class: "right" }, more)), charts(run, shownRuns, columns.slice(0, 60))));
     }
+    const all = main.querySelector(".tree"), foot = (it) => it.getBoundingClientRect().bottom;
+    all.scrollTop = foot(all.querySelector("[aria-current]")) - foot(all) + 8; // the run that is chosen, in sight
     return {};
   }
   const lineRuns = (run) => [...lineOf(run).keys()].reverse().map((id) => runs.get(id));

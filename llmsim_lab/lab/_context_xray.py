@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import (
-    Choices,
     LabWidget,
     button,
     checkbox,
@@ -175,8 +173,6 @@ class ContextXRay(LabWidget):
         self.llm_client = llm_client
         self.ablation: Ablation | None = None
         self._tape = tape
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_error)
         names = list(simulation.config.scenario.agents)
         self.agent_box = dropdown("Agent")
         self._choices.options(self.agent_box, [(name, name) for name in names], agent or names[0])

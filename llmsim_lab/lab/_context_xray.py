@@ -186,10 +186,10 @@ class ContextXRay(LabWidget):
 
     def _lay_out(self) -> None:
         self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
-        self.ask_button = button(
-            "Ask", tooltip="Let a model answer the prompt with and without what is unticked"
-        )
-        self.stop_button = button("Stop", tooltip="Stop asking; the samples so far are kept")
+        with_and_without = "Let a model answer the prompt with and without what is unticked"
+        self.ask_button = button("Ask", with_and_without, lambda: self.start(self._ask))
+        kept = "Stop asking; the samples so far are kept"
+        self.stop_button = button("Stop", kept, self.worker.stop)
         self.heading, self.sections, self.prompt = w.HTML(), w.HTML(), w.HTML()
         self.changes, self.answers = w.HTML(), w.HTML()
         self.controls = (
@@ -218,8 +218,6 @@ class ContextXRay(LabWidget):
     def _wire(self) -> None:
         for box in (self.agent_box, self.turn_box, *self.module_boxes.values()):
             self._choices.on_choice(box, self._chosen)
-        self.ask_button.on_click(lambda _: self.start(self._ask))
-        self.stop_button.on_click(lambda _: self.worker.stop())
         self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     # --- which prompt ------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import (
-    Choices,
     LabWidget,
     button,
     checkbox,
@@ -175,8 +173,6 @@ class ContextXRay(LabWidget):
         self.llm_client = llm_client
         self.ablation: Ablation | None = None
         self._tape = tape
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_error)
         names = list(simulation.config.scenario.agents)
         self.agent_box = dropdown("Agent")
         self._choices.options(self.agent_box, [(name, name) for name in names], agent or names[0])
@@ -190,10 +186,10 @@ class ContextXRay(LabWidget):
 
     def _lay_out(self) -> None:
         self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
-        self.ask_button = button(
-            "Ask", tooltip="Let a model answer the prompt with and without what is unticked"
-        )
-        self.stop_button = button("Stop", tooltip="Stop asking; the samples so far are kept")
+        with_and_without = "Let a model answer the prompt with and without what is unticked"
+        self.ask_button = button("Ask", with_and_without, lambda: self.start(self._ask))
+        kept = "Stop asking; the samples so far are kept"
+        self.stop_button = button("Stop", kept, self.worker.stop)
         self.heading, self.sections, self.prompt = w.HTML(), w.HTML(), w.HTML()
         self.changes, self.answers = w.HTML(), w.HTML()
         self.controls = (
@@ -222,8 +218,6 @@ class ContextXRay(LabWidget):
     def _wire(self) -> None:
         for box in (self.agent_box, self.turn_box, *self.module_boxes.values()):
             self._choices.on_choice(box, self._chosen)
-        self.ask_button.on_click(lambda _: self.start(self._ask))
-        self.stop_button.on_click(lambda _: self.worker.stop())
         self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     # --- which prompt ------------------------------------------------------------------------

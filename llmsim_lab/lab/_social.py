@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
@@ -34,7 +33,7 @@ from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, heading, lowered, part_of, prose, sideways
 from llmsim_lab.lab._run_reading import Source, simulation_of
-from llmsim_lab.lab._widget import Choices, LabWidget, Pace, TurnBrowser, dropdown, number_box, row
+from llmsim_lab.lab._widget import LabWidget, Pace, TurnBrowser, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import state_figure
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
@@ -346,8 +345,6 @@ class AgentStory(LabWidget):
     ) -> None:
         super().__init__()
         self.simulation = _social(source, run, self)
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_error)
         self._pace = Pace(self.refresh, self.worker.call)
         self.follow(self.simulation, self._pace.ask)
         self._events: dict[str, list[_Event]] = {}

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import told
+from llmsim_lab._util.html import styled
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
@@ -82,13 +84,10 @@ class ChartControls:
         self.main = dropdown("Main chart", width="26em")
         self.main.options = [(str(item), item.column) for item in series]
         self.main.value = main
-        offered = [
-            item
+        self.panels = {
+            item.column: checkbox(item.label, value=item.column in panels)
             for place, item in enumerate(series)
             if place < _MOST_BOXES or item.column in panels
-        ]
-        self.panels = {
-            item.column: checkbox(item.label, value=item.column in panels) for item in offered
         }
         self.rule = checkbox("Taylor rule", value=True)
         self.history = checkbox("History", value=True)
@@ -115,6 +114,7 @@ class ExportRow:
 
     Attributes:
         png, svg, csv: the buttons.
+        buttons: all three.
         link: to the file made last.
     """
 
@@ -122,15 +122,11 @@ class ExportRow:
         self.png = button("PNG", tooltip="Make a picture of the chart to download")
         self.svg = button("SVG", tooltip="Make a drawing of the chart to download, for papers")
         self.csv = button("CSV", tooltip="Make a table of the runs' values to download")
+        self.buttons = (self.png, self.svg, self.csv)
         self.link = w.HTML()
         self.png.on_click(lambda _: wanted("png"))
         self.svg.on_click(lambda _: wanted("svg"))
         self.csv.on_click(lambda _: wanted("csv"))
-
-    @property
-    def buttons(self) -> tuple[w.Button, ...]:
-        """All three."""
-        return (self.png, self.svg, self.csv)
 
 
 class TablePart:
@@ -245,8 +241,15 @@ class RateChart(LabWidget):
         >>> chart.save("fan.svg")  # doctest: +SKIP
     """
 
-    _stops: Sequence[Callable[[], None]] = ()
     viewer: PromptViewer | None = None
+    # Of the class, since a choice made while the parts are laid out asks for a drawing already.
+    _stops: Sequence[Callable[[], None]] = ()
+    _interactive: Interactive | None = None
+    _loaded: threading.Thread | None = None
+    _drawn: Scene | None = None
+    _pictured: tuple[Scene | None, bytes] = (None, b"")
+    _stale = True
+    _displayed = _counted = False
 
     def __init__(
         self,
@@ -281,14 +284,7 @@ class RateChart(LabWidget):
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
         self._lay_out(main=main, panels=chosen)
         self._on_select = on_select
-        self._interactive: Interactive | None = None
-        self._loaded: threading.Thread | None = None
         self._scene: Scene
-        self._drawn: Scene | None = None
-        self._pictured: tuple[Scene, bytes] | None = None
-        self._stale = True
-        self._displayed = False
-        self._counted = False
         # Turns, clicks and cells read and draw on threads of their own; drawing reads again.
         self._lock = threading.RLock()
         self._pace = Pace(self._redraw, self.worker.call)
@@ -411,17 +407,15 @@ class RateChart(LabWidget):
                 from llmsim_lab.lab.charts._interactive import STYLE
 
                 self._interactive.show(self._scene)
-                name = Markup('<div role="img" aria-label="{}" style="height:1px"></div>').format(
-                    words
-                )
-                self.picture.value = STYLE + name
+                named = styled("", "height:1px", role="img", aria_label=words)
+                self.picture.value = STYLE + named
             else:
                 self.picture.value = str(image_html(self._png(), words))
             self._drawn = self._scene
 
     def _png(self) -> bytes:
         """Return the scene as a picture."""
-        if self._pictured is None or self._pictured[0] is not self._scene:
+        if self._pictured[0] is not self._scene:
             png = figure_bytes(Drawing(self._scene).figure, "png", dpi=96)
             self._pictured = self._scene, png
         return self._pictured[1]
@@ -516,8 +510,7 @@ class RateChart(LabWidget):
             self._hide_prompts()
             self._resize()
             return
-        runs = [track for track in self._tracks if track.run is not None]
-        track = runs[0] if runs else None
+        track = next((track for track in self._tracks if track.run is not None), None)
         self._select(track, track.turns[1] if track else 0)
 
     def _hide_prompts(self) -> None:
@@ -551,10 +544,7 @@ class RateChart(LabWidget):
     def figure(self) -> Figure:
         """The chart as a new matplotlib figure, the caller's to change."""
         with self._lock:
-            self._up_to_date()
-            figure = Drawing(self._scene).figure
-            figure.alt = self.alt  # type: ignore[attr-defined]
-            return figure
+            return told(Drawing(self.scene).figure, self.alt)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -601,13 +591,11 @@ class RateChart(LabWidget):
     def static_text(self) -> str:
         """Return first and latest values, the same for the same runs."""
         with self._lock:
-            self._up_to_date()
-            return summary_text(self._items, self._scene)
+            return summary_text(self._items, self.scene)
 
     def static_html(self) -> Markup:
         """Return the picture, and first and latest values as a table."""
         with self._lock:
-            self._up_to_date()
             self._draw()
             picture = image_html(small_png(self._png()), alt_text(self._items, self._scene))
             return picture + summary_html(self._items, self._scene)

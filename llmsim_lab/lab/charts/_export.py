@@ -6,7 +6,7 @@ import base64
 import io
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
@@ -41,11 +41,9 @@ def file_kind(name: str) -> FileKind:
         ConfigError: it ends in something else.
     """
     ending = name.rpartition(".")[2].lower()
-    for kind in get_args(FileKind):
-        if ending == kind:
-            found: FileKind = kind
-            return found
-    raise ConfigError(f"{name!r} must end in .png, .svg, .pdf or .csv")
+    if ending not in _TYPES:
+        raise ConfigError(f"{name!r} must end in .png, .svg, .pdf or .csv")
+    return ending
 
 
 def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: float = 150) -> bytes:
@@ -115,14 +113,12 @@ def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> 
     import pandas as pd
 
     names = ["turn", "period", *(series.column for series in columns), "interventions"]
-    rows = []
-    for item in items:
-        members = item.members if isinstance(item, Ensemble) else [item]
-        for place, track in enumerate(members, 1 if isinstance(item, Ensemble) else 0):
-            for row in track.rows:
-                values = {name: row[name] for name in names if name in row}
-                rows.append({"run": item.name, "member": place, **values})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {"run": item.name, "member": place} | {name: row[name] for name in names if name in row}
+        for item in items
+        for place, track in enumerate(item.members, isinstance(item, Ensemble))
+        for row in track.rows
+    )
 
 
 def download_link(content: bytes, *, name: str, kind: FileKind) -> Markup:
@@ -157,27 +153,7 @@ Item = Track | Ensemble
 
 def last_turn(items: Sequence[Item]) -> int:
     """Return the latest turn that any run has."""
-    return max(_turns(item)[1] for item in items)
-
-
-def _turns(item: Item) -> tuple[int, int]:
-    if isinstance(item, Track):
-        return item.turns
-    turns, _ = item.spread("turn", [0.5])
-    return int(turns[0]), int(turns[-1])
-
-
-def _values(item: Item, column: str) -> list[float]:
-    """Return a run's values, or an ensemble's medians."""
-    if isinstance(item, Track):
-        return [float(value) for value in item.numbers(column)]
-    return [float(value) for value in item.spread(column, [0.5])[1][0]]
-
-
-def _name(item: Item) -> str:
-    if isinstance(item, Track):
-        return item.name
-    return f"{item.name} (median of {len(item.members)})"
+    return max(item.turns[1] for item in items)
 
 
 def _number_text(value: float) -> str:
@@ -190,12 +166,12 @@ def _bars(values: Sequence[float]) -> str:
     if not known:
         return ""
     every = max(1, math.ceil(len(values) / _BARS_WIDE))
-    chosen = list(values[::every])
     low, high = min(known), max(known)
     # 1 where all values are the same, which would divide by 0.
     step = (high - low) / (len(_BARS) - 1) or 1.0
     return "".join(
-        _BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in chosen
+        _BARS[round((value - low) / step)] if math.isfinite(value) else " "
+        for value in values[::every]
     )
 
 
@@ -204,15 +180,11 @@ def _summary(items: Sequence[Item], scene: Scene) -> tuple[list[str], list[list[
     header.append(f"course of: {scene.main.label}")
     rows = []
     for item in items[:_MOST_RUNS]:
-        columns = [_values(item, series.column) for series in scene.panel_series]
-        ends = [
-            _number_text(values[0])
-            if len(values) == 1
-            else f"{_number_text(values[0])} → {_number_text(values[-1])}"
-            for values in columns
-        ]
-        first, last = _turns(item)
-        rows.append([_name(item), f"{first} to {last}", *ends, _bars(columns[0])])
+        columns = [item.numbers(series.column).tolist() for series in scene.panel_series]
+        # A run of one turn has one value, which is its first and its latest.
+        ends = [" → ".join(map(_number_text, (*it[:1], *it[1:][-1:]))) for it in columns]
+        first, last = item.turns
+        rows.append([item.label, f"{first} to {last}", *ends, _bars(columns[0])])
     return header, rows
 
 
@@ -274,14 +246,14 @@ def notes_html(scene: Scene) -> Markup:
 
 def alt_text(items: Sequence[Item], scene: Scene) -> str:
     """Return what the picture shows, with every run's latest values, for screen readers."""
-    first = min(_turns(item)[0] for item in items)
+    first = min(item.turns[0] for item in items)
     parts = [f"Chart of {scene.title}, turns {first} to {last_turn(items)}. Latest values."]
     for item in items[:_MOST_RUNS]:
         values = ", ".join(
-            f"{series.label} {_number_text(_values(item, series.column)[-1])}"
+            f"{series.label} {_number_text(item.numbers(series.column)[-1])}"
             for series in scene.panel_series
         )
-        parts.append(f"{_name(item)}: {values}.")
+        parts.append(f"{item.label}: {values}.")
     rest = [f"Planned up to turn {scene.rest[1]:g}."] if scene.rest else []
     return visible(" ".join([*parts, *_more(items), *rest, *_bounds(scene), *scene.caption]))
 
@@ -297,22 +269,20 @@ def data_table(
         last: the latest turn.
         turns: how many.
     """
-    dated = any(_period(item, _turns(item)[0]) for item in items)
+    dated = any(_period(item, item.turns[0]) for item in items)
     rows: list[list[str]] = []
     for turn in range(last, last - turns, -1):
         for item in items[:_MOST_RUNS]:
-            begin, end = _turns(item)
+            begin, end = item.turns
             if begin <= turn <= end:
-                values = [
-                    _number_text(_values(item, series.column)[turn - begin]) for series in columns
-                ]
+                values = (_number_text(item.numbers(it.column)[turn - begin]) for it in columns)
                 when = [_period(item, turn)] if dated else []
-                rows.append([str(turn), *when, _name(item), *values])
+                rows.append([str(turn), *when, item.label, *values])
     heading = ["turn", *(["quarter"] if dated else []), "run"]
     return table([*heading, *(str(series) for series in columns)], rows)
 
 
 def _period(item: Item, turn: int) -> str:
-    track = item if isinstance(item, Track) else item.members[0]
+    track = item.members[0]
     period = track.rows[turn - track.turns[0]].get("period")
     return period if isinstance(period, str) else ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import plain_text
 from llmsim_lab._util.drawing import COLOURS, STYLES
@@ -65,23 +65,16 @@ def marks_of(
     for turn, name, parent in branches:
         found.setdefault((turn, True, f"fork of {parent}"), []).append(name)
     for item in items:
-        for track in item.members if isinstance(item, Ensemble) else [item]:
-            for row in track.rows:
-                text = row.get("interventions")
-                if isinstance(text, str) and text:
-                    names = found.setdefault((int(row["turn"]), False, _TURN.sub(r"\1", text)), [])
-                    if item.name not in names:
-                        names.append(item.name)
+        for row in (row for track in item.members for row in track.rows):
+            text = row.get("interventions")
+            if isinstance(text, str) and text:
+                words = _TURN.sub(r"\1", text)
+                found.setdefault((int(row["turn"]), False, words), []).append(item.name)
     ordered = sorted(found.items(), key=lambda pair: pair[0][:2])
     return tuple(
-        Mark(number=number, turn=turn, text=text, runs=tuple(names), fork=fork)
+        Mark(number=number, turn=turn, text=text, runs=tuple(dict.fromkeys(names)), fork=fork)
         for number, ((turn, fork, text), names) in enumerate(ordered, 1)
     )
-
-
-RULE_LOOK: Mapping[str, Any] = {"colour": "#666666", "style": ":"}
-HISTORY_LOOK: Mapping[str, Any] = {"colour": "black"}
-PREDICTION_LOOK: Mapping[str, Any] = {"colour": "black", "style": "--"}
 
 
 def check_choices(*, panels: object, history: object, rule: object, title: object) -> None:
@@ -295,6 +288,31 @@ class Scene:
         """The main panel's column and the small ones'."""
         return (self.main, *self.panels)
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Where the turns' axis begins and ends, with a little room beside the first and last."""
+        first, last = self.span
+        side = 0.03 * (last - first)
+        return first - side, last + side
+
+    @property
+    def marked(self) -> tuple[int, ...]:
+        """The turns that have marks."""
+        return tuple(dict.fromkeys(mark.turn for mark in self.marks))
+
+    @property
+    def shades(self) -> Iterator[tuple[tuple[float, float], str, str]]:
+        """Turns that are shaded, from and to, their colour and what they are."""
+        if self.rest:
+            yield self.rest, "#777777", "planned, not played yet"
+        if self.taped:
+            yield self.taped, "#56B4E9", "from the tape"
+
+    def late(self, turn: float) -> bool:
+        """Return True if a turn is so far to the right that words on it stand to its left."""
+        first, last = self.span
+        return turn > first + 0.6 * (last - first)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartOptions:
@@ -321,21 +339,23 @@ class ChartOptions:
 def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
     """Return what a chart of these runs shows."""
     made = _Composer(items, choice)
-    made.compose()
     tracks = made.tracks
     planned = max(track.planned for track in tracks)
     played = max(track.turns[1] for track in tracks)
     ticks = _ticks(tracks, planned)
     first = tracks[0].first_period
-    title = choice.title or choice.main.label
-    if not choice.title and first and ticks.names:
-        title = f"{title} from {first}"
-    limits = {name: _limits(made.curves, made.bands, name) for name in made.columns}
+    since = f" from {first}" if first and ticks.names else ""
     span = _span(made.curves, planned)
-    bounds = [found for name in made.columns for found in _bounds_near(tracks, name, limits[name])]
-    limits = {name: _room_for(bounds, name, ends) for name, ends in limits.items()}
+    limits, bounds = {}, []
+    for name in made.columns:
+        low, high = ends = _limits(made.curves, made.bands, name)
+        near = list(_bounds_near(tracks, name, ends))
+        room = _BEYOND * (high - low)
+        beyond = [one.value + (room if one.upper else -room) for one in near]
+        limits[name] = ends = min([low, *beyond]), max([high, *beyond])
+        bounds += [replace(one, at=_clear(made.curves, one, span, ends)) for one in near]
     return Scene(
-        title=title,
+        title=choice.title or f"{choice.main.label}{since}",
         main=choice.main,
         panels=choice.panels,
         curves=tuple(made.curves),
@@ -346,35 +366,24 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
         span=span,
         limits=limits,
         caption=tuple(dict.fromkeys(note for track in tracks for note in track.notes)),
-        bounds=tuple(
-            replace(one, at=_clear(made.curves, one, span, limits[one.column])) for one in bounds
-        ),
+        bounds=tuple(bounds),
         rest=(played, planned) if played < planned else None,
         taped=_taped(tracks, planned),
     )
 
 
-@dataclass
 class _Composer:
-    items: Sequence[Track | Ensemble]
-    choice: ChartOptions
-    curves: list[Curve] = field(default_factory=list)
-    bands: list[Band] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    branches: list[tuple[int, str, str]] = field(default_factory=list)
-    """Turn, the run that branches off there, and the one it comes from."""
-
-    @property
-    def tracks(self) -> list[Track]:
-        return tracks_of(self.items)
-
-    @property
-    def columns(self) -> list[str]:
-        return [item.column for item in (self.choice.main, *self.choice.panels)]
-
-    def compose(self) -> None:
+    def __init__(self, items: Sequence[Track | Ensemble], choice: ChartOptions) -> None:
+        self.items, self.choice, self.tracks = items, choice, tracks_of(items)
+        self.labels = {item.column: item.label for item in (choice.main, *choice.panels)}
+        self.columns = tuple(self.labels)
+        self.curves: list[Curve] = []
+        self.bands: list[Band] = []
+        self.notes: list[str] = []
+        # Turn, the run that branches off there, and the one it comes from.
+        self.branches: list[tuple[int, str, str]] = []
         drawn: list[Track] = []
-        for place, item in enumerate(self.items):
+        for place, item in enumerate(items):
             look = Look(
                 colour=COLOURS[place % len(COLOURS)],
                 style=STYLES[place % len(STYLES)],
@@ -383,7 +392,7 @@ class _Composer:
             if isinstance(item, Ensemble):
                 self._ensemble(item, look)
             else:
-                self._track(item, look, self._start(item, drawn) if self.choice.share else 0)
+                self._track(item, look, self._start(item, drawn) if choice.share else 0)
                 drawn.append(item)
         self._predictions()
         self._rule()
@@ -437,17 +446,9 @@ class _Composer:
         points = {name: (turns, values[2]) for name, (turns, values) in found.items()}
         self.curves.append(Curve(name=item.name, legend=legend, look=look, points=points))
         for share, low, high, alpha in (("90 %", 0, 4, 0.15), ("50 %", 1, 3, 0.3)):
-            self.bands.append(
-                Band(
-                    legend=f"{item.name}: {share} of runs",
-                    colour=look.colour,
-                    alpha=alpha,
-                    points={
-                        name: (turns, values[low], values[high])
-                        for name, (turns, values) in found.items()
-                    },
-                )
-            )
+            edges = {name: (turns, it[low], it[high]) for name, (turns, it) in found.items()}
+            legend = f"{item.name}: {share} of runs"
+            self.bands.append(Band(legend=legend, colour=look.colour, alpha=alpha, points=edges))
         lasts = [member.turns[1] for member in item.members]
         cut = f" to turn {min(lasts)}, the last that all have" if min(lasts) < max(lasts) else ""
         self.notes.append(
@@ -461,7 +462,7 @@ class _Composer:
 
         predicted: dict[tuple[tuple[str, float], ...], list[str]] = {}
         for item in self.items:
-            for track in item.members if isinstance(item, Ensemble) else [item]:
+            for track in item.members:
                 shown = [name for name in self.columns if name in track.prediction]
                 values = tuple((name, track.prediction[name]) for name in shown)
                 names = predicted.setdefault(values, [])
@@ -470,24 +471,20 @@ class _Composer:
         predicted.pop((), None)  # runs without a prediction
         first = min(track.turns[0] for track in self.tracks)
         last = max(first + 1, *(track.planned for track in self.tracks))
-        labels = {item.column: item.label for item in (self.choice.main, *self.choice.panels)}
+        turns = np.array([first, last], dtype=float)
         for values, names in predicted.items():
             whose = f" for {', '.join(names)}" if len(predicted) > 1 else ""
             self.curves.append(
                 Curve(
                     name="prediction",
                     legend=f"prediction{whose}",
-                    look=Look(**PREDICTION_LOOK),
+                    look=Look(colour="black", style="--"),
                     points={
-                        column: (
-                            np.array([first, last], dtype=float),
-                            np.full(2, value, dtype=float),
-                        )
-                        for column, value in values
+                        name: (turns, np.full(2, value, dtype=float)) for name, value in values
                     },
                 )
             )
-            numbers = ", ".join(f"{labels[column]} {number(value)}" for column, value in values)
+            numbers = ", ".join(f"{self.labels[name]} {number(value)}" for name, value in values)
             self.notes.append(f"Prediction{whose}: {numbers}.")
 
     def _rule(self) -> None:
@@ -509,7 +506,7 @@ class _Composer:
             Curve(
                 name="Taylor rule",
                 legend=f"what the Taylor rule asks, on the data of: {singles[0].name}",
-                look=Look(**RULE_LOOK),
+                look=Look(colour="#666666", style=":"),
                 points={"interest_rate": points},
             )
         )
@@ -519,13 +516,9 @@ class _Composer:
         if note:
             self.notes.append(note)
         if points:
+            look = Look(colour="black")
             self.curves.append(
-                Curve(
-                    name="history",
-                    legend="history (T-bill)",
-                    look=Look(**HISTORY_LOOK),
-                    points=points,
-                )
+                Curve(name="history", legend="history (T-bill)", look=look, points=points)
             )
 
 
@@ -624,16 +617,3 @@ def _clear(
         return sum(int(((low <= line) & (line <= high)).sum()) for line in apart)
 
     return min((first + part * width for part in (0, 0.8, 0.6, 0.4, 0.2)), key=crossed)
-
-
-def _room_for(
-    bounds: Sequence[Bound], column: str, limits: tuple[float, float]
-) -> tuple[float, float]:
-    low, high = limits
-    room = _BEYOND * (high - low)
-    for bound in bounds:
-        if bound.column == column and bound.upper:
-            high = max(high, bound.value + room)
-        elif bound.column == column:
-            low = min(low, bound.value - room)
-    return low, high

@@ -582,7 +582,7 @@ class RateChart(LabWidget):
     async def _make_link(self, kind: FileKind) -> None:
         # Gone while the file is made, so that nobody takes the one before.
         self.export.link.value = ""
-        link = download_link(self._content(kind), name=f"chart.{kind}", kind=kind)
+        link = download_link(self._content(kind), kind)
         upto = last_turn(self._items)
         self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 

@@ -56,11 +56,12 @@ def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: flo
     """
     import matplotlib as mpl
 
-    leave_out: dict[str, dict[str, Any]] = {
-        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-        "png": {"Software": None},
-        "svg": {"Date": None, "Creator": None},
+    dates_and_versions = {
+        "pdf": ("CreationDate", "Creator", "Producer"),
+        "png": ("Software",),
+        "svg": ("Date", "Creator"),
     }
+    without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
     buffer = io.BytesIO()
     settings: dict[Any, Any] = {
         "svg.hashsalt": "llmsim_lab",
@@ -69,7 +70,7 @@ def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: flo
     }
     # The salt makes the ids in an SVG the same each time; text stays text, to be found and edited.
     with mpl.rc_context(settings):
-        figure.savefig(buffer, format=kind, dpi=dpi, metadata=leave_out[kind])
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=without)
     return buffer.getvalue()
 
 
@@ -121,17 +122,17 @@ def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> 
     )
 
 
-def download_link(content: bytes, *, name: str, kind: FileKind) -> Markup:
+def download_link(content: bytes, kind: FileKind) -> Markup:
     """Return a link that gives the file to whoever clicks on it; nothing is written here.
 
     Args:
         content: the file.
-        name: what it is saved as.
-        kind: what it is.
+        kind: what it is; it is saved as ``chart.svg``, for example.
 
     Raises:
         ConfigError: it is too large to lie in a page.
     """
+    name = f"chart.{kind}"
     if len(content) > _MOST_BYTES:
         raise ConfigError(
             f"{name} has {len(content) / 1e6:.1f} MB, too much for a link (limit "

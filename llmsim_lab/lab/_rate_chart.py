@@ -7,7 +7,7 @@ shows the prompt. Until the page is there, without plotly, and in the static vie
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -27,6 +27,7 @@ from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, dropdown, 
 from llmsim_lab.lab.charts._drawing import Drawing
 from llmsim_lab.lab.charts._export import (
     FileKind,
+    Item,
     alt_text,
     data_frame,
     data_table,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 
 _MOST_BOXES = 7
+_PAGE = 10
+"""Turns on a page of the table."""
 
 
 class ChartControls:
@@ -63,7 +66,8 @@ class ChartControls:
         main: the large panel's column.
         panels: the small panels' columns.
         changed: called when something else is chosen.
-        references: which of ``rule`` and ``history`` there can be for these runs.
+        references: which of ``rule`` and ``history`` there can be for these runs, and whether they
+            are shown at first.
 
     Attributes:
         main: a list of all columns.
@@ -79,7 +83,7 @@ class ChartControls:
         main: str,
         panels: Collection[str],
         changed: Callable[[object], object],
-        references: Collection[str] = ("rule", "history"),
+        references: Mapping[str, bool],
     ) -> None:
         self.main = dropdown("Main chart", width="26em")
         self.main.options = [(str(item), item.column) for item in series]
@@ -89,8 +93,8 @@ class ChartControls:
             for place, item in enumerate(series)
             if place < _MOST_BOXES or item.column in panels
         }
-        self.rule = checkbox("Taylor rule", value=True)
-        self.history = checkbox("History", value=True)
+        self.rule = checkbox("Taylor rule", value=references.get("rule", False))
+        self.history = checkbox("History", value=references.get("history", False))
         for name, box in (("rule", self.rule), ("history", self.history)):
             box.layout.display = "" if name in references else "none"
         self.update = button("Update", tooltip="Read the runs again and draw them")
@@ -134,19 +138,16 @@ class TablePart:
 
     Args:
         changed: called when another page, or the table at all, is asked for.
-        page: turns on a page.
 
     Attributes:
         toggle: shows and hides it.
         earlier, later: turn the pages.
         html: the table.
         back: how many turns before the latest the page ends.
-        page: turns on a page.
     """
 
-    def __init__(self, changed: Callable[[], object], *, page: int) -> None:
+    def __init__(self, changed: Callable[[], object]) -> None:
         self._changed = changed
-        self.page = page
         self.back = 0
         self.toggle = button("Show table", tooltip="Show the runs' values turn by turn")
         self.earlier = button("Earlier turns", tooltip="Show the turns before these")
@@ -155,36 +156,37 @@ class TablePart:
         self.box = w.VBox([row(self.earlier, self.later), self.html])
         self.box.layout.display = "none"
         self.toggle.on_click(self._on_toggle)
-        self.earlier.on_click(lambda _: self._turn_page(self.page))
-        self.later.on_click(lambda _: self._turn_page(-self.page))
-
-    @property
-    def open(self) -> bool:
-        """True while it is shown."""
-        return bool(self.box.layout.display != "none")
+        self.earlier.on_click(lambda _: self._turn_page(_PAGE))
+        self.later.on_click(lambda _: self._turn_page(-_PAGE))
 
     def _on_toggle(self, _: object) -> None:
-        self.box.layout.display = "none" if self.open else ""
-        self.toggle.description = "Hide table" if self.open else "Show table"
+        hidden = self.box.layout.display == "none"
+        self.box.layout.display = "" if hidden else "none"
+        self.toggle.description = "Hide table" if hidden else "Show table"
         self._changed()
 
     def _turn_page(self, turns: int) -> None:
         self.back = max(0, self.back + turns)
         self._changed()
 
-    def show(self, html: object, *, turns: int) -> None:
-        """Show a page.
+    def draw(self, items: Sequence[Item], columns: Sequence[Series]) -> None:
+        """Show the page as it is now, if the table is shown.
 
         Args:
-            html: the table.
-            turns: how many turns there are in all, without the first.
+            items: the runs.
+            columns: what of them.
         """
+        if self.box.layout.display == "none":
+            return
+        last = last_turn(items)
+        turns = last - min(item.turns[0] for item in items)
+        self.back = min(self.back, turns // _PAGE * _PAGE)
+        html = data_table(items, columns, last=last - self.back, turns=_PAGE)
         self.html.value = str(sideways(html, name="Table of values"))
-        self.earlier.disabled = self.back + self.page > turns
+        self.earlier.disabled = self.back + _PAGE > turns
         self.later.disabled = self.back == 0
 
 
-_PAGE = 10
 _PANELS = 3
 
 
@@ -306,8 +308,6 @@ class RateChart(LabWidget):
             changed=self._on_choice,
             references=self._references(),
         )
-        self.controls_part.rule.value = self._rule is not False
-        self.controls_part.history.value = self._history is not False
         self.controls_part.update.on_click(lambda _: self.start(self._read_again))
         self.picture = w.HTML()
         self.prompts = w.VBox(layout=_flex(2, "24em"))
@@ -317,7 +317,7 @@ class RateChart(LabWidget):
         self.remarks = w.HTML()
         self.chart = w.VBox([self.picture, self.remarks], layout=_flex(3, "30em"))
         self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
-        self.table = TablePart(self._show_table, page=_PAGE)
+        self.table = TablePart(self._show_table)
         self.controls = (self.controls_part.update, *self.export.buttons)
         self.children = (
             *self.controls_part.rows(),
@@ -329,11 +329,13 @@ class RateChart(LabWidget):
             self.table.box,
         )
 
-    def _references(self) -> list[str]:
+    def _references(self) -> dict[str, bool]:
         """Return what there is to compare with: nothing for a world without rates and quarters."""
-        found = ["rule"] if "interest_rate" in self._series else []
         dated = any(track.first_period for track in self._tracks)
-        return [*found, "history"] if dated or not isinstance(self._history, bool) else found
+        found = {"rule": self._rule is not False} if "interest_rate" in self._series else {}
+        if dated or not isinstance(self._history, bool):
+            found["history"] = self._history is not False
+        return found
 
     def _known(self, column: str) -> str:
         if column not in self._series:
@@ -528,15 +530,7 @@ class RateChart(LabWidget):
     # --- the table ---------------------------------------------------------------------------
 
     def _show_table(self) -> None:
-        if not self.table.open:
-            return
-        last = last_turn(self._items)
-        first = min(track.turns[0] for track in self._tracks)
-        self.table.back = min(self.table.back, (last - first) // _PAGE * _PAGE)
-        html = data_table(
-            self._items, self._scene.panel_series, last=last - self.table.back, turns=_PAGE
-        )
-        self.table.show(html, turns=last - first)
+        self.table.draw(self._items, self._scene.panel_series)
 
     # --- for papers --------------------------------------------------------------------------
 

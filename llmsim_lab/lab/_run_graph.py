@@ -93,11 +93,9 @@ def _groups(
         alike: dict[object, list[RunInfo]] = {}
         for info in tree.below[run]:
             words = "; ".join(tree.changed[info.id])
-            key = words if pattern is None else pattern.sub(r"\1#", words)
             own = info.id if info.id in tree.below else 0
-            alike.setdefault((own, info.name, info.fork_turn, key if pattern else own), []).append(
-                info
-            )
+            said = pattern.sub(r"\1#", words) if pattern else ""
+            alike.setdefault((own, info.name, info.fork_turn, said), []).append(info)
         found = []
         for runs in alike.values():
             fold = len(runs) >= _FEWEST and runs[0].id not in unfolded

@@ -18,6 +18,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.lab._html import word_diff
 from llmsim_lab.lab._run_graph import (
     EDGE_WIDE,
     NODE_HIGH,
@@ -35,7 +36,6 @@ from llmsim_lab.lab.charts._export import alt_text, figure_bytes, image_html
 from llmsim_lab.lab.charts._scene import ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import read_runs, tracks_of
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
 from llmsim_lab.study._keeping import check_is_run
@@ -200,13 +200,7 @@ def prompt_changes(before: RunInfo, after: RunInfo) -> Iterator[tuple[str, Marku
             if was != now:
                 changed.setdefault((was, now), []).append(place)
     for (was, now), places in changed.items():
-        if max(len(was), len(now)) > _MAX_COMPARED_CHARS:
-            most = f"{_MAX_COMPARED_CHARS:,} characters"
-            diff = safe(f"too long to compare word by word: over {most}")
-        else:
-            # It escapes what it is given; what is hidden in it is made visible first.
-            diff = Markup(PromptDiff(visible(was), visible(now))._repr_html_())
-        yield ", ".join(places), diff
+        yield ", ".join(places), word_diff(visible(was), visible(now), limit=_MAX_COMPARED_CHARS)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -229,12 +223,10 @@ def differences(compared: pd.DataFrame) -> pd.DataFrame:
     """
     change = compared.xs("difference", axis=1, level=1).drop(columns=_BY_NATURE, errors="ignore")
     # NaN, where a run lacks a number, equals nothing; it is not a difference.
-    apart: Any = change.ne(0) & ~(change.isna())
-    names = [name for name in change.columns if apart[name].any()]
-    if not names:
-        return compared.iloc[0:0, 0:0]
-    first = apart.index[apart.any(axis=1)][0]
-    return compared.loc[first:, names]
+    apart: Any = change.ne(0) & change.notna()
+    columns = list(apart.columns[apart.any()])
+    found: pd.DataFrame = compared.loc[apart.any(axis=1).cummax(), columns]
+    return found
 
 
 def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) -> Markup:

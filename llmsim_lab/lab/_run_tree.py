@@ -503,11 +503,7 @@ class RunTree(LabWidget):
             self._show_comparison()
 
         self._press()
-        try:
-            self._show_facts()
-        except TapeError as error:
-            self.show_error(error)
-            return
+        self._show_facts()
         if self.other_box.value == _NOTHING:
             self._clear_comparison()
         else:

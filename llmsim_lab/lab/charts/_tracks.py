@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,12 +248,8 @@ class Ensemble:
 
 def common_turns(one: Track, other: Track) -> int:
     """Return how many first rows two runs share; forks share even the time that turns took."""
-    count = 0
-    for a, b in zip(one.rows, other.rows, strict=False):
-        if a is not b and not _same(a, b):
-            break
-        count += 1
-    return count
+    pairs = zip(one.rows, other.rows, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1] or _same(*pair), pairs))
 
 
 def _same(a: Row, b: Row) -> bool:

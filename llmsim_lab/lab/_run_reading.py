@@ -194,9 +194,16 @@ class Attempts:
             for chain in (every_chain(turn) if turn else ())
             for attempt in (chain.call.history if chain.call else (None,))
         ]
-        if self.simulation.tape is not None:
-            run = self.player(number)
-            found += _only_on_tape(self.simulation.tape, run, number, whole=turn is not None)
+        tape = self.simulation.tape
+        if tape is not None:
+            # Those that failed for good, and, of a turn that is not whole, all.
+            rows = tape.file.query(
+                "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?)"
+                " ORDER BY id",
+                (self.player(number), number, turn is not None),
+            )
+            lost = (tape.call(row["id"]).attempt for row in rows)
+            found += [Seen(turn=number, attempt=attempt, chain=None) for attempt in lost]
         return found
 
     def search(self, wanted: str) -> Iterator[Hit]:
@@ -213,16 +220,6 @@ class Attempts:
                     # as it is, since lower() may change a text's length.
                     if low in text.lower() and (found := pattern.search(text)):
                         yield Hit(seen=seen, part=part, line=_line(text, found.start()))
-
-
-def _only_on_tape(tape: Tape, run: int | None, number: int, *, whole: bool) -> Iterator[Seen]:
-    """Yield the calls that failed for good, and, of a turn that is not whole, all."""
-    rows = tape.file.query(
-        "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?) ORDER BY id",
-        (run, number, whole),
-    )
-    for row in rows:
-        yield Seen(turn=number, attempt=tape.call(row["id"]).attempt, chain=None)
 
 
 def fits(seen: Seen, *, status: str = "", component: str = "", agent: str = "") -> bool:

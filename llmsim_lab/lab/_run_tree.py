@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -279,7 +278,7 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
     choice = ChartOptions(title=title, main=main, panels=tuple(others[:_PANELS]))
     scene = compose(tracks, choice)
     drawn = figure_bytes(Drawing(scene).figure, "png", dpi=96)
-    return image_html(drawn, alt_text(tracks, scene), style="max-width:100%;height:auto")
+    return image_html(drawn, alt_text(tracks, scene))
 
 
 _NOTHING = 0
@@ -392,10 +391,10 @@ class RunTree(LabWidget):
         if not text.runs:
             raise TapeError(f"the tape {self.tape.path} holds no run yet; record one first")
         self._text = text
-        lines = list(zip(text.lines[1:], text.runs, strict=True))
-        options = [(clip(line, 100), info.id) for line, info in lines]
-        played = [(clip(line, 100), it.id) for line, it in lines if it.verb != "experiment"]
-        others = [("nothing", _NOTHING), *played]
+        self._lines = {info.id: line for info, line in zip(text.runs, text.lines[1:], strict=True)}
+        options = [(clip(line, 100), run) for run, line in self._lines.items()]
+        played = {info.id for info in text.runs if info.verb != "experiment"}
+        others = [("nothing", _NOTHING), *(one for one in options if one[1] in played)]
         self._choices.options(self.run_box, options, self.run_box.value)
         self._choices.options(self.other_box, others, self.other_box.value)
         self._show_graph()
@@ -403,14 +402,10 @@ class RunTree(LabWidget):
 
     def _show_graph(self) -> None:
         nodes = nodes_of(self._text, title=self.tape.path.name, unfolded=self._unfolded)
-        lines = {
-            info.id: line.lstrip("│├└─ ")
-            for line, info in zip(self._text.lines[1:], self._text.runs, strict=True)
-        }
         whole = w.Layout(grid_area="1 / 1 / -1 / -1", margin="0")
         edges = w.HTML(str(graph_svg(nodes, boxes=False)), layout=whole)
         self.nodes = {}
-        buttons = [self._button(node, lines) for node in nodes if node.runs]
+        buttons = [self._button(node) for node in nodes if node.runs]
         columns, rows = grid_of(nodes)
         place, between = self.tree.layout, f"{EDGE_WIDE}px {NODE_WIDE}px "
         place.grid_template_columns = f"{NODE_WIDE}px " + between * columns
@@ -422,7 +417,7 @@ class RunTree(LabWidget):
         self._set_busy(self.worker.busy)
         self._press()
 
-    def _button(self, node: Node, lines: Mapping[int, str]) -> w.DOMWidget:
+    def _button(self, node: Node) -> w.DOMWidget:
         run = node.runs[0].id
         place = w.Layout(
             grid_area=f"{node.row + 1} / {2 * node.column + 1}",
@@ -436,7 +431,8 @@ class RunTree(LabWidget):
             folded = w.Button(description=f"{node.name} ▸", tooltip=said, layout=place)
             self._choices.on_click(folded, lambda: self._unfold(run))
             return folded
-        made = self.nodes[run] = w.ToggleButton(tooltip=visible(lines[run]), layout=place)
+        line = visible(self._lines[run].lstrip("│├└─ "))
+        made = self.nodes[run] = w.ToggleButton(tooltip=line, layout=place)
         self._choices.on_choice(made, lambda: self._pressed(run))
         return made
 
@@ -449,10 +445,8 @@ class RunTree(LabWidget):
         one, other = self.selected, int(self.other_box.value)
         if run == one:
             one, other = other or one, _NOTHING
-        elif run == other:
-            other = _NOTHING
         else:
-            other = run
+            other = _NOTHING if run == other else run
         self._choices.set(self.run_box, one)
         if other in [value for _, value in self.other_box.options]:
             self._choices.set(self.other_box, other)
@@ -601,10 +595,8 @@ class RunTree(LabWidget):
         """Return the same as simple HTML."""
         text = self.tape.tree()
         svg = graph_svg(nodes_of(text, title=self.tape.path.name), boxes=True)
-        drawn = Markup(
-            '<img alt="The tape\'s {} runs as a graph; the same as text is below." '
-            'src="data:image/svg+xml;base64,{}" style="max-width:100%">'
-        ).format(len(text.runs), base64.b64encode(svg.encode()).decode())
+        words = f"The tape's {len(text.runs)} runs as a graph; the same as text is below."
+        drawn = image_html(svg.encode(), words, "max-width:100%", kind="svg")
         lines: Markup = pre("\n".join(text.lines[1:]))
         if len(text.runs) > _MOST:
             lines = details(f"All {len(text.runs)} runs", lines)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
-from llmsim_lab._util.html import join, safe, table, visible
+from llmsim_lab._util.html import join, safe, styled, table, visible
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts._scene import Scene
@@ -86,16 +86,18 @@ def small_png(png: bytes) -> bytes:
 
 
 def image_html(
-    png: bytes,
+    content: bytes,
     alt: str,
     # White below and around, so that it reads on a dark page.
     style: str = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box",
     css_class: str = "",
+    kind: Literal["png", "svg"] = "png",
 ) -> Markup:
-    """Return a PNG as an image, with its content in words for screen readers."""
+    """Return a file as an image, with its content in words for screen readers."""
     more = Markup(' class="{}"').format(css_class) if css_class else ""
-    return Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}"{}>').format(
-        alt, base64.b64encode(png).decode("ascii"), style, more
+    data = base64.b64encode(content).decode("ascii")
+    return Markup('<img alt="{}" src="data:{};base64,{}" style="{}"{}>').format(
+        alt, _TYPES[kind], data, style, more
     )
 
 
@@ -226,23 +228,15 @@ def summary_text(items: Sequence[Item], scene: Scene) -> str:
 def summary_html(items: Sequence[Item], scene: Scene) -> Markup:
     """Return first and latest values as a table; the same for the same runs."""
     header, rows = _summary(items, scene)
-    return join(
-        [
-            table(header, rows, caption=f"{scene.title}: first → latest value"),
-            *(Markup("<p>{}</p>").format(line) for line in _more(items)),
-            notes_html(scene),
-        ]
-    )
+    shown = table(header, rows, caption=f"{scene.title}: first → latest value")
+    return join([shown, *(styled(line, tag="p") for line in _more(items)), notes_html(scene)])
 
 
 def notes_html(scene: Scene) -> Markup:
     """Return what the marks on the chart mean, and the chart's other notes."""
-    lines = [Markup("<li>{}</li>").format(safe(remark, limit=500)) for remark in _remarks(scene)]
-    if not lines:
-        return Markup()
-    return Markup('<ul style="margin:4px 0;padding-left:1.4em;list-style:none">{}</ul>').format(
-        join(lines)
-    )
+    lines = join(styled(safe(remark, limit=500), tag="li") for remark in _remarks(scene))
+    css = "margin:4px 0;padding-left:1.4em;list-style:none"
+    return styled(lines, css, tag="ul") if lines else lines
 
 
 def alt_text(items: Sequence[Item], scene: Scene) -> str:

@@ -274,12 +274,6 @@ def _name(state: object) -> str:
     return str(state).replace("_", " ")
 
 
-def _whole_numbers() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True)
-
-
 def state_figure(
     turns: Sequence[SocialTurn] | pd.DataFrame, *, title: str = "What users are doing"
 ) -> Figure:
@@ -310,7 +304,7 @@ def state_figure(
         edgecolor="white",
         linewidth=0.5,
     )
-    axes.xaxis.set_major_locator(_whole_numbers())
+    axes.locator_params(axis="x", integer=True)
     ends: dict[str, Any] = {"xlim": (edges[0], edges[-1]), "ylim": (0, frame.iloc[0].sum())}
     axes.set(**ends, xlabel="turn", ylabel="users")
     axes.set_title(drawable(title, 80), loc="left")
@@ -394,7 +388,7 @@ def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
     axes.set_xlim(-0.3, cascade.depth + 0.9)
     axes.invert_yaxis()
     axes.set_yticks([])
-    axes.xaxis.set_major_locator(_whole_numbers())
+    axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("steps from the first post")
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)

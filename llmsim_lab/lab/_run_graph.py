@@ -159,7 +159,9 @@ def _shape(node: Node, *, boxes: bool) -> Markup:
     if node.parent is not None:
         begin, turn = left - EDGE_WIDE, (node.parent + 1) * ROW_HIGH - NODE_HIGH // 2
         path = '<path d="M{} {}h10V{}H{}" fill="none" stroke="#808080" stroke-width="1.5"/>'
-        lines = wrap(visible(node.words), _LINE, max_lines=_LINES, placeholder=" …")
+        lines = wrap(visible(node.words), _LINE)
+        if len(lines) > _LINES:
+            lines[_LINES - 1 :] = [clip(f"{lines[_LINES - 1]} …", _LINE)]
         texts = [
             Markup('<text x="{}" y="{}">{}</text>').format(begin + 16, middle - 6 - 13 * up, line)
             for up, line in zip(range(len(lines))[::-1], lines, strict=True)

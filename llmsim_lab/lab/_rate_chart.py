@@ -123,14 +123,13 @@ class ExportRow:
     """
 
     def __init__(self, wanted: Callable[[FileKind], object]) -> None:
-        self.png = button("PNG", tooltip="Make a picture of the chart to download")
-        self.svg = button("SVG", tooltip="Make a drawing of the chart to download, for papers")
-        self.csv = button("CSV", tooltip="Make a table of the runs' values to download")
+        drawing = "Make a drawing of the chart to download, for papers"
+        values = "Make a table of the runs' values to download"
+        self.png = button("PNG", "Make a picture of the chart to download", lambda: wanted("png"))
+        self.svg = button("SVG", drawing, lambda: wanted("svg"))
+        self.csv = button("CSV", values, lambda: wanted("csv"))
         self.buttons = (self.png, self.svg, self.csv)
         self.link = w.HTML()
-        self.png.on_click(lambda _: wanted("png"))
-        self.svg.on_click(lambda _: wanted("svg"))
-        self.csv.on_click(lambda _: wanted("csv"))
 
 
 class TablePart:
@@ -149,17 +148,18 @@ class TablePart:
     def __init__(self, changed: Callable[[], object]) -> None:
         self._changed = changed
         self.back = 0
-        self.toggle = button("Show table", tooltip="Show the runs' values turn by turn")
-        self.earlier = button("Earlier turns", tooltip="Show the turns before these")
-        self.later = button("Later turns", tooltip="Show the turns after these")
+        self.toggle = button("Show table", "Show the runs' values turn by turn", self._on_toggle)
+        self.earlier = button(
+            "Earlier turns", "Show the turns before these", lambda: self._turn_page(_PAGE)
+        )
+        self.later = button(
+            "Later turns", "Show the turns after these", lambda: self._turn_page(-_PAGE)
+        )
         self.html = w.HTML()
         self.box = w.VBox([row(self.earlier, self.later), self.html])
         self.box.layout.display = "none"
-        self.toggle.on_click(self._on_toggle)
-        self.earlier.on_click(lambda _: self._turn_page(_PAGE))
-        self.later.on_click(lambda _: self._turn_page(-_PAGE))
 
-    def _on_toggle(self, _: object) -> None:
+    def _on_toggle(self) -> None:
         hidden = self.box.layout.display == "none"
         self.box.layout.display = "" if hidden else "none"
         self.toggle.description = "Hide table" if hidden else "Show table"
@@ -287,8 +287,6 @@ class RateChart(LabWidget):
         self._lay_out(main=main, panels=chosen)
         self._on_select = on_select
         self._scene: Scene
-        # Turns, clicks and cells read and draw on threads of their own; drawing reads again.
-        self._lock = threading.RLock()
         self._pace = Pace(self._redraw, self.worker.call)
         self._stops = [
             track.simulation.listen(self._on_turn)
@@ -312,8 +310,8 @@ class RateChart(LabWidget):
         self.picture = w.HTML()
         self.prompts = w.VBox(layout=_flex(2, "24em"))
         self.prompts.layout.display = "none"
-        self.prompts_button = button("Show prompts", tooltip="Show the prompts of the latest turn")
-        self.prompts_button.on_click(lambda _: self.start(self._toggle_prompts))
+        latest = "Show the prompts of the latest turn"
+        self.prompts_button = self.starter("Show prompts", latest, self._toggle_prompts)
         self.remarks = w.HTML()
         self.chart = w.VBox([self.picture, self.remarks], layout=_flex(3, "30em"))
         self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
@@ -350,7 +348,7 @@ class RateChart(LabWidget):
     @property
     def scene(self) -> Scene:
         """What the chart shows now, as values."""
-        with self._lock:
+        with self._view:
             self._up_to_date()
             return self._scene
 
@@ -380,7 +378,7 @@ class RateChart(LabWidget):
         Args:
             reread: True to read tapes again, too.
         """
-        with self._lock:
+        with self._view:
             self._stale = False
             for track in self._tracks:
                 if reread or track.simulation is not None:
@@ -399,7 +397,7 @@ class RateChart(LabWidget):
         return self._view_count > 0 if self._counted else self._displayed
 
     def _draw(self) -> None:
-        with self._lock:
+        with self._view:
             self._up_to_date()
             # Scenes are immutable and composed anew for each change, so identity says enough.
             if self._drawn is self._scene:
@@ -428,7 +426,7 @@ class RateChart(LabWidget):
 
         from llmsim_lab.lab.charts._interactive import Interactive
 
-        with self._lock:
+        with self._view:
             self._interactive = Interactive(self.scene, self._on_point)
             self._drawn = None
             self._draw()
@@ -537,13 +535,13 @@ class RateChart(LabWidget):
     @property
     def figure(self) -> Figure:
         """The chart as a new matplotlib figure, the caller's to change."""
-        with self._lock:
+        with self._view:
             return told(Drawing(self.scene).figure, self.alt)
 
     @property
     def frame(self) -> pd.DataFrame:
         """The runs' values below each other, as in the CSV file; see ``export.data_frame``."""
-        with self._lock:
+        with self._view:
             self._up_to_date()
             return data_frame(self._items, list(self._series.values()))
 
@@ -584,12 +582,12 @@ class RateChart(LabWidget):
 
     def static_text(self) -> str:
         """Return first and latest values, the same for the same runs."""
-        with self._lock:
+        with self._view:
             return summary_text(self._items, self.scene)
 
     def static_html(self) -> Markup:
         """Return the picture, and first and latest values as a table."""
-        with self._lock:
+        with self._view:
             self._draw()
             picture = image_html(small_png(self._png()), alt_text(self._items, self._scene))
             return picture + summary_html(self._items, self._scene)

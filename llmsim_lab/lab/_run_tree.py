@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from llmsim_lab.lab._run_graph import (
     nodes_of,
 )
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import Choices, LabWidget, button, close_all, dropdown, row, settled
+from llmsim_lab.lab._widget import LabWidget, button, close_all, dropdown, row, settled
 from llmsim_lab.lab.charts._drawing import Drawing
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, image_html
 from llmsim_lab.lab.charts._scene import ChartOptions, compose
@@ -329,7 +328,6 @@ class RunTree(LabWidget):
         self.llm_client = llm_client
         self.comparison: pd.DataFrame | None = None
         self.checked: Checked | None = None
-        self._choices = Choices(threading.RLock(), show_error=self.show_fault)
         self._lay_out()
         self._set_busy(False)
         self.refresh()
@@ -342,11 +340,12 @@ class RunTree(LabWidget):
         self._unfolded: set[int] = set()
         self.run_box = dropdown("Run", width=_LIST_WIDTH)
         self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
-        self.open_button = button("Open", tooltip="Step through the run below")
-        self.close_button = button("Close", tooltip="Take the opened run away")
-        self.check_button = button("Verify", tooltip="Check the tape and replay each of its runs")
-        self.stop_button = button("Stop", tooltip="Break off what is under way")
-        self.refresh_button = button("Refresh", tooltip="Read the tape again")
+        self.open_button = self.starter("Open", "Step through the run below", self._open)
+        self.close_button = button("Close", "Take the opened run away", self.close_run)
+        checked = "Check the tape and replay each of its runs"
+        self.check_button = self.starter("Verify", checked, self._check)
+        self.stop_button = button("Stop", "Break off what is under way", self.worker.stop)
+        self.refresh_button = self.starter("Refresh", "Read the tape again", self._refresh)
         self.facts, self.differences, self.chart = w.HTML(), w.HTML(), w.HTML()
         self.opened = w.VBox()
         boxes = self.run_box, self.other_box
@@ -368,11 +367,6 @@ class RunTree(LabWidget):
         )
         for box in boxes:
             self._choices.on_choice(box, self._chosen)
-        self.open_button.on_click(lambda _: self.start(self._open))
-        self.close_button.on_click(lambda _: self.close_run())
-        self.check_button.on_click(lambda _: self.start(self._check))
-        self.stop_button.on_click(lambda _: self.worker.stop())
-        self.refresh_button.on_click(lambda _: self.start(self._refresh))
 
     # --- the tree and a run -------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ runs are left the effects are confidence sequences, which somebody who watches m
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +22,7 @@ from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import (
-    Choices,
-    LabWidget,
-    Pace,
-    button,
-    close_all,
-    dropdown,
-    number_box,
-    row,
-)
+from llmsim_lab.lab._widget import LabWidget, Pace, button, close_all, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.study import Study
 from llmsim_lab.study._charts import runs_chart
@@ -107,8 +97,6 @@ class StudyBoard(LabWidget):
             )
         self.study = study
         self._parallel = parallel
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_fault)
         self._shown: Key | None = None
         self._began: tuple[float, float] | None = None
         self._pace = Pace(self._draw, self.worker.call)
@@ -122,11 +110,10 @@ class StudyBoard(LabWidget):
     def _lay_out(self) -> None:
         self.add_class("llmsim-board")
         names = list(self.study.outcome)
-        self.run_button = button(
-            "Run", tooltip="Play the runs that are left", button_style="primary"
-        )
-        self.stop_button = button("Stop", tooltip="Stop; what was played is kept")
-        self.close_button = button("Close", tooltip="Take the opened run away")
+        played = "Play the runs that are left"
+        self.run_button = self.starter("Run", played, self._run, button_style="primary")
+        self.stop_button = button("Stop", "Stop; what was played is kept", self._stop)
+        self.close_button = button("Close", "Take the opened run away", self.close_run)
         self.close_button.layout.display = "none"
         self.page_box = number_box("Page of runs", value=1, least=1, most=len(self._pages))
         self.page_box.layout.display = "" if len(self._pages) > 1 else "none"
@@ -156,9 +143,6 @@ class StudyBoard(LabWidget):
             self.opened,
         )
         self._lay_out_grid()
-        self.run_button.on_click(lambda _: self.start(self._run))
-        self.stop_button.on_click(lambda _: self._stop())
-        self.close_button.on_click(lambda _: self.close_run())
         self._choices.on_choice(self.page_box, self._turn_page)
         self._choices.on_choice(self.outcome_box, self._draw_results)
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
+from llmsim_lab.engines._committee import Committee
 from llmsim_lab.llm import LLMConfig
-from llmsim_lab.simulation._config import CommitteeConfig
 
 HERE = Path(__file__).parent
 SETTINGS = LLMConfig(
@@ -22,7 +22,7 @@ SETTINGS = LLMConfig(
 )
 IN_WORDS = {
     "moves_bp": None,
-    "committee": CommitteeConfig(rule="sequential"),
+    "committee": Committee(rule="sequential"),
     "briefing": "thin",
 }
 """Agents put actions into words, and the engine's model turns each into a rate, in order."""

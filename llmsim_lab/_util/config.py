@@ -93,7 +93,8 @@ class YamlFile:
             ConfigError: something in it is wrong; the message names file, line and key.
         """
         try:
-            return model.model_validate(self.values)
+            # Files named in it are relative to its folder.
+            return model.model_validate(self.values, context={"folder": self.path.parent})
         except ValidationError as error:
             found = [self._explain(fault, model) for fault in error.errors(include_url=False)]
             raise ConfigError("\n".join(found)) from error

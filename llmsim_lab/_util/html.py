@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.text import clip
 
-_MAX_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 _MAX_TITLE = 1_000
 _MAX_ENTRIES = 50
 """Entries of a list that are shown; a note says how many more there are."""
@@ -27,8 +27,6 @@ _MAX_ENTRIES = 50
 # Python values, since pages that are safe to show strip style elements, and most strip attributes:
 # so each is written where it is used, and no meaning hangs on it.
 
-FONT = "var(--jp-content-font-family, system-ui, -apple-system, 'Segoe UI', sans-serif)"
-SPACES_PX = (4, 8, 16)
 LINE = "var(--jp-border-color2, rgba(127,127,127,0.4))"
 PAPER, TEXT = "var(--jp-layout-color0, #fff)", "var(--jp-content-font-color1, #1b1b1b)"
 """Of pictures; together, so that they are black on white on a page without JupyterLab's colours."""
@@ -70,6 +68,11 @@ _HIDDEN = re.compile(
 )
 """Control codes, marks of direction, invisible letters, halves of characters."""
 
+_FROM_THE_RIGHT = re.compile(
+    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+)
+"""Letters of Hebrew, Arabic and other scripts that are read from right to left."""
+
 # In widgets, JupyterLab's lines are as high as its buttons, and columns have no space between them.
 _TABLE = "line-height:1.4;border-collapse:collapse"
 # Where a page lets words break anywhere, headings would be broken to one letter a line.
@@ -96,7 +99,7 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(named, text.replace("\r\n", "\n"))
 
 
-def safe(text: object, *, limit: int = _MAX_CHARACTERS) -> Markup:
+def safe(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
     """Return a text as HTML that shows it and does nothing else; ``Markup`` is left as it is.
 
     Args:
@@ -123,22 +126,27 @@ def left_out(characters: int) -> Markup:
 def styled(content: object, css: str = "", *, tag: str = "div", **attributes: object) -> Markup:
     """Return content, made safe, in an element of this style.
 
+    An element with letters that are read from right to left takes its direction from the first.
+
     Args:
         content: what is in it.
         css: of the tokens above.
         tag: the element's.
         attributes: such as ``role`` and ``aria_label``; left out where None.
     """
+    inside = safe(content)
+    if not inside.isascii() and _FROM_THE_RIGHT.search(inside):
+        attributes.setdefault("dir", "auto")
     given = {**attributes, "style": css or None}
     written = join(
         Markup(' {}="{}"').format(name.replace("_", "-"), visible(str(value)))
         for name, value in given.items()
         if value is not None
     )
-    return Markup("<{}{}>{}</{}>").format(Markup(tag), written, safe(content), Markup(tag))
+    return Markup("<{}{}>{}</{}>").format(Markup(tag), written, inside, Markup(tag))
 
 
-def pre(text: object, *, limit: int = _MAX_CHARACTERS) -> Markup:
+def pre(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
     """Return a text as a block that keeps its lines and wraps the long ones."""
     css = f"{AS_WRITTEN};word-break:normal;margin:0;line-height:1.4"
     return styled(safe(text, limit=limit), css, tag="pre", dir="auto")
@@ -261,8 +269,8 @@ def details(summary: object, body: object, *, open: bool = False) -> Markup:  # 
         body: what is below it.
         open: whether it starts unfolded.
     """
-    return Markup("<details{}><summary>{}</summary>{}</details>").format(
-        Markup(" open") if open else "", safe(summary), safe(body)
+    return Markup("<details{}>{}{}</details>").format(
+        Markup(" open") if open else "", styled(summary, tag="summary"), safe(body)
     )
 
 
@@ -306,34 +314,26 @@ def cell(value: object) -> Markup:
         return Markup(value.__html__())
     if isinstance(value, BaseModel):
         return fields_html(value)
-    if isinstance(value, Mapping):
-        return _mapping(value)
-    if isinstance(value, Sequence):
-        return _sequence(value)
-    return safe(value)
+    if not isinstance(value, Mapping | Sequence):
+        return safe(value)
+    more = len(value) - _MAX_ENTRIES
+    entries = _mapping(value) if isinstance(value, Mapping) else _sequence(value)
+    return join([entries, f" … and {more} more" if more > 0 else ""]) if value else safe("none")
 
 
 def _mapping(values: Mapping[Any, object]) -> Markup:
-    if not values:
-        return safe("none")
     first = dict(islice(values.items(), _MAX_ENTRIES))
     if _of_one_model(values.values()):
-        html = _models_table(list(first.values()), keys=list(first))
-    else:
-        html = pairs((name, cell(value)) for name, value in first.items())
-    return join([html, _rest(len(values))])
+        return _models_table(list(first.values()), keys=list(first))
+    return pairs((name, cell(value)) for name, value in first.items())
 
 
 def _sequence(values: Sequence[object]) -> Markup:
-    if not values:
-        return safe("none")
     first = values[:_MAX_ENTRIES]
     if _of_one_model(values):
-        html = _models_table(first)
-    else:
-        plain = all(isinstance(value, int | float | str) for value in values)
-        html = join(map(cell, first), between=", " if plain else "")
-    return join([html, _rest(len(values))])
+        return _models_table(first)
+    plain = all(isinstance(value, int | float | str) for value in values)
+    return join(map(cell, first), between=", " if plain else "")
 
 
 def _of_one_model(values: Iterable[object]) -> bool:
@@ -364,10 +364,6 @@ def _models_table(values: Sequence[Any], *, keys: Sequence[object] = ()) -> Mark
         heading = ["key", *heading]
         rows = [[cell(key), *row] for key, row in zip(keys, rows, strict=True)]
     return table(heading, rows)
-
-
-def _rest(count: int) -> Markup:
-    return safe(f" … and {count - _MAX_ENTRIES} more") if count > _MAX_ENTRIES else Markup()
 
 
 def _title(name: str) -> str:

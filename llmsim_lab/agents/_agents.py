@@ -10,20 +10,19 @@ from __future__ import annotations
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, GetJsonSchemaHandler, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
 from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._data import Quarter
-from llmsim_lab.economy._macro import RateLimits
+from llmsim_lab.economy._macro import RateLimits, Rule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
@@ -64,6 +63,8 @@ _SOURCES = {
 }
 """Where the value of each of the prompt's slots comes from."""
 
+
+DecisionT = TypeVar("DecisionT", bound=PolicyDecision)
 
 _SIZES = ("rate_change_bp", "proposed_rate")
 """Fields by which a decision states its size; an action has both."""
@@ -161,6 +162,12 @@ class LLMAgent(Agent):
         return None if self._validate_decision(decision) else self._complaint()
 
 
+def _in_the_order_asked(schema: dict[str, Any]) -> None:
+    # Inherited fields come first, so a model would be sure of itself before it decided.
+    order = ("reasoning", "rate_change_bp", "action", "confidence")
+    schema["properties"] = {name: schema["properties"][name] for name in order}
+
+
 class RateDecision(PolicyDecision):
     """A decision that states its size, among moves on offer; code applies exactly that.
 
@@ -171,19 +178,9 @@ class RateDecision(PolicyDecision):
             leaves the size to the engine's model, which judges the words.
     """
 
-    rate_change_bp: int | None = None
+    model_config = ConfigDict(json_schema_extra=_in_the_order_asked)
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        schema = handler.resolve_ref_schema(handler(core_schema))
-        # Inherited fields come first, so a model would be sure of itself before it decided.
-        fields = dict(schema["properties"])
-        first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
-        last = fields.pop("confidence")
-        schema["properties"] = {**first, **fields, "confidence": last}
-        return schema
+    rate_change_bp: int | None = None
 
 
 class NationProfile(Settings):
@@ -258,25 +255,34 @@ class EconLLMAgent(LLMAgent):
             return await super()._ask(prompt, state, site)
 
         def fault(decision: RateDecision) -> str | None:
-            if decision.rate_change_bp in moves:
-                return None
-            return (
-                f"rate_change_bp must be one of {moves_in_words(moves)}, and it is "
-                f"{decision.rate_change_bp}"
-            )
+            move, listed = decision.rate_change_bp, moves_in_words(moves)
+            wrong = f"rate_change_bp must be one of {listed}, and it is {move}"
+            return None if move in moves else wrong
 
+        return await self._ask_for_size(
+            RateDecision, {"rate_change_bp": moves}, fault, prompt, site
+        )
+
+    async def _ask_for_size(
+        self,
+        reply: type[DecisionT],
+        offered: Mapping[str, tuple[Any, ...]],
+        fault: Callable[[DecisionT], str | None],
+        prompt: str,
+        site: CallSite,
+    ) -> DecisionT:
         try:
             return await self.llm_client.call_with_retry(
                 prompt=prompt,
-                response_model=RateDecision,
-                choices={"rate_change_bp": moves},
+                response_model=reply,
+                choices=offered,
                 check=lambda decision: fault(decision) or self._check(decision),
                 site=site,
             )
         except LLMFailureException as failure:
-            rejected = failure.rejected
-            if isinstance(rejected, RateDecision) and fault(rejected):
-                # No size that anybody offered: an invalid answer, not an action to reject.
+            # No size that anybody offered: an invalid answer, which no engine could apply, and not
+            # an action to reject.
+            if isinstance(failure.rejected, reply) and fault(failure.rejected):
                 failure.rejected = None
             raise
 
@@ -485,19 +491,15 @@ class TaylorRuleAgent(Agent):
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
         economy = state.global_state
-        rule = self.rule.rate if isinstance(self.rule, TaylorRule) else self.rule
-        asked = rule(
-            inflation=economy.inflation,
-            output_gap=economy.output_gap,
-            previous_rate=economy.interest_rate,
-        )
+        asked = rate_by(self.rule, economy)
         here = economy.interest_rate
         move: float | None = None
         if self.exact:
             rate = self.limits.inside(asked)
             move = 100 * (rate - here)
         elif self.moves_bp:
-            move, rate = self._nearest_move(asked, here)
+            move = nearest_move(asked, self.moves_bp, limits=self.limits, current=here)
+            rate = self.limits.inside(here + move / 100)
         else:
             rate = self.limits.nearest(asked, current=here)
         reasoning = (
@@ -529,8 +531,3 @@ class TaylorRuleAgent(Agent):
                 component="agent", agent=self.name, turn=turn, reasoning=reasoning
             ),
         )
-
-    def _nearest_move(self, asked: float, here: float) -> tuple[int, float]:
-        """Return the move on offer that leads closest to a rate, and the rate it leads to."""
-        move = nearest_move(asked, self.moves_bp or (0,), limits=self.limits, current=here)
-        return move, self.limits.inside(here + move / 100)

@@ -23,6 +23,9 @@ from llmsim_lab.economy._data import (
 from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson
 from llmsim_lab.models import SimulationState
 
+# A run shows each quarter in eight briefings, and asks several members.
+_gap = lru_cache(maxsize=512)(latest_gap)
+
 SHOWN = 8
 """How many quarters the table has."""
 STEADY_QUARTERS = 40
@@ -84,11 +87,6 @@ def _steady(first: SimulationState) -> list[Quarter]:
     ]
 
 
-@lru_cache(maxsize=512)  # a run shows each quarter in eight briefings, and asks several members
-def _gap(real_output: tuple[float, ...]) -> float | None:
-    return latest_gap(real_output)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyBriefing:
     """How a central bank, or a member of its committee, is briefed.
@@ -121,11 +119,7 @@ class PolicyBriefing:
 
 
 def briefing(
-    quarters: Sequence[Quarter],
-    *,
-    inflation_target: float,
-    neutral_real_rate: float,
-    masked: bool,
+    quarters: Sequence[Quarter], *, inflation_target: float, neutral_real_rate: float, masked: bool
 ) -> dict[str, str]:
     """Return the values of the slots of ``agent_briefing`` that change from turn to turn.
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from llmsim_lab.agents._agents import NationAgent, NationProfile, RateDecision, nearest_move
 from llmsim_lab.economy._macro import RateLimits
-from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm._human import (
-    DAY_S,
-    AskPerson,
-    OpenQuestion,
-    Person,
-    human_client,
-    same_choice,
-)
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._human import DAY_S, AskPerson, OpenQuestion, Person, human_client, same_choice
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, Rate
@@ -166,21 +160,9 @@ class HumanAgent(NationAgent):
         if not self.names_rate:
             return await super()._ask(prompt, state, site)
         here = state.global_state.interest_rate
-        offered = tuple(self.rates_on_offer(here))
-        try:
-            answer = await self.llm_client.call_with_retry(
-                prompt=prompt,
-                response_model=NamedRate,
-                choices={"proposed_rate": offered},
-                check=lambda answer: self._rate_fault(answer, state) or self._check(answer),
-                site=site,
-            )
-        except LLMFailureException as failure:
-            rejected = failure.rejected
-            if isinstance(rejected, NamedRate) and self._rate_fault(rejected, state):
-                # No engine could apply such a rate, so the turn fails here.
-                failure.rejected = None
-            raise
+        offered = {"proposed_rate": tuple(self.rates_on_offer(here))}
+        fault = partial(self._rate_fault, state=state)
+        answer = await self._ask_for_size(NamedRate, offered, fault, prompt, site)
         if self.moves_bp is None:
             return answer
         # The move that leads there, which code applies exactly: a rate named has two decimals.

@@ -10,7 +10,16 @@ import typer
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import csv_text
-from llmsim_lab.cli._output import console, end, literal, open_folder, plain_table, report, say
+from llmsim_lab.cli._output import (
+    console,
+    end,
+    literal,
+    open_folder,
+    plain_table,
+    report,
+    right,
+    say,
+)
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
 from llmsim_lab.run import fork
@@ -109,9 +118,7 @@ def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
         f"an oil shock: a recording, replayed in {seconds:.1f} s, and no model was asked."
     )
     frame = found.to_frame().drop(columns="verdict")
-    table = plain_table("player")
-    for title in frame.columns:
-        table.add_column(title, justify="right", overflow="fold")
+    table = plain_table("player", *(right(title, overflow="fold") for title in frame.columns))
     for player, row in frame.iterrows():
         table.add_row(literal(player), *(literal(value) for value in row))
     console.print(table)

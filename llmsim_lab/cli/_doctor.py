@@ -8,17 +8,18 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import psutil
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._output import console, errors, literal, plain_table, say
+from llmsim_lab.cli._output import console, errors, literal, plain_table, right, say
 from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
@@ -35,6 +36,8 @@ from llmsim_lab.study._fitness import FitnessCard, kept_cards
 from llmsim_lab.study._gate import EconomicsCard, kept_economics_cards, shown, what_it_takes
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from llmsim_lab.assistant._evaluation import Evaluation
 
 CardT = TypeVar("CardT")
@@ -111,16 +114,19 @@ def doctor(
                 "llmsim-lab doctor embedded:smollm2-135m --economics"
             )
         told: Told = "thin" if thin else "economist"
-        gates = [_economics(name, host, told=told, again=again) for name in models]
-        _show_economics(gates, json_to)
+        gates = []
+        for name in models:
+            say(f"{name}: {what_it_takes()}; stopped, it is continued.", to=errors)
+            gates.append(_measured(name, host, partial(economics_card, told=told, again=again)))
+        _show(gates, _economics_table, json_to=json_to)
         return
     if models:
         if model or tools or whole:
             raise typer.BadParameter("--model, --tools and --all do not go with a fitness card")
-        cards = [
-            _card(name, host, full=full, again=again, reload=not keep_loaded) for name in models
-        ]
-        _show_cards(cards, compare=compare, json_to=json_to, picture=picture)
+        measure = partial(fitness_card, full=full, again=again, reload=not keep_loaded)
+        cards = [_measured(name, host, measure) for name in models]
+        compared = cards[0].compare(*cards[1:]) if compare else None
+        _show(cards, _card_table, json_to=json_to, picture=picture, compared=compared)
         return
     if full or compare or again or keep_loaded or json_to or picture:
         raise typer.BadParameter(
@@ -148,10 +154,8 @@ def _report(model: str | None, host: str | None) -> bool:
         f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
     )
     findings = [_check(model, host)] if model else [*_ollama(host), *_openai(), *_embedded()]
-    table = plain_table("backend", "model")
-    table.add_column("context", no_wrap=True)
-    table.add_column("answer held to a schema", overflow="fold")
-    table.add_column("speed", no_wrap=True)
+    context, speed = (Column(title, no_wrap=True) for title in ("context", "speed"))
+    table = plain_table("backend", "model", context, "answer held to a schema", speed)
     for row in findings:
         style = "" if row.works or row.answer == _NOT_ASKED else "yellow"
         if row.model:
@@ -266,33 +270,15 @@ async def _examine(client: LLMClient, backend: str) -> _Finding:
     )
 
 
-def _card(model: str, host: str | None, *, full: bool, again: bool, reload: bool) -> FitnessCard:
-    def measure(client: LLMClient, progress: Callable[[str], None]) -> FitnessCard:
-        return fitness_card(client, full=full, again=again, reload=reload, progress=progress)
-
-    return _measured(model, host, measure)
-
-
-def _economics(model: str, host: str | None, *, told: Told, again: bool) -> EconomicsCard:
-    def measure(client: LLMClient, progress: Callable[[str], None]) -> EconomicsCard:
-        return economics_card(client, told=told, again=again, progress=progress)
-
-    say(f"{model}: {what_it_takes()}; stopped, it is continued.", to=errors)
-    return _measured(model, host, measure)
-
-
-def _measured(
-    model: str,
-    host: str | None,
-    measure: Callable[[LLMClient, Callable[[str], None]], CardT],
-) -> CardT:
+def _measured(model: str, host: str | None, measure: Callable[..., CardT]) -> CardT:
+    """Have a card measured, with a line that says what is being asked."""
     client = connect(model, host=host, config=_CARD_SETTINGS, quiet=True)
     log = logging.getLogger("llmsim_lab.llm")
     before = log.level
     log.setLevel(logging.CRITICAL)  # an invalid answer is a number of the card, not an error
     try:
         with errors.status(literal(f"{model}: looking ...")) as status:
-            return measure(client, lambda name: status.update(literal(f"{model}: {name} ...")))
+            return measure(client, progress=lambda it: status.update(literal(f"{model}: {it} ...")))
     except LLMFailureException:
         say("What was measured is kept; the same command continues.", to=errors)
         raise
@@ -301,18 +287,25 @@ def _measured(
         run_sync(client.aclose())
 
 
-def _show_cards(
-    cards: Sequence[FitnessCard], *, compare: bool, json_to: str | None, picture: Path | None
+def _show(
+    cards: Sequence[Any],
+    table_of: Callable[[Any], Table],
+    *,
+    json_to: str | None,
+    picture: Path | None = None,
+    compared: pd.DataFrame | None = None,
 ) -> None:
     """Print cards, and write what else is wanted; with JSON to print, nothing else is printed."""
     if json_to is not None:
-        text = cards[0].to_json()
-        if len(cards) > 1:
-            text = json.dumps([json.loads(card.to_json()) for card in cards], indent=2)
+        whole = [json.loads(card.to_json()) for card in cards]
+        text = json.dumps(whole[0] if len(whole) == 1 else whole, indent=2)
         if json_to == "-":
             typer.echo(text)
         else:
-            _write(Path(json_to), text.encode())
+            try:
+                Path(json_to).write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise ConfigError(f"cannot write {json_to}: {error.strerror}") from error
     if picture is not None:
         # Here, since it loads matplotlib and all worlds.
         from llmsim_lab.lab.figures import fitness_figure
@@ -323,57 +316,32 @@ def _show_cards(
             raise ConfigError(f"cannot draw {picture}: {error}") from error
     if json_to == "-":
         return
-    if compare:
-        frame = cards[0].compare(*cards[1:])
-        table = plain_table(*frame.columns)
-        for row in frame.itertuples(index=False):
+    if compared is not None:
+        table = plain_table(*compared.columns)
+        for row in compared.itertuples(index=False):
             table.add_row(*map(literal, row))
         console.print(table)
-    for card in [] if compare else cards:
+    for card in cards if compared is None else ():
         say(card.heading)
-        console.print(_card_table(card))
+        console.print(table_of(card))
         say(card.verdict, style="bold")
-    written = [str(file) for file in (json_to, picture) if file is not None]
-    if written:
+    if written := [str(file) for file in (json_to, picture) if file is not None]:
         say(f"Written: {', '.join(written)}")
 
 
-def _show_economics(cards: Sequence[EconomicsCard], json_to: str | None) -> None:
-    """Print cards, and write them as JSON; with JSON to print, nothing else is printed."""
-    if json_to is not None:
-        whole = [json.loads(card.to_json()) for card in cards]
-        text = json.dumps(whole[0] if len(whole) == 1 else whole, indent=1)
-        if json_to == "-":
-            typer.echo(text)
-            return
-        _write(Path(json_to), text.encode())
-    for card in cards:
-        say(card.heading)
-        table = plain_table("criterion", "decided by", "verdict")
-        table.add_column("value, 95 % interval, cut")
-        table.add_column("in words", overflow="fold")
-        for one in card.criteria:
-            style = {"pass": "green", "fail": "red", "undecided": "yellow"}[one.verdict]
-            cells = (one.name, one.decide, one.verdict, shown(one), one.words)
-            table.add_row(*map(literal, cells), style=style)
-        console.print(table)
-        say(card.verdict, style="bold")
-    if json_to is not None:
-        say(f"Written: {json_to}")
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+def _economics_table(card: EconomicsCard) -> Table:
+    value = Column("value, 95 % interval, cut")
+    table = plain_table("criterion", "decided by", "verdict", value, "in words")
+    for one in card.criteria:
+        style = {"pass": "green", "fail": "red", "undecided": "yellow"}[one.verdict]
+        cells = (one.name, one.decide, one.verdict, shown(one), one.words)
+        table.add_row(*map(literal, cells), style=style)
+    return table
 
 
 def _card_table(card: FitnessCard) -> Table:
-    table = plain_table("measure")
-    for title in ("value", "n", "95 % interval"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("note", overflow="fold")
+    numbers = (right(title, no_wrap=True) for title in ("value", "n", "95 % interval"))
+    table = plain_table("measure", *numbers, "note")
     for one in card.measures:
         cells = (one.title, one.shown, one.n or "", one.shown_interval, one.why_not or one.note)
         table.add_row(*map(literal, cells), style="" if one.value is not None else "yellow")

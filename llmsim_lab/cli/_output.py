@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from llmsim_lab._util.config import yaml_text
@@ -47,16 +47,19 @@ def say(text: object, *, style: str = "", to: Console = console) -> None:
     to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def plain_table(*folded: str) -> Table:
+def plain_table(*columns: str | Column) -> Table:
     """Return an empty table without lines.
 
     Args:
-        folded: headings of its first columns, whose long texts go on several lines.
+        columns: its columns, or the headings of those whose long texts go on several lines.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in folded:
-        table.add_column(title, overflow="fold")
-    return table
+    folded = (Column(it, overflow="fold") if isinstance(it, str) else it for it in columns)
+    return Table(*folded, box=None, pad_edge=False, header_style="bold")
+
+
+def right(title: str | Text, **more: Any) -> Column:
+    """Return a column of numbers."""
+    return Column(title, justify="right", **more)
 
 
 def open_folder(path: Path) -> Path:
@@ -96,11 +99,11 @@ def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
     if "period" in frame:
         figures = {"period": "quarter"} | figures
     has_actions = "accepted" in frame
-    table = plain_table()
-    for name in ("turn", *figures.values()):
-        table.add_column(literal(name), justify="right", min_width=5)
-    for name in (*(["accepted"] if has_actions else []), "model decisions", "from outside"):
-        table.add_column(name, overflow="fold")
+    table = plain_table(
+        *(right(literal(name), min_width=5) for name in ("turn", *figures.values())),
+        *(["accepted"] if has_actions else []),
+        *("model decisions", "from outside"),
+    )
     for row in frame.to_dict("records"):
         counts = [f"{row.get(name)} {name}" for name in _STATUS_STYLES if row.get(name)]
         cells = [_figure(row.get(name)) for name in ("turn", *figures)]
@@ -118,7 +121,7 @@ def _figure(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def turns_table(simulation: Simulation, *, taped: int | None = None, since: int = 0) -> Table:
+def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Table:
     """Return a table of what was proposed each turn, why, and where it led.
 
     Args:
@@ -126,24 +129,18 @@ def turns_table(simulation: Simulation, *, taped: int | None = None, since: int 
         taped: the last turn that comes from a tape; a column then says which do and which are live.
         since: the first turn that is listed.
     """
-    table = plain_table()
-    table.expand = True
-    table.add_column("quarter" if simulation.state.period else "turn", min_width=6)
-    for title in ("rate", "Taylor", "infl.", "unem."):
-        table.add_column(title, justify="right", min_width=6)
-    table.add_column("who", overflow="fold", max_width=_LONGEST_NAME)
     # A move is short, and has a column of its own, so that the words beside it cannot hide it.
     moves = simulation.config.moves_bp is not None
-    if moves:
-        table.add_column("move, bp", justify="right", min_width=8)
-    if taped is not None:
-        table.add_column("from", min_width=4)
-    table.add_column(
-        "in words" if moves else "what it proposed, and why",
-        overflow="ellipsis",
-        no_wrap=True,
-        ratio=1,
+    words = "in words" if moves else "what it proposed, and why"
+    table = plain_table(
+        Column("quarter" if simulation.state.period else "turn", min_width=6),
+        *(right(title, min_width=6) for title in ("rate", "Taylor", "infl.", "unem.")),
+        Column("who", overflow="fold", max_width=_LONGEST_NAME),
+        *([right("move, bp", min_width=8)] if moves else []),
+        *([] if taped is None else [Column("from", min_width=4)]),
+        Column(words, overflow="ellipsis", no_wrap=True, ratio=1),
     )
+    table.expand = True
     for turn, taylor in zip(simulation.turns, simulation.to_frame()["taylor_rate"], strict=True):
         if turn.number < since:
             continue

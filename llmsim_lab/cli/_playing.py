@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
 from llmsim_lab.simulation import SimulationConfig
-from llmsim_lab.study._gate import kept_economics_cards
+from llmsim_lab.simulation._verdicts import gate_notes, kept_verdicts
 
 MODEL_HELP = (
     "auto, rule (no model at all), ollama:NAME, openai:NAME, embedded, embedded:NAME or "
@@ -205,21 +206,12 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
         )
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
-    if isinstance(config, SimulationConfig):
-        _say_what_the_gate_says(client, config)
+    if isinstance(config, SimulationConfig) and kept_verdicts([config.briefing]):
+        with suppress(LabError):  # a model that cannot be reached is the run's to tell
+            info = asdict(run_sync(client.model_info()))
+            for note in gate_notes(info, [(config.briefing, config.decide or "sample")]):
+                say(note, style="yellow")
     return client
-
-
-def _say_what_the_gate_says(client: LLMClient, config: SimulationConfig) -> None:
-    """Say that a kept card has the model fail the economic gate, briefed as the run has it."""
-    cards = [card for card in kept_economics_cards() if card.told == config.briefing]
-    if not cards:
-        return
-    with suppress(LabError):  # a model that cannot be reached is the run's to tell
-        info = run_sync(client.model_info())
-        for card in cards:
-            if card.is_of(info) and card.outcome(config.decide or "sample") == "fail":
-                say(f"{info.name}: {card.verdict}", style="yellow")
 
 
 @contextmanager

@@ -28,15 +28,16 @@ from llmsim_lab.cli._playing import (
     with_model,
     world_from,
 )
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
-from llmsim_lab.run._records import config_of, prompts_of
+from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
+from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import lint as lint_economy
-from llmsim_lab.tape._codec import RunInfo, manifest_faults
+from llmsim_lab.tape._codec import RunInfo
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
@@ -218,14 +219,8 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
         TapeError: there is no such run, or its manifest is damaged.
     """
     info = tape.run(run)
-    damage = manifest_faults(info.manifest)
-    if not damage and info.manifest["llm"] is not None:
-        try:
-            LLMConfig.model_validate(info.manifest["llm"])
-        except ValidationError as error:
-            damage = [f"the settings of the model: {error}"]
-    if damage:
-        raise TapeError(f"run {info.id} on {tape.path} is damaged: {'; '.join(damage)}")
+    check_manifest(info.id, info.manifest)
+    llm_config_of(info.manifest)  # which raises where they are damaged
     return info
 
 
@@ -345,17 +340,6 @@ def fork(
         edited = [_edited(path, recorded) for path in prompt or ()]
         begin = partial(operations.fork, tape, info.id, turn=at, prompt=edited, intervene=changes)
         _play_live(begin, info, after=at, turns=turns, model=model, host=host, out=out)
-
-
-def existing_tape(path: Path) -> Tape:
-    """Open a tape to write on; one that is not there is an error, not a new one.
-
-    Raises:
-        TapeError: there is no such file.
-    """
-    if not path.exists():
-        raise TapeError(f"there is no tape at {path}")
-    return Tape(path)
 
 
 def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:

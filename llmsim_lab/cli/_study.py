@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from llmsim_lab._util.config import YamlFile
-from llmsim_lab.cli._output import console, errors, literal, open_folder, plain_table, say
+from llmsim_lab.cli._output import console, errors, literal, open_folder, plain_table, right, say
 from llmsim_lab.cli._playing import MODEL_HELP, errors_located, world_from
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
@@ -202,9 +202,7 @@ def _counted(made: Study) -> str:
 
 
 def _show(made: Study) -> None:
-    table = plain_table("arm")
-    for status in _STATUSES:
-        table.add_column(status, justify="right")
+    table = plain_table("arm", *map(right, _STATUSES))
     runs = made.runs
     for arm in made.arms:
         there = runs["status"][runs["arm"] == arm].value_counts()

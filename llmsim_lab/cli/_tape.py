@@ -11,15 +11,15 @@ import typer
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.text import clip, number
-from llmsim_lab.cli._output import console, frame_table, heading, literal, plain_table, say
+from llmsim_lab.cli._output import console, frame_table, heading, literal, plain_table, right, say
 from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
-from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, valid_run
+from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, kind_name
-from llmsim_lab.run._run import class_on, series_on, turns_of
+from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
 from llmsim_lab.run._turn import every_chain
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import flat
@@ -40,10 +40,11 @@ _MOST_SERIES = 4
 @app.command("ls")
 def ls(file: TapeFile) -> None:
     """List the runs on a tape, with what each changed."""
-    titles = "run", "name", "verb", "from", "changed", "turns", "calls", "model", "started"
-    table = plain_table(*titles, "outcome")
-    for column in table.columns:
-        column.justify = "right" if column.header in ("run", "turns", "calls") else "left"
+    numbers = (right(title, overflow="fold") for title in ("run", "turns", "calls"))
+    run, turns, calls = numbers
+    table = plain_table(
+        run, "name", "verb", "from", "changed", turns, calls, "model", "started", "outcome"
+    )
     with Tape(file, read_only=True) as tape:
         runs = tape.runs()
         changes = tape.changes()
@@ -278,10 +279,8 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     columns = [item for item in series_on(tape, a)[:_MOST_SERIES] if item.column in names]
     if not columns:
         return
-    table = plain_table()
-    table.add_column("turn", justify="right")
-    for item in columns:
-        table.add_column(literal(f"{heading(item)}, run {a.id} -> {b.id}"), justify="right")
+    titles = (literal(f"{heading(item)}, run {a.id} -> {b.id}") for item in columns)
+    table = plain_table(right("turn"), *map(right, titles))
     for turn, row in frame.loc[first:].iterrows():
         pairs = [(row[item.column, "a"], row[item.column, "b"]) for item in columns]
         cells = [f"{number(one)} -> {number(other)}" for one, other in pairs]

@@ -6,14 +6,20 @@ responses follow from one matrix, without a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import fsum, inf, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab.economy._data import load_us_macro
-from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, RudebuschSvensson, TaylorRule
+from llmsim_lab.economy._macro import (
+    STEADY_STATE,
+    MacroModel,
+    RudebuschSvensson,
+    Rule,
+    TaylorRule,
+    rate_by,
+)
 from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState, MacroLags
@@ -21,9 +27,6 @@ from llmsim_lab.models import GlobalState, MacroLags
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-Rule = Callable[..., float]
-"""A policy rule: takes ``inflation``, ``output_gap`` and ``previous_rate`` by name, all percent."""
 
 _WIDTH = 10  # four lags of inflation, two of the gap, four of the rate
 
@@ -38,7 +41,10 @@ def long_run_response(rule: TaylorRule | Rule) -> float:
     Raises:
         ConfigError: the rule returns its previous rate or more, so that there is no long run.
     """
-    of_inflation, _, inertia = _slopes(_without_bound(rule))
+    rate = _without_bound(rule)
+    here = {"inflation": 2.0, "output_gap": 0.0, "previous_rate": 4.0}  # the steady state
+    up, down = ([rate(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
+    of_inflation, _, inertia = (above - below for above, below in zip(up, down, strict=True))
     if inertia >= 1:
         raise ConfigError(f"the rule adds {inertia:g} times its previous rate; it has no long run")
     return of_inflation / (1 - inertia)
@@ -47,14 +53,6 @@ def long_run_response(rule: TaylorRule | Rule) -> float:
 def _without_bound(rule: TaylorRule | Rule) -> Rule:
     """Return the rule as a function, a Taylor rule without its lower bound."""
     return replace(rule, lower_bound=-inf).rate if isinstance(rule, TaylorRule) else rule
-
-
-def _slopes(rule: Rule) -> tuple[float, float, float]:
-    """Return the rule's responses to inflation, gap and previous rate at the steady state."""
-    here = {"inflation": 2.0, "output_gap": 0.0, "previous_rate": 4.0}
-    up, down = ([rule(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
-    of_inflation, of_gap, of_rate = (above - below for above, below in zip(up, down, strict=True))
-    return of_inflation, of_gap, of_rate
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +130,7 @@ def closed_loop(
             f"without shocks, {around!r} leads to {stays!r}: no response can be told from that "
             "movement; give the model's steady state as around=..."
         )
-    base = rate(
-        inflation=around.inflation, output_gap=around.output_gap, previous_rate=around.interest_rate
-    )
+    base = rate_by(rate, around)
 
     def after(vector: Any, seen: Any, shocks: Shocks = NO_SHOCKS) -> Any:
         # A rule whose own neutral rate is another one is shifted to this steady state.

@@ -11,7 +11,7 @@ here the data have to be out first, so everything comes one quarter later.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import pairwise
 from math import ceil, exp, floor, fsum, inf, isfinite, isnan
@@ -25,6 +25,9 @@ from llmsim_lab.models import GlobalState, MacroLags
 
 STEADY_STATE = GlobalState()
 """Where the default model stays if nothing happens: rate 4, inflation 2, gap 0, growth 2.2."""
+
+Rule = Callable[..., float]
+"""A policy rule: takes ``inflation``, ``output_gap`` and ``previous_rate`` by name, all percent."""
 
 _TOLERANCE = 1e-6
 """Percentage points; smaller differences are rounding."""
@@ -185,38 +188,20 @@ class StaticEconomy:
         return GlobalState(**dict(state) | {"interest_rate": interest_rate, "lags": lags})
 
 
-def set_levels(
-    state: GlobalState,
-    *,
-    interest_rate: float | None = None,
-    inflation: float | None = None,
-    output_gap: float | None = None,
-    unemployment: float | None = None,
-) -> GlobalState:
-    """Return the state with some of its levels changed, and its lags to match.
+def set_levels(state: GlobalState, **levels: float) -> GlobalState:
+    """Return the state with some of its levels changed, such as ``inflation=9``, and its lags.
 
     ``state.model_copy(update={"inflation": 9})`` would leave the old lags, from which a model
     computes the next quarter. Here all four quarters of inflation move by the same amount, the rate
     and the gap change in the current quarter only, and what is not given stays the same.
     """
-    lags = state.lags
-    quarters, gaps, rates = lags.inflation, lags.output_gap, lags.interest_rate
-    if inflation is not None:
-        p0, p1, p2, p3 = (quarter + inflation - state.inflation for quarter in quarters)
-        quarters = (p0, p1, p2, p3)
-    if output_gap is not None:
-        gaps = (output_gap, gaps[1])
-    if interest_rate is not None:
-        rates = (interest_rate, *rates[1:])
-    levels = {
-        "interest_rate": interest_rate,
-        "inflation": inflation,
-        "output_gap": output_gap,
-        "unemployment": unemployment,
-    }
-    changes = {name: value for name, value in levels.items() if value is not None}
+    quarters, (gap, gap_before), (rate, *rates) = astuple(state.lags)
+    if "inflation" in levels:
+        quarters = tuple(quarter + levels["inflation"] - state.inflation for quarter in quarters)
+    gaps = (levels.get("output_gap", gap), gap_before)
+    lags = MacroLags(quarters, gaps, (levels.get("interest_rate", rate), *rates))
     # Built anew, not copied: only then are the values checked.
-    return GlobalState(**dict(state) | changes | {"lags": MacroLags(quarters, gaps, rates)})
+    return GlobalState.model_validate({**dict(state), **levels, "lags": lags})
 
 
 def mirrored(state: GlobalState) -> GlobalState:
@@ -266,7 +251,7 @@ def _check(state: GlobalState, interest_rate: float) -> None:
         if not abs(level - lagged) <= _TOLERANCE:
             raise ConfigError(
                 f"{name}={level} but the state's lags say {lagged}; change levels with "
-                f"economy.set_levels(state, {name}=...), not with model_copy"
+                f"run.intervene(turn, {{{name!r}: ...}}), not with model_copy"
             )
 
 
@@ -332,6 +317,14 @@ class TaylorRule:
         return max(self.lower_bound, rate)
 
 
+def rate_by(rule: TaylorRule | Rule, state: GlobalState) -> float:
+    """Return the rate that a rule asks for on a quarter's data, percent per year."""
+    rate = rule.rate if isinstance(rule, TaylorRule) else rule
+    return rate(
+        inflation=state.inflation, output_gap=state.output_gap, previous_rate=state.interest_rate
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiscalBackstop:
     """Demand from the budget when the rate is at its lower bound and far from where it should be.
@@ -353,20 +346,18 @@ class FiscalBackstop:
     rule: TaylorRule = TaylorRule(lower_bound=-inf)
     tolerated: float = 2.0
 
-    def demand(self, state: GlobalState, *, lower_bound: float, real_rate_to_gap: float) -> float:
+    def demand(self, state: GlobalState, *, lower_bound: float, model: MacroModel) -> float:
         """Return what the budget adds to the next quarter's output gap, percent of potential.
 
         Args:
             state: this quarter.
             lower_bound: of the rate, percent per year.
-            real_rate_to_gap: percent of gap lost per point of the real rate.
+            model: whose ``real_rate_to_gap`` is the percent of gap lost per point of the real rate;
+                in one without it the budget does nothing.
         """
-        wanted = self.rule.rate(
-            inflation=state.inflation,
-            output_gap=state.output_gap,
-            previous_rate=state.interest_rate,
-        )
-        return real_rate_to_gap * max(0.0, lower_bound - wanted - self.tolerated)
+        wanted = rate_by(self.rule, state)
+        weight: float = getattr(model, "real_rate_to_gap", 0.0)
+        return weight * max(0.0, lower_bound - wanted - self.tolerated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,9 +378,8 @@ class RateLimits:
     step: float = 0.25
 
     def __post_init__(self) -> None:
-        numbers = (self.lower, self.upper, self.max_move, self.step)
-        if not all(map(isfinite, numbers)):
-            raise ConfigError(f"rate limits must be finite numbers, not {numbers}")
+        for name in ("lower", "upper", "max_move", "step"):
+            real_number(name, getattr(self, name))
         if self.lower >= self.upper:
             raise ConfigError(f"rate bounds [{self.lower}, {self.upper}] are empty; swap them?")
         if self.max_move <= 0 or self.step <= 0:

@@ -69,10 +69,7 @@ class ShockGenerator:
     mirrored: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise ConfigError(f"seed={self.seed!r} must be a whole number")
-        if not 0 <= self.seed < 2**128:  # Philox has a key of 128 bits
-            raise ConfigError(f"seed={self.seed} must be from 0 to below 2**128")
+        whole_number("seed", self.seed, least=0, most=2**128 - 1)  # Philox's key has 128 bits
         for name in ("scale", "supply_std", "demand_std"):
             real_number(name, getattr(self, name), least=0)
 

@@ -10,32 +10,53 @@ votes are counted once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Self
 
-CommitteeRule = Literal["median", "majority", "chair"]
+from pydantic import BaseModel, Field, model_validator
+
+from llmsim_lab._util.config import Settings
 
 _SAME = 1e-9
 """Percentage points; rates that differ by less are one rate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committee:
-    """A rule that puts votes for a rate together.
+def check_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
+    """Raise ValueError if a setting that would have no effect is not at its default."""
+    idle = [
+        name for name in names if getattr(config, name) != type(config).model_fields[name].default
+    ]
+    if idle:
+        raise ValueError(f"{', '.join(idle)} would have no effect: {reason}; leave it out")
+
+
+class Committee(Settings):
+    """How the votes of several agents become the one interest rate.
 
     Attributes:
         rule: ``median``, the vote in the middle; of an even number, the point between the two in
             the middle that is closest to the rate in force. ``majority``, the rate that more than
-            half of the votes name; without one the rate stays. ``chair``, the chair's vote, which
-            prevails as far as it is within the tolerance of the median.
+            half of the votes name; without one the rate stays. ``chair``, the chair's vote, as far
+            as it is within the tolerance of the median. ``sequential`` is no committee: actions are
+            applied one after the other, each to the rate that the last one left, as in the engine
+            contract, so that the order of the agents matters.
         chair: whose vote that is; where the chair has no vote that counts, the median decides.
         tolerance_bp: how far from the median the others follow the chair, basis points.
     """
 
-    rule: CommitteeRule = "median"
-    chair: str = ""
-    tolerance_bp: float = 25.0
+    rule: Literal["median", "majority", "chair", "sequential"] = "median"
+    chair: str | None = None
+    tolerance_bp: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.rule != "chair":
+            check_idle(self, ("chair", "tolerance_bp"), f"the rule is {self.rule}")
+        elif not self.chair:
+            raise ValueError(
+                "rule 'chair' needs the chair's name: {rule: chair, chair: Ann, tolerance_bp: 25}"
+            )
+        return self
 
     def rate(self, votes: Mapping[str, float], *, current: float) -> float:
         """Return the rate that the votes lead to.
@@ -53,7 +74,7 @@ class Committee:
                 return current
             return min(rate for rate in votes.values() if round(rate, 6) == most)
         median = _median(votes, current)
-        if self.rule == "median" or self.chair not in votes:
+        if self.chair is None or self.chair not in votes:
             return median
         reach = self.tolerance_bp / 100
         return min(max(votes[self.chair], median - reach), median + reach)

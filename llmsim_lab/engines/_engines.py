@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import FiniteFloat
 
@@ -83,13 +83,12 @@ class EngineConfig(Settings):
         return RateLimits(lower=lower, upper=upper, max_move=self.max_move, step=self.rate_step)
 
 
-class HasEngineConfig(Protocol):
-    """A larger configuration, such as a simulation's, that holds an engine's."""
-
-    @property
-    def engine(self) -> EngineConfig:
-        """The engine's part."""
-        ...
+def _validated(actions: Iterable[Action]) -> Iterator[Action]:
+    for action in actions:
+        if action.validated:
+            yield action
+        else:
+            logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
 
 
 class LLMEngine(Engine):
@@ -106,7 +105,7 @@ class LLMEngine(Engine):
 
     def __init__(
         self,
-        config: EngineConfig | HasEngineConfig | None = None,
+        config: Settings | None = None,
         llm_client: LLMClient | None = None,
         *,
         initial_state: SimulationState | None = None,
@@ -152,10 +151,7 @@ class LLMEngine(Engine):
         """
         state = start = self.current_state
         chains: list[LLMReasoningChain] = []
-        for action in validated_actions:
-            if not action.validated:
-                logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
-                continue
+        for action in _validated(validated_actions):
             # One after the other, not at once: each action finds the rate that the last one left.
             decision, chain = await self._decide(action, state.global_state, start.turn + 1)
             chains.append(chain)
@@ -212,7 +208,7 @@ class EconLLMEngine(LLMEngine):
 
     def __init__(
         self,
-        config: EngineConfig | HasEngineConfig | None = None,
+        config: Settings | None = None,
         llm_client: LLMClient | None = None,
         *,
         prompt: Prompt | None = None,
@@ -222,7 +218,7 @@ class EconLLMEngine(LLMEngine):
         super().__init__(config, llm_client, initial_state=initial_state)
         self.prompt = prompt or Prompt.load("engine_interest_rate")
         self.limits = self.config.limits
-        self.committee = committee
+        self.committee = committee if committee and committee.rule != "sequential" else None
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
         limits = self.limits
@@ -266,12 +262,7 @@ class EconLLMEngine(LLMEngine):
         committee, start = self.committee, self.current_state
         if committee is None or len(validated_actions) < 2:
             return await super().run_turn(validated_actions)
-        voting = []
-        for action in sorted(validated_actions, key=lambda action: action.agent_name):
-            if action.validated:
-                voting.append(action)
-            else:
-                logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
+        voting = sorted(_validated(validated_actions), key=lambda action: action.agent_name)
         economy, turn = start.global_state, start.turn + 1
         decided = await gather_all([self._decide(action, economy, turn) for action in voting])
         names = [action.agent_name for action in voting]
@@ -403,7 +394,7 @@ class EconomicEngine(EconLLMEngine):
 
     def __init__(
         self,
-        config: EngineConfig | HasEngineConfig | None = None,
+        config: Settings | None = None,
         llm_client: LLMClient | None = None,
         *,
         macro: MacroModel | None = None,
@@ -439,9 +430,8 @@ class EconomicEngine(EconLLMEngine):
         lower = self.limits.lower
         if self.fiscal_backstop is None or rate > lower:
             return NO_SHOCKS
-        weight = getattr(self.macro, "real_rate_to_gap", 0.0)
         demand = self.fiscal_backstop.demand(
-            start.global_state, lower_bound=lower, real_rate_to_gap=weight
+            start.global_state, lower_bound=lower, model=self.macro
         )
         if demand:
             log_event(

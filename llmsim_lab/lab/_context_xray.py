@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,6 @@ from llmsim_lab.study import Ablation
 from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.types import Attempt, ChatRequest, Message, Role
 
-_ROLES: tuple[Role, ...] = ("system", "user")
-
 
 def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str, ...]]:
     """Return each section: name, source, message, tokens, and ``yes``, ``no`` or why not.
@@ -45,12 +43,13 @@ def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str
         whole: the prompt.
         shown: the same without some modules' words.
     """
-    there = {(span.name, span.source, span.of(_text(shown, span.role))) for span in shown.spans}
+    before, after = texts_of(whole), texts_of(shown)
+    there = {(span.name, span.source, span.of(after.get(span.role, ""))) for span in shown.spans}
     sections = {(span.name, span.source) for span in whole.spans}
     returned = {(span.name, span.source) for span in shown.spans} - sections
     rows: list[tuple[str, ...]] = []
     for span in whole.spans:
-        text = span.of(_text(whole, span.role))
+        text = span.of(before.get(span.role, ""))
         left = "yes" if (span.name, span.source, text) in there else "no"
         rows.append((span.name, span.source, span.role, f"{span.tokens or 0}", left))
     for cut in whole.provenance.cuts:
@@ -58,12 +57,6 @@ def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str
         left = "yes, now that there is room" if back else cut.reason
         rows.append((cut.name, cut.source, "", f"{cut.tokens or 0}", left))
     return rows
-
-
-def sections_table(whole: RenderedPrompt, shown: RenderedPrompt) -> Markup:
-    """Return the sections as a table; ``section_rows`` has the words."""
-    header = ("section", "from", "message", "tokens", "in the prompt")
-    return table(header, section_rows(whole, shown), caption="Sections, tokens estimated")
 
 
 def modules_bars(whole: RenderedPrompt, silenced: Sequence[str]) -> Markup:
@@ -82,18 +75,14 @@ def modules_bars(whole: RenderedPrompt, silenced: Sequence[str]) -> Markup:
         return f"{count:,} tokens, " + ("left out" if name in silenced else f"{count / total:.0%}")
 
     rows = [(name, count, words(name, count)) for name, count in tokens.most_common()]
-    return join([styled("Tokens by module, estimated", STRONG), bars(rows)])
+    # As a table's caption is, to stand level with that of the sections.
+    return join([styled("Tokens by module, estimated", f"{STRONG};padding:4px 0"), bars(rows)])
 
 
-def clip_lines(lines: Iterable[str]) -> str:
-    """Return lines, each of at most 300 characters."""
-    return "\n".join(
-        " " * (len(line) - len(line.lstrip())) + clip(line.strip(), 300) for line in lines
-    )
-
-
-def _text(prompt: RenderedPrompt, role: Role) -> str:
-    return prompt.system if role == "system" else prompt.user
+def texts_of(prompt: RenderedPrompt) -> dict[Role, str]:
+    """Return a prompt's messages by role, without empty ones."""
+    texts: dict[Role, str] = {"system": prompt.system, "user": prompt.user}
+    return {role: text for role, text in texts.items() if text}
 
 
 def tokens_of(prompt: RenderedPrompt) -> int:
@@ -103,10 +92,11 @@ def tokens_of(prompt: RenderedPrompt) -> int:
 
 def changed(whole: RenderedPrompt, shown: RenderedPrompt) -> list[Markup]:
     """Return what differs, by message, without the lines before and after that are the same."""
+    before, after = texts_of(whole), texts_of(shown)
     found = [
-        join([safe(f"{role}: "), _difference(_text(whole, role), _text(shown, role))])
-        for role in _ROLES
-        if _text(whole, role) != _text(shown, role)
+        join([f"{role}: ", _difference(before.get(role, ""), after.get(role, ""))])
+        for role in before | after
+        if before.get(role) != after.get(role)
     ]
     return found or [safe("Nothing: those modules had nothing to say to this agent.")]
 
@@ -116,12 +106,9 @@ def _difference(before: str, after: str) -> Markup:
     head = _same(old, new)
     old, new = old[head:], new[head:]
     tail = _same(old[::-1], new[::-1])
-    parts = [word_diff(*("\n".join(lines[: len(lines) - tail]) for lines in (old, new)))]
-    if head:
-        parts.insert(0, safe(f"{head} lines before it stay. "))
-    if tail:
-        parts.append(safe(f"{tail} lines after it stay."))
-    return join(parts)
+    changes = word_diff(*("\n".join(lines[: len(lines) - tail]) for lines in (old, new)))
+    ahead = f"{head} lines before it stay. " if head else ""
+    return join([ahead, changes, f"{tail} lines after it stay." if tail else ""])
 
 
 def _same(old: Sequence[str], new: Sequence[str]) -> int:
@@ -132,8 +119,8 @@ def _same(old: Sequence[str], new: Sequence[str]) -> int:
 
 def as_attempt(prompt: RenderedPrompt) -> Attempt:
     """Return a prompt as a request, which was never made, to show it like one."""
-    messages = [Message(role, _text(prompt, role)) for role in _ROLES if _text(prompt, role)]
-    return Attempt(request=ChatRequest(model="", messages=tuple(messages)), reply=None, seconds=0.0)
+    messages = tuple(Message(role, text) for role, text in texts_of(prompt).items())
+    return Attempt(request=ChatRequest(model="", messages=messages), reply=None, seconds=0.0)
 
 
 _MOST_SAMPLES = 50
@@ -207,9 +194,8 @@ class ContextXRay(LabWidget):
             "Ask", tooltip="Let a model answer the prompt with and without what is unticked"
         )
         self.stop_button = button("Stop", tooltip="Stop asking; the samples so far are kept")
-        self.heading, self.sections, self.prompt, self.changes, self.answers = (
-            w.HTML() for _ in range(5)
-        )
+        self.heading, self.sections, self.prompt = w.HTML(), w.HTML(), w.HTML()
+        self.changes, self.answers = w.HTML(), w.HTML()
         self.controls = (
             self.agent_box,
             self.turn_box,
@@ -305,21 +291,19 @@ class ContextXRay(LabWidget):
     def _draw(self) -> None:
         whole, shown = self.whole, self.shown
         self.heading.value = str(heading(self._title(whole, shown)))
-        self.sections.value = str(self._sections(whole, shown))
+        header = ("section", "from", "message", "tokens", "in the prompt")
+        sections = table(header, section_rows(whole, shown), caption="Sections, tokens estimated")
+        beside = [modules_bars(whole, self.silenced), sideways(sections, name="Sections")]
+        self.sections.value = str(block(flow(beside, basis="24em", gap="24px")))
         self.prompt.value = str(messages_html(as_attempt(shown), shown.provenance))
         changes = [heading("What unticking changes"), *changed(whole, shown)]
         self.changes.value = str(block(*changes)) if self.silenced else ""
         self.answers.value = str(self._answers_html())
 
-    def _sections(self, whole: RenderedPrompt, shown: RenderedPrompt) -> Markup:
-        sections = sideways(sections_table(whole, shown), name="Sections")
-        return block(flow([modules_bars(whole, self.silenced), sections], basis="24em", gap="24px"))
-
     def _title(self, whole: RenderedPrompt, shown: RenderedPrompt) -> str:
         turn = self.turn_box.value
-        preview = (
-            " (a preview: it has not been played)" if turn > self.simulation.turn_number else ""
-        )
+        played = turn <= self.simulation.turn_number
+        preview = "" if played else " (a preview: it has not been played)"
         tokens = f"about {tokens_of(whole)} tokens"
         if self.silenced:
             change = tokens_of(shown) - tokens_of(whole)
@@ -372,7 +356,7 @@ class ContextXRay(LabWidget):
 
     def _progress(self, done: int, samples: int) -> None:
         self.say(f"{done} of {samples} samples asked")
-        self.answers.value = str(self._answers_html())
+        self.ended()
 
     def ended(self) -> None:
         """Show the answers so far."""
@@ -381,7 +365,7 @@ class ContextXRay(LabWidget):
     def show_ablation(self, ablation: Ablation) -> None:
         """Show a comparison that was made before, such as one from a tape."""
         self.ablation = ablation
-        self.answers.value = str(self._answers_html())
+        self.ended()
 
     def _answers_html(self) -> Markup:
         ablation = self.ablation
@@ -393,7 +377,7 @@ class ContextXRay(LabWidget):
             for chain in turn.chains
         ]
         header = ("prompt", "sample", "decision", "answer")
-        verdict = Markup("<p>{}</p>").format(safe(ablation.verdict()))
+        verdict = styled(ablation.verdict(), tag="p")
         answers = table(header, rows, caption="What was answered")
         return block(verdict, sideways(answers, name="Answers", least="36em"))
 
@@ -402,21 +386,16 @@ class ContextXRay(LabWidget):
     def static_text(self) -> str:
         """Return the sections with their sources and tokens, and what was found by asking."""
         whole, shown = self.whole, self.shown
-        lines = [self._title(whole, shown)]
+        lines = [clip(self._title(whole, shown), 300)]
         for name, source, role, tokens, left in section_rows(whole, shown):
             gone = {"yes": "", "no": " (left out)"}.get(left, f" ({left})")
-            lines.append(f"  {name}: {source}, {role or 'not sent'}, {tokens} tokens{gone}")
+            line = f"{name}: {source}, {role or 'not sent'}, {tokens} tokens{gone}"
+            lines.append(f"  {clip(line, 298)}")
         if self.ablation is not None:
-            lines.append(self.ablation.verdict())
-        return clip_lines(lines)
+            lines.append(clip(self.ablation.verdict(), 300))
+        return "\n".join(lines)
 
     def static_html(self) -> Markup:
         """Return the same as tables, with the changes."""
-        whole, shown = self.whole, self.shown
-        parts: list[object] = [
-            heading(self._title(whole, shown)),
-            self._sections(whole, shown),
-        ]
-        if self.silenced:
-            parts += changed(whole, shown)
-        return block(*parts, self._answers_html())
+        parts = (self.heading, self.sections, self.changes, self.answers)
+        return block(*(Markup(part.value) for part in parts))

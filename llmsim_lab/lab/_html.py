@@ -22,6 +22,7 @@ from llmsim_lab._util.html import (
     HIT,
     INK,
     MARKS,
+    MAX_CHARACTERS,
     QUIET,
     STRONG,
     badge,
@@ -35,14 +36,12 @@ from llmsim_lab._util.html import (
     table,
     visible,
 )
-from llmsim_lab._util.text import clip
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.prompts._prompt import PromptDiff
-from llmsim_lab.types import Attempt, ChatReply
+from llmsim_lab.types import Attempt
 
 _MOST_COMPARED_CHARS = 4_000
 _MOST_COPIED_CHARS = 500_000
-_MOST_CHARS = 20_000
 _FOLDED_FROM = 2_000
 
 
@@ -90,7 +89,7 @@ def copyable(text: str) -> str:
     return f"{shown}\n[{'; '.join(notes)}]" if notes else shown
 
 
-def prose(text: object, *, limit: int = 20_000) -> Markup:
+def prose(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
     """Return a text for reading: its lines are kept, in the page's font.
 
     Args:
@@ -98,17 +97,6 @@ def prose(text: object, *, limit: int = 20_000) -> Markup:
         limit: the most characters shown.
     """
     return styled(safe(text, limit=limit), AS_WRITTEN, dir="auto")
-
-
-def lit(text: str, wanted: str, *, limit: int = 20_000) -> Markup:
-    """Return a text with the places marked where a searched one is, upper and lower case alike.
-
-    Args:
-        text: untrusted.
-        wanted: what was searched; nothing is marked if it is empty.
-        limit: the most characters shown.
-    """
-    return _marked(text, (), {}, wanted, limit=limit)
 
 
 def part_of(title: object, content: object) -> Markup:
@@ -165,12 +153,9 @@ class CopyBoxes(w.VBox):
         self.layout.display = "" if texts else "none"
 
 
-def parsed_fields(reply: ChatReply) -> dict[str, Any] | str:
-    """Return the fields of the JSON object in a reply, or why there are none."""
-    try:
-        return reply_fields(reply.text)
-    except InvalidReply as error:
-        return str(error)
+def as_text(value: object) -> str:
+    """Return a text as it is, and any other value of a reply as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # --- the prompt ------------------------------------------------------------------------------
@@ -184,15 +169,14 @@ def messages_html(attempt: Attempt, provenance: Provenance, *, wanted: str = "")
         provenance: of the system and the user message that it begins with.
         wanted: what was searched, to mark it.
     """
-    numbers = _numbers(provenance)
+    numbered = _numbered(provenance)
     blocks = []
     opened: set[str] = set()
     for message, note in zip(attempt.request.messages, _notes(attempt), strict=True):
         # Only the first message of a role was rendered; later ones are the repair conversation.
-        spans = [span for span in provenance.spans if span.role == message.role]
-        text = _marked(
-            message.content, spans if message.role not in opened else (), numbers, wanted
-        )
+        new = message.role not in opened
+        slots = [slot for slot in numbered if new and slot[1].role == message.role]
+        text = lit(message.content, wanted, slots=slots)
         opened.add(message.role)
         title = f"{message.role}: {note}" if note else message.role
         calls = map(_tool_call, message.tool_calls)
@@ -210,35 +194,38 @@ def _notes(attempt: Attempt) -> list[str]:
     return notes
 
 
-def heading(text: str) -> Markup:
-    """Return a line in bold, a little below what is above it."""
-    return styled(safe(text, limit=400), f"{STRONG};margin-top:8px")
-
-
 def bold(text: object, *, limit: int = 300) -> Markup:
     """Return a line in bold."""
     return styled(safe(text, limit=limit), STRONG)
+
+
+def heading(text: str) -> Markup:
+    """Return a line in bold, a little below what is above it."""
+    return styled(safe(text, limit=400), f"{STRONG};margin-top:8px")
 
 
 def _tool_call(call: Any) -> Markup:
     return safe(f"calls {call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})")
 
 
-def _numbers(provenance: Provenance) -> dict[str, int]:
-    """Return a number for each name, the same wherever it stands."""
-    names = dict.fromkeys(span.name for span in provenance.spans)
-    return {name: number for number, name in enumerate(names, start=1)}
+def _numbered(provenance: Provenance) -> list[tuple[int, Span]]:
+    """Return the slots, each with a number that its name has wherever it stands."""
+    numbers: dict[str, int] = {}
+    return [(numbers.setdefault(span.name, len(numbers) + 1), span) for span in provenance.spans]
 
 
-def _marked(
-    text: str,
-    spans: Sequence[Span],
-    numbers: dict[str, int],
-    wanted: str,
-    *,
-    limit: int = _MOST_CHARS,
+def lit(
+    text: str, wanted: str, *, slots: Sequence[tuple[int, Span]] = (), limit: int = MAX_CHARACTERS
 ) -> Markup:
-    """Return a text with its slots and what was searched marked; a hit may reach across a slot."""
+    """Return a text with its slots, and the places where a searched text is, marked.
+
+    Args:
+        text: untrusted.
+        wanted: what was searched, upper and lower case alike; nothing is marked if it is empty. A
+            hit may reach across a slot.
+        slots: where they are, each with its number.
+        limit: the most characters shown.
+    """
     shown = text[:limit]
     hits = re.finditer(re.escape(wanted), shown, re.IGNORECASE) if wanted else ()
     edges = [at for hit in hits for at in hit.span()]
@@ -253,10 +240,9 @@ def _marked(
 
     parts: list[object] = []
     at = 0
-    for span in spans:
+    for number, span in slots:
         if span.end > limit:
             break
-        number = numbers[span.name]
         # The number is not copied with the text.
         tag = styled(f"[{number}] ", "color:#555;user-select:none", tag="small")
         css = f"background:{MARKS[(number - 1) % len(MARKS)]};color:{INK};padding:0 2px"
@@ -273,45 +259,39 @@ def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
         attempt: the request.
         provenance: of its prompt.
     """
-    texts = _opening_texts(attempt)
-    numbers = _numbers(provenance)
-    rows: dict[str, tuple[object, ...]] = {}
-    for span in provenance.spans:
-        value = span.of(texts[span.role])
-        slot = f"[{numbers[span.name]}] {span.name}"
-        # A slot that stands in several places with the same value is one row.
-        rows.setdefault(f"{span.name}\0{value}", (slot, safe(value, limit=500), _source(span)))
-    parts = []
-    if rows:
-        slots = table(("slot", "value", "source"), rows.values(), caption="Slots")
-        parts.append(sideways(slots, name="Slots"))
+    slots = [
+        (f"[{number}] {name}", safe(value, limit=500), source)
+        for number, name, value, source in slots_of(attempt, provenance)
+    ]
     cuts = [(cut.name, cut.source, cut.reason) for cut in provenance.cuts]
-    if cuts:
-        left_out = table(("left out", "source", "why"), cuts, caption="Left out")
-        parts.append(sideways(left_out, name="Left out"))
+    parts = [
+        sideways(table(header, rows, caption=name), name=name)
+        for name, header, rows in (
+            ("Slots", ("slot", "value", "source"), slots),
+            ("Left out", ("left out", "source", "why"), cuts),
+        )
+        if rows
+    ]
     parts.append(styled(f"Where the values are: {provenance}.", QUIET))
     return block(*parts)
 
 
-def slot_lines(attempt: Attempt, provenance: Provenance) -> list[str]:
-    """Return the slots' values and sources as lines of plain text, and how sure that is."""
-    texts = _opening_texts(attempt)
-    values = ((s.name, clip(s.of(texts[s.role]), 80), _source(s)) for s in provenance.spans)
-    lines = [f"  {name} = {value}  ({source})" for name, value, source in dict.fromkeys(values)]
-    return [*lines, f"  where the values are: {provenance}"]
+def slots_of(attempt: Attempt, provenance: Provenance) -> list[tuple[int, str, str, str]]:
+    """Return the slots' numbers, names, values and sources; one with the same value is told once.
 
-
-def _opening_texts(attempt: Attempt) -> dict[str, str]:
-    """Return the first message of each role; spans are places in these."""
-    first: dict[str, str] = {}
-    for message in attempt.request.messages:
-        first.setdefault(message.role, message.content)
-    return first
-
-
-def _source(span: Span) -> str:
-    tokens = "" if span.tokens is None else f" ({span.tokens:,} tokens)"
-    return (span.source or "source not said") + tokens
+    Args:
+        attempt: the request.
+        provenance: of its prompt.
+    """
+    # Spans are places in the first message of each role.
+    texts = {message.role: message.content for message in reversed(attempt.request.messages)}
+    found: dict[tuple[str, str], tuple[int, str, str, str]] = {}
+    for number, span in _numbered(provenance):
+        value = span.of(texts[span.role])
+        tokens = "" if span.tokens is None else f" ({span.tokens:,} tokens)"
+        source = f"{span.source or 'source not said'}{tokens}"
+        found.setdefault((span.name, value), (number, span.name, value, source))
+    return list(found.values())
 
 
 # --- the reply -------------------------------------------------------------------------------
@@ -368,20 +348,27 @@ def reply_html(attempt: Attempt, *, wanted: str = "") -> Markup:
     reply = attempt.reply
     if reply is None:
         return block(heading("Reply"), "none came")
-    fields = parsed_fields(reply)
     parts = [heading("Reply")]
 
-    def folded(title: str, text: str) -> Markup:
+    def folded(title: str, text: str, *, shown: Markup | None = None) -> Markup:
         there = bool(wanted) and wanted.lower() in text.lower()
-        return details(title, pre(lit(text, wanted)), open=there)
+        return details(title, shown or pre(lit(text, wanted)), open=there)
 
-    if isinstance(fields, str):
-        parts += [safe(fields), pre(lit(reply.text, wanted))]
+    def field(value: object) -> Markup:
+        text = as_text(value)
+        shown = prose(lit(text, wanted))
+        few = len(text) <= _FOLDED_FROM
+        return shown if few else folded(f"{len(text):,} characters", text, shown=shown)
+
+    try:
+        fields = reply_fields(reply.text)
+    except InvalidReply as error:
+        parts += [safe(error), pre(lit(reply.text, wanted))]
     else:
         asked = (attempt.request.schema or {}).get("properties", fields)
         parts.append(
             pairs(
-                (name if name in asked else f"{name} (not asked for)", _value(value, wanted))
+                (name if name in asked else f"{name} (not asked for)", field(value))
                 for name, value in list(fields.items())[:100]
             )
         )
@@ -389,18 +376,3 @@ def reply_html(attempt: Attempt, *, wanted: str = "") -> Markup:
     if reply.thinking:
         parts.append(folded("what it thought first", reply.thinking))
     return block(*parts, *map(_tool_call, reply.tool_calls))
-
-
-def _value(value: object, wanted: str) -> Markup:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    shown = prose(lit(text, wanted))
-    if len(text) <= _FOLDED_FROM:
-        return shown
-    return details(f"{len(text):,} characters", shown, open=bool(wanted) and wanted in text)
-
-
-def conversation_text(attempt: Attempt) -> str:
-    """Return a request's messages as plain text, each under its role."""
-    return "\n\n".join(
-        f"[{message.role}]\n{message.content}" for message in attempt.request.messages
-    )

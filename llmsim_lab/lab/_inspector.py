@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ipywidgets as w
 from markupsafe import Markup
@@ -28,8 +28,15 @@ from llmsim_lab._util.html import (
 )
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._html import block, bold, parsed_fields, prose, word_diff
-from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_at, turn_name
+from llmsim_lab.lab._html import as_text, block, bold, prose, word_diff
+from llmsim_lab.lab._run_reading import (
+    Source,
+    decisions_of,
+    reply_of,
+    simulation_of,
+    turn_at,
+    turn_name,
+)
 from llmsim_lab.lab._widget import (
     Choices,
     TurnBrowser,
@@ -40,7 +47,7 @@ from llmsim_lab.lab._widget import (
     status_choices,
     text_box,
 )
-from llmsim_lab.run._turn import every_chain
+from llmsim_lab.run._turn import decision_columns, every_chain
 from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:
@@ -72,6 +79,16 @@ class InspectedDecision:
 
     chain: LLMReasoningChain
     decided: str
+
+    @property
+    def confidence(self) -> str:
+        """How sure it was, in words."""
+        sure = self.chain.confidence
+        return "not asked" if sure is None else number(sure)
+
+
+ByAgent = dict[str, list[InspectedDecision]]
+"""A turn's decisions, by the agent's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +124,10 @@ class Filter:
         return self.agent in ("", chain.agent) and self.component in ("", chain.component)
 
 
-def decisions_by_agent(turn: RunTurn) -> dict[str, list[InspectedDecision]]:
+def decisions_by_agent(turn: RunTurn) -> ByAgent:
     """Return a turn's decisions by agent, in the order in which they followed."""
     _, agents = decisions_of(turn)
-    found: dict[str, list[InspectedDecision]] = {}
+    found: ByAgent = {}
     for who in agents:
         chains = [chain for its in who.chains.values() for chain in its]
         # What a rule proposed is not in its chain, but with the turn's actions or answers.
@@ -125,24 +142,14 @@ def decisions_by_agent(turn: RunTurn) -> dict[str, list[InspectedDecision]]:
 
 
 def _decided(chain: LLMReasoningChain) -> str:
-    reply = chain.call.reply if chain.call else None
-    if reply is None:
-        return ""
-    fields = parsed_fields(reply)
-    if isinstance(fields, str):
-        return ""
     return "\n".join(
-        f"{name}: {_plain(value)}" for name, value in fields.items() if name not in _SHOWN_ELSEWHERE
+        f"{name}: {as_text(value)}"
+        for name, value in reply_of(chain).items()
+        if name not in _SHOWN_ELSEWHERE
     )
 
 
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def matching(
-    decisions: dict[str, list[InspectedDecision]], wanted: Filter
-) -> dict[str, list[InspectedDecision]]:
+def matching(decisions: ByAgent, wanted: Filter) -> ByAgent:
     """Return the agents with a decision that passes, and those of their decisions to show."""
     return {
         agent: [decision for decision in its if wanted.covers(decision)]
@@ -151,72 +158,18 @@ def matching(
     }
 
 
-def decision_row(decision: InspectedDecision) -> tuple[Any, ...]:
-    """Return a decision as a row of a frame; ``COLUMNS`` has the names."""
-    chain, call = decision.chain, decision.chain.call
-    return (
-        chain.turn,
-        chain.component,
-        chain.agent,
-        chain.status,
-        chain.confidence,
-        decision.decided,
-        chain.reasoning,
-        call.request.model if call else None,
-        call.attempts if call else 0,
-        call.prompt_tokens if call else 0,
-        call.reply_tokens if call else 0,
-        call.seconds if call else 0.0,
-    )
-
-
 # --- as HTML ---------------------------------------------------------------------------------
 
 
-def chain_html(
-    agent: str,
-    decisions: list[InspectedDecision],
-    *,
-    wanted: Filter,
-    before: list[InspectedDecision] | None = None,
-    seconds: bool = False,
-) -> Markup:
-    """Return an agent's decisions side by side, on further lines where the page is narrow.
-
-    Args:
-        agent: its name.
-        decisions: its decisions.
-        wanted: marks those that pass, where something is filtered.
-        before: its decisions of the turn before, to show what changed; None to leave that out.
-        seconds: True to show how long the calls took.
-    """
-    cards = []
-    for place, decision in enumerate(decisions):
-        found = bool(wanted.status or wanted.text) and wanted.fits(decision)
-        arrow = "→ " if place else ""
-        title = f"{arrow}{decision.chain.component}{' (found)' if found else ''}"
-        parts = [bold(title), _facts(decision.chain, seconds=seconds), _said(decision)]
-        if before is not None:
-            parts.append(_changes(decision, before))
-        cards.append(styled(join(parts), CARD))
-    return block(bold(agent, limit=200), flow(cards), styled("", "height:8px"))
-
-
-def _facts(chain: LLMReasoningChain, *, seconds: bool) -> Markup:
-    call = chain.call
-    parts: list[object] = [f"confidence {_confidence(chain)}"]
+def _facts(decision: InspectedDecision, *, seconds: bool) -> Markup:
+    chain, call = decision.chain, decision.chain.call
+    parts = [f"confidence {decision.confidence}"]
     if call is not None:
         parts.append(f"{call.prompt_tokens:,} + {call.reply_tokens:,} tokens")
-        if call.attempts > 1:
-            parts.append(f"{call.attempts} attempts")
-        if seconds:
-            parts.append(f"{call.seconds:.2f} s")
+        parts += [f"{call.attempts} attempts"] if call.attempts > 1 else []
+        parts += [f"{call.seconds:.2f} s"] if seconds else []
     facts = styled(join(parts, between=" · "), QUIET, tag="span")
     return styled(join(["by rule" if chain.by_rule else badge(chain.status), facts], between=" · "))
-
-
-def _confidence(chain: LLMReasoningChain) -> str:
-    return "not asked" if chain.confidence is None else number(chain.confidence)
 
 
 def _said(decision: InspectedDecision) -> Markup:
@@ -228,35 +181,26 @@ def _said(decision: InspectedDecision) -> Markup:
     return join([*parts, shown])
 
 
-def changes_of(
-    decision: InspectedDecision, before: list[InspectedDecision]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield what differs from the same component's decision of the turn before: name, then, now.
-
-    Args:
-        decision: the later one.
-        before: the agent's decisions of the turn before.
-    """
-    then = next((one for one in before if one.chain.component == decision.chain.component), None)
-    if then is None:
-        yield "decision", "", "there was none in the turn before"
-        return
-    values = (
-        ("confidence", _confidence(then.chain), _confidence(decision.chain)),
-        ("status", then.chain.status, decision.chain.status),
-        ("decided", then.decided, decision.decided),
-        ("reasoning", then.chain.reasoning, decision.chain.reasoning),
-    )
-    yield from ((name, was, now) for name, was, now in values if was != now)
-
-
 def _changes(decision: InspectedDecision, before: list[InspectedDecision]) -> Markup:
-    changes = [
-        styled(f"{name}: {was} → {now}" if was else f"{name}: {now}")
-        if name in ("confidence", "status", "decision")
-        else join([f"{name}:", word_diff(was, now, limit=_MOST_COMPARED_CHARS)])
-        for name, was, now in changes_of(decision, before)
-    ]
+    """Return what differs from the same component's decision of the turn before."""
+    now = decision.chain
+    then = next((one for one in before if one.chain.component == now.component), None)
+    if then is None:
+        changes = [styled("decision: there was none in the turn before")]
+    else:
+        values = (
+            ("confidence", then.confidence, decision.confidence),
+            ("status", then.chain.status, now.status),
+            ("decided", then.decided, decision.decided),
+            ("reasoning", then.chain.reasoning, now.reasoning),
+        )
+        changes = [
+            styled(f"{name}: {was} → {becomes}")
+            if name in ("confidence", "status")
+            else join([f"{name}:", word_diff(was, becomes, limit=_MOST_COMPARED_CHARS)])
+            for name, was, becomes in values
+            if was != becomes
+        ]
     return join([Markup("<div><em>Changes</em></div>"), *(changes or [safe("none")])])
 
 
@@ -277,9 +221,8 @@ class Matrix(w.VBox):
     def __init__(self, choices: Choices, on_cell: Callable[[int, str], object]) -> None:
         self._choices, self._on_cell = choices, on_cell
         # Buttons are used again, since making one costs more than all else here.
-        self._cells: list[w.Button] = []
-        self._names: list[w.HTML] = []
-        self._rows: list[w.HBox] = []
+        self._cells: dict[tuple[int, int], w.Button] = defaultdict(self._button)
+        self._lines: dict[int, w.HBox] = defaultdict(lambda: row(w.HTML(), gap="2px"))
         self._where: dict[str, tuple[int, str]] = {}
         super().__init__()
 
@@ -291,18 +234,15 @@ class Matrix(w.VBox):
             for turn in turns
             for chain in sorted(every_chain(turn), key=lambda one: _STATUSES.index(one.status))
         }
-        cells = iter(self._all(self._cells, self._button, len(agents) * len(turns)))
-        names = self._all(self._names, w.HTML, len(agents))
-        rows = self._all(self._rows, lambda: row(gap="2px"), len(agents))[: len(agents)]
-        for line, name, agent in zip(rows, names, agents, strict=False):
+        for place, agent in enumerate(agents):
+            line = self._lines[place]
+            name = line.children[0]
             name.value = str(styled(short(agent, 24), "width:9em;overflow-wrap:anywhere"))
-            its = [self._fill(next(cells), turn.number, agent, chains, shown) for turn in turns]
-            line.children = (name, *its)
-        self.children = rows
-
-    def _all(self, there: list[Any], make: Callable[[], Any], count: int) -> list[Any]:
-        there += [make() for _ in range(count - len(there))]
-        return there
+            for at, turn in enumerate(turns):
+                chain = chains.get((turn.number, agent))
+                self._fill(self._cells[place, at], turn.number, agent, chain, shown)
+            line.children = (name, *(self._cells[place, at] for at in range(len(turns))))
+        self.children = [self._lines[place] for place in range(len(agents))]
 
     def _button(self) -> w.Button:
         cell = w.Button(layout=w.Layout(width="2.6em", padding="0"))
@@ -310,24 +250,17 @@ class Matrix(w.VBox):
         return cell
 
     def _fill(
-        self,
-        cell: w.Button,
-        turn: int,
-        agent: str,
-        chains: Mapping[tuple[int, str], LLMReasoningChain],
-        shown: int,
-    ) -> w.Button:
-        chain = chains.get((turn, agent))
+        self, cell: w.Button, turn: int, agent: str, chain: LLMReasoningChain | None, shown: int
+    ) -> None:
         how = "nothing decided" if chain is None else _how(chain)
-        colour = STATUS_COLOURS.get(how, NO_STATUS)
         self._where[cell.model_id] = turn, agent
         cell.description = f"{turn}{_SIGNS.get(how, '')}"
         reason = clip(visible(chain.reasoning), 120) if chain else ""
         cell.tooltip = f"{clip(visible(agent), 80)}, turn {turn}: {how}. {reason}"
-        cell.style.button_color, cell.style.text_color = colour, "#fff"
+        cell.style.button_color = STATUS_COLOURS.get(how, NO_STATUS)
+        cell.style.text_color = "#fff"
         cell.style.font_weight = "bold" if turn == shown else "normal"
         cell.layout.border = f"2px solid {SERIES_COLOURS[5] if turn == shown else 'transparent'}"
-        return cell
 
 
 _STATUSES = ("ok", "repaired", "fallback", "failed")
@@ -429,23 +362,20 @@ class ReasoningInspector(TurnBrowser):
         decisions = [
             decision.chain for its in decisions_by_agent(shown).values() for decision in its
         ]
-        for name, given, there in (
-            ("agent", agent, [chain.agent for chain in decisions]),
-            ("component", component, [chain.component for chain in decisions]),
-            ("status", status, _STATUSES),
-        ):
+        filters = {
+            "agent": (self.agent_box, agent, [chain.agent for chain in decisions]),
+            "component": (self.component_box, component, [one.component for one in decisions]),
+            "status": (self.status_box, status, _STATUSES),
+        }
+        for name, (_, given, there) in filters.items():
             if given and given not in there:
                 has = clip(", ".join(dict.fromkeys(there)), 300) or "none"
                 raise ConfigError(f"turn {number} has no {name} {given!r}; it has: {has}")
         with self._view:
             self._offer(shown)
-            for box, value in (
-                (self.agent_box, agent),
-                (self.component_box, component),
-                (self.status_box, status),
-                (self.text_box, text),
-            ):
-                self._choices.set(box, value)
+            for box, given, _ in filters.values():
+                self._choices.set(box, given)
+            self._choices.set(self.text_box, text)
             self._go(number)
 
     def _on_cell(self, turn: int, agent: str) -> None:
@@ -503,9 +433,7 @@ class ReasoningInspector(TurnBrowser):
 
     # --- showing -----------------------------------------------------------------------------
 
-    def _matching(
-        self,
-    ) -> tuple[dict[str, list[InspectedDecision]], dict[str, list[InspectedDecision]]]:
+    def _matching(self) -> tuple[ByAgent, ByAgent]:
         """Return the shown turn's decisions that match, and all of the turn before."""
         number = self.turn_box.value
         turn = turn_at(self.simulation, number)
@@ -530,29 +458,38 @@ class ReasoningInspector(TurnBrowser):
             title += f" · {agents} agents"
         return bold(title)
 
-    def _html(
-        self,
-        found: dict[str, list[InspectedDecision]],
-        before: dict[str, list[InspectedDecision]],
-        *,
-        page: int,
-        seconds: bool,
-    ) -> Markup:
+    def _html(self, found: ByAgent, before: ByAgent, *, page: int, seconds: bool) -> Markup:
         if not found:
             passes = "passes the filter" if self.wanted else "was decided"
             return safe(f"Nothing {passes} in this turn.")
         first = (page - 1) * _AGENTS_A_PAGE
-        compare = self.changes_box.value
         return join(
-            chain_html(
-                agent,
-                decisions,
-                wanted=self.wanted,
-                before=before.get(agent, []) if compare else None,
-                seconds=seconds,
-            )
+            self._cards(agent, decisions, before.get(agent, []), seconds=seconds)
             for agent, decisions in list(found.items())[first : first + _AGENTS_A_PAGE]
         )
+
+    def _cards(
+        self,
+        agent: str,
+        decisions: list[InspectedDecision],
+        before: list[InspectedDecision],
+        *,
+        seconds: bool,
+    ) -> Markup:
+        """Return an agent's decisions side by side, on further lines where the page is narrow."""
+        wanted = self.wanted
+        cards = []
+        for place, decision in enumerate(decisions):
+            found = bool(wanted.status or wanted.text) and wanted.fits(decision)
+            arrow = "→ " if place else ""
+            title = f"{arrow}{decision.chain.component}{' (found)' if found else ''}"
+            parts = [bold(title), _facts(decision, seconds=seconds), _said(decision)]
+            if self.changes_box.value:
+                parts.append(_changes(decision, before))
+            cards.append(styled(join(parts), CARD))
+        # In an element of its own, so that also a name read from the right stands above its cards.
+        name = styled(safe(agent, limit=200), tag="span")
+        return block(bold(name), flow(cards), styled("", "height:8px"))
 
     def to_frame(self, turn: int | None = None) -> pd.DataFrame:
         """Return the decisions that pass the filter as a frame, one row each.
@@ -571,7 +508,12 @@ class ReasoningInspector(TurnBrowser):
         turns = tuple(self.simulation.turns) if turn is None else (self._named(turn),)
         wanted = self.wanted
         rows = [
-            decision_row(decision)
+            {
+                "turn": decision.chain.turn,
+                "agent": decision.chain.agent,
+                "decided": decision.decided,
+                **decision_columns(decision.chain, [*filter(None, [decision.chain.call])]),
+            }
             for one in turns
             for decisions in decisions_by_agent(one).values()
             for decision in decisions
@@ -607,5 +549,4 @@ def _how(chain: LLMReasoningChain) -> str:
 def _line(decision: InspectedDecision) -> str:
     chain = decision.chain
     words = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
-    sure = "not asked" if chain.confidence is None else chain.confidence
-    return f"{chain.component} ({_how(chain)}, confidence {sure}): {words}"
+    return f"{chain.component} ({_how(chain)}, confidence {decision.confidence}): {words}"

@@ -725,12 +725,12 @@ class PromptComparer(LabWidget):
         if self.comparison is not None and self._unchanged:
             return str(self.comparison.plan())
         variants, samples = len(self.editors), self.samples_box.value
-        draft = (
+        draft = [
             Sample(number=place, variant="", turn=turn, sample=place, seed=0)
             for turn in turns
             for place in range(1, variants * samples + 1)
-        )
-        planned = plan_of(self.bench, draft, done=0)
+        ]
+        planned = plan_of([(self.bench, draft)], done=0)
         return f"{variants} variants, {len(turns)} turns, {samples} samples: {planned}"
 
     @property

@@ -17,13 +17,12 @@ from llmsim_lab.lab._html import (
     CopyBoxes,
     block,
     bold,
-    conversation_text,
     facts_html,
     legend_html,
     messages_html,
     part_of,
     reply_html,
-    slot_lines,
+    slots_of,
     word_diff,
 )
 from llmsim_lab.lab._run_reading import (
@@ -57,8 +56,7 @@ class SearchBar(w.VBox):
     Args:
         attempts: what is searched.
         choices: registers the callbacks for what the user does.
-        on_hit: called with the hit to show and a line about it.
-        on_none: called with a message where nothing was found, to take the marks away.
+        on_found: called with the hit to show, or None to take the marks away, and a line about it.
 
     Attributes:
         search_box, find_button: what to look for.
@@ -68,17 +66,9 @@ class SearchBar(w.VBox):
     """
 
     def __init__(
-        self,
-        attempts: Attempts,
-        *,
-        choices: Choices,
-        on_hit: Callable[[Hit, str], object],
-        on_none: Callable[[str], object],
+        self, attempts: Attempts, *, choices: Choices, on_found: Callable[[Hit | None, str], object]
     ) -> None:
-        self._attempts = attempts
-        self._on_hit = on_hit
-        self._on_none = on_none
-        self._choices = choices
+        self._attempts, self._choices, self._on_found = attempts, choices, on_found
         self.hits: list[Hit] = []
         self.wanted = ""
         self.search_box = text_box("Search", placeholder="in all prompts and replies of the run")
@@ -106,7 +96,7 @@ class SearchBar(w.VBox):
         if self.hits:
             self._show(0)
         else:
-            self._on_none("Not found." if text else "")
+            self._on_found(None, "Not found." if text else "")
         return self.hits
 
     def _find(self) -> None:
@@ -127,7 +117,7 @@ class SearchBar(w.VBox):
             labels.append((f"{at + 1}. {where}: {one.line}", at))
         self._choices.options(self.hit_box, labels, place)
         count = f"{len(self.hits):,}{self._more}"
-        self._on_hit(hit, f"Hit {place + 1:,} of {count}, in the {hit.part}: {hit.line}")
+        self._on_found(hit, f"Hit {place + 1:,} of {count}, in the {hit.part}: {hit.line}")
 
 
 _MOST_STATIC_CHARS = 600
@@ -184,9 +174,7 @@ class PromptViewer(TurnBrowser):
         self.prompt = w.HTML(layout=w.Layout(flex="3 1 24em", min_width="0", max_width="100%"))
         narrow = w.Layout(flex="2 1 18em", min_width="0", max_width="100%")
         beside_prompt = w.VBox((self.reply, self.facts), layout=narrow)
-        self.search = SearchBar(
-            self._attempts, choices=self._choices, on_hit=self._show_hit, on_none=self._show_none
-        )
+        self.search = SearchBar(self._attempts, choices=self._choices, on_found=self._show_found)
         self.children = (
             self.heading,
             row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
@@ -203,13 +191,17 @@ class PromptViewer(TurnBrowser):
 
     def _wire(self) -> None:
         chosen = self._choices.on_choice
-        self._choices.on_click(self.copy_button, self._toggle_copies)
+        self._choices.on_click(self.copy_button, lambda: self._copy(not self.copies.shown))
         chosen(self.status_box, self._go_to_status)
         chosen(self.component_box, self._fill_agents)
         chosen(self.agent_box, self._fill_attempts)
         chosen(self.attempt_box, self._show_chosen)
         chosen(self.compare_box, self._show_changes)
         self._follow_turns()
+
+    @property
+    def _attempt(self) -> Attempt | None:
+        return self.seen.attempt if self.seen else None
 
     def _span(self) -> tuple[int, int]:
         return self._attempts.first, self._attempts.last
@@ -237,7 +229,7 @@ class PromptViewer(TurnBrowser):
         """
         number = self.turn_box.value if turn is None else whole_number("turn", turn)
         attempt = whole_number("attempt", attempt, least=1)
-        first_turn, last_turn = self._attempts.first, self._attempts.last
+        first_turn, last_turn = self._span()
         if not first_turn <= number <= last_turn:
             raise ConfigError(
                 f"the run has no turn {number}; it has turns {first_turn} to {last_turn}"
@@ -261,8 +253,8 @@ class PromptViewer(TurnBrowser):
     def _go_to_status(self) -> None:
         """Stay in a turn that has something of the status chosen, else go to the nearest."""
         here = self.turn_box.value
-        turns = range(self._attempts.first, self._attempts.last + 1)
-        by_distance = sorted(turns, key=lambda number: abs(number - here))
+        first, last = self._span()
+        by_distance = sorted(range(first, last + 1), key=lambda number: abs(number - here))
         self._go(next(filter(self._has_wanted, by_distance), here))
 
     def _has_wanted(self, number: int) -> bool:
@@ -319,8 +311,7 @@ class PromptViewer(TurnBrowser):
         for part, content in zip(parts, panes, strict=True):
             part.value = str(content)
         self._show_changes()
-        if self.copies.shown:
-            self._show_copies()
+        self._copy(self.copies.shown)
 
     def _panes(self, attempt: Attempt, status: str | None, *, seconds: bool) -> list[Markup]:
         wanted = self.search.wanted
@@ -375,7 +366,7 @@ class PromptViewer(TurnBrowser):
         for then, message in zip_longest(was, now):
             texts = [one.content if one else "" for one in (then, message)]
             parts += [safe(f"{(message or then).role}: "), word_diff(*texts)]
-        return block(*(Markup("<div>{}</div>").format(part) for part in parts))
+        return block(*map(styled, parts))
 
     # --- searching ---------------------------------------------------------------------------
 
@@ -392,13 +383,12 @@ class PromptViewer(TurnBrowser):
         with self._view:
             return self.search.find(text)
 
-    def _show_hit(self, hit: Hit, words: str) -> None:
-        self._choices.set(self.status_box, "")
-        self._go(hit.seen.turn, hit.seen)
-        self.say(words)
-
-    def _show_none(self, words: str) -> None:
-        self._draw()
+    def _show_found(self, hit: Hit | None, words: str) -> None:
+        if hit is None:
+            self._draw()
+        else:
+            self._choices.set(self.status_box, "")
+            self._go(hit.seen.turn, hit.seen)
         self.say(words)
 
     # --- copying -----------------------------------------------------------------------------
@@ -406,17 +396,13 @@ class PromptViewer(TurnBrowser):
     @property
     def text(self) -> str:
         """The prompt shown, all its messages; empty if there is none."""
-        return conversation_text(self.seen.attempt) if self.seen and self.seen.attempt else ""
+        messages = self._attempt.request.messages if self._attempt else ()
+        return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
-    def _toggle_copies(self) -> None:
-        if self.copies.shown:
-            self.copies.show()
-        else:
-            self._show_copies()
-
-    def _show_copies(self) -> None:
-        attempt = self.seen.attempt if self.seen else None
-        self.copies.show(self.text, attempt.reply.text if attempt and attempt.reply else "")
+    def _copy(self, shown: bool) -> None:
+        """Show prompt and reply as texts to copy, or take these away."""
+        reply = self._attempt.reply if self._attempt else None
+        self.copies.show(*([self.text, reply.text if reply else ""] if shown else []))
 
     # --- the static view ----------------------------------------------------------------------
 
@@ -430,7 +416,11 @@ class PromptViewer(TurnBrowser):
         if seen.attempt is None:
             reason = seen.chain.reasoning if seen.chain else ""
             return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_STATIC_CHARS)}")
-        lines += slot_lines(seen.attempt, self.provenance)
+        lines += [
+            f"  {name} = {clip(value, 80)}  ({source})"
+            for _, name, value, source in slots_of(seen.attempt, self.provenance)
+        ]
+        lines.append(f"  where the values are: {self.provenance}")
         if seen.fault:
             lines.append(f"  {clip(f'fault: {seen.attempt.detail}', _MOST_STATIC_CHARS)}")
         if seen.attempt.reply:

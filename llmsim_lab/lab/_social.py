@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,7 +32,7 @@ from llmsim_lab._util.html import (
 )
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._html import block, lowered, part_of, prose, sideways
+from llmsim_lab.lab._html import block, heading, lowered, part_of, prose, sideways
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import Choices, LabWidget, Pace, TurnBrowser, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
@@ -41,7 +40,7 @@ from llmsim_lab.lab.figures import state_figure
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
 from llmsim_lab.statechart._analysis import Cascade, all_posts, cascades
 from llmsim_lab.statechart._picture import Arrow, Diagram
-from llmsim_lab.statechart._state import FeedEntry, Move, SocialTurn
+from llmsim_lab.statechart._state import FeedEntry, Move, SocialTurn, UserState
 
 if TYPE_CHECKING:
     from llmsim_lab.types import LLMReasoningChain
@@ -139,10 +138,7 @@ class Reactions:
     def tree_html(self, cascade: Cascade) -> Markup:
         """Return a cascade as a tree, each post below what it answers."""
         rows = [
-            self.post_html(
-                post,
-                css=f"margin-left:{16 * min(level, 12)}px;" + (f"{ASIDE};margin-top:4px"),
-            )
+            self.post_html(post, css=f"margin-left:{16 * min(level, 12)}px;{ASIDE};margin-top:4px")
             for post, level in islice(cascade.walk(), _MOST_IN_TREE)
         ]
         more = cascade.size - _MOST_IN_TREE
@@ -237,7 +233,8 @@ class SocialBoard(TurnBrowser):
         self._set_turn(number)
         turns = self.simulation.turns
         trees = cascades(self._shown)[:_MOST_POSTS]
-        offered = [(f"{one.root} ({one.size} posts)", one.root.id) for one in trees]
+        # As short as the list is wide, which would cut off how many posts there are.
+        offered = [(f"{clip(str(one.root), 36)} ({one.size} posts)", one.root.id) for one in trees]
         self._choices.options(self.cascade_box, offered, self.cascade_box.value)
         self.cascade_box.layout.display = "" if trees else "none"
         self.heading.value = str(styled(self._title, LARGE, tag="strong"))
@@ -272,12 +269,10 @@ class SocialBoard(TurnBrowser):
         tree = reactions.tree_html(chosen[0]) if chosen else Markup()
         return reactions.feed_html(turns[-1].state.feed), reactions.network_html(), tree
 
-    def _counts(self, place: int) -> dict[AgentState, int]:
+    def _counts(self, place: int) -> Counter[AgentState]:
         """Return how many users are in each state, after the turn shown or one before it."""
-        counts = dict.fromkeys(AgentState, 0)
-        for person in self._shown[max(place, -len(self._shown))].state.people:
-            counts[person.state] += 1
-        return counts
+        turns = self._shown
+        return Counter(one.state for one in turns[max(place, -len(turns))].state.people)
 
     # --- the static view ----------------------------------------------------------------------
 
@@ -325,10 +320,7 @@ _IN_WORDS = {
 """What a move was; those of other charts are told by their trigger."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    turn: SocialTurn
-    move: Move
+_Event = tuple[SocialTurn, Move]
 
 
 class AgentStory(LabWidget):
@@ -409,17 +401,12 @@ class AgentStory(LabWidget):
     def _read_new_turns(self) -> None:
         """Record the posts and moves of the turns that came since the last time."""
         turns = self.simulation.turns
-        if self._read == 0:
-            first = turns[0].state
-            self._posts |= {entry.post.id: entry.post for entry in first.feed}
-            self._posts |= {post.id: post for post in first.kept}
         # What was injected into the latest turn may have come after it was read.
-        for turn in turns[max(0, self._read - 1) :]:
-            self._posts |= {post.id: post for post in turn.state.new_posts}
+        self._posts |= all_posts(turns[max(0, self._read - 1) :])
         # Each turn once: a move that is read twice would be listed twice.
         for turn in turns[self._read :]:
             for move in turn.moves:
-                self._events.setdefault(move.agent, []).append(_Event(turn, move))
+                self._events.setdefault(move.agent, []).append((turn, move))
         self._read = len(turns)
 
     def _pages(self, agent: str) -> int:
@@ -430,35 +417,32 @@ class AgentStory(LabWidget):
         agent = self.agent_box.value
         pages = self._pages(agent)
         self._choices.number(self.page_box, min(page, pages), least=1, most=pages)
-        place = self._place
-        current = self.simulation.state.people[place].state
-        self.heading.value = str(self._who(place))
-        self.chart.value = str(wide_chart_html(self.simulation, current=current))
+        self.heading.value = str(self._who())
+        self.chart.value = str(wide_chart_html(self.simulation, current=self._person.state))
         self.body.value = str(self._list(self._page()))
 
     @property
-    def _place(self) -> int:
-        """The user's, in the configuration."""
-        return [one.name for one in self.simulation.agents].index(self.agent_box.value)
+    def _person(self) -> UserState:
+        """The user as it is now."""
+        person: UserState = self.simulation.state.people[self.agent_box.index]
+        return person
 
     def _page(self) -> Sequence[_Event]:
         events = self._events.get(self.agent_box.value, [])
         end = len(events) - (self.page_box.value - 1) * _MOVES_A_PAGE
         return events[max(0, end - _MOVES_A_PAGE) : end]
 
-    def _who(self, place: int) -> Markup:
-        profile = self.simulation.config.agents[place]
-        person = self.simulation.state.people[place]
-        now = f"{person.state.value}, for {person.ticks} turns" + (
-            "; banned" if person.banned else ""
-        )
-        known = [
-            ("Interests", ", ".join(profile.interests)),
-            ("Personality", profile.personality),
-            ("Now", now),
-        ]
+    def _who(self) -> Markup:
+        profile = self.simulation.config.agents[self.agent_box.index]
+        person = self._person
+        banned = "; banned" if person.banned else ""
+        known = {
+            "Interests": ", ".join(profile.interests),
+            "Personality": profile.personality,
+            "Now": f"{person.state.value}, for {person.ticks} turns{banned}",
+        }
         name = styled(safe(profile.name, limit=200), LARGE)
-        return join([name, pairs((what, value) for what, value in known if value)])
+        return join([name, pairs((what, value) for what, value in known.items() if value)])
 
     def _list(self, events: Sequence[_Event]) -> Markup:
         """Return moves as a timeline: what happened in plain words, the post, and who decided."""
@@ -466,29 +450,27 @@ class AgentStory(LabWidget):
             return safe("Nothing has happened yet.")
         items = []
         before: Move | None = None
-        for event in events:
-            move = event.move
+        for turn, move in events:
             again = before is not None and before.post == move.post
-            parts = [
-                styled(event.turn.number, tag="strong"),
-                f" {_in_words(move)} ",
-                _why(event),
-                Markup() if again else self._about(move),
-                *self._wrote(event),
-            ]
             before = move
+            words = _IN_WORDS.get((move.trigger, move.target), f"moved on: {move.trigger}")
+            parts = [
+                styled(turn.number, tag="strong"),
+                f" {words} ",
+                _why(turn, move),
+                "" if again else self._about(move),
+                *(
+                    styled(prose(f"“{post.text}”", limit=_MOST_CHARS), BUBBLE)
+                    for post in turn.state.new_posts
+                    if post.author == move.agent and post.kind != "reshare"
+                ),
+            ]
             items.append(styled(join(parts), f"{ASIDE};padding-bottom:8px", role="listitem"))
-        title = styled(f"What {visible(self.agent_box.value)} did, turn by turn", STRONG)
+        title = heading(f"What {visible(self.agent_box.value)} did, turn by turn")
         return block(title, styled(join(items), role="list"))
 
-    def _wrote(self, event: _Event) -> Iterator[Markup]:
-        """Yield what the move published."""
-        for post in event.turn.state.new_posts:
-            if post.author == event.move.agent and post.kind != "reshare":
-                yield styled(prose(f"“{post.text}”", limit=_MOST_CHARS), BUBBLE)
-
     def _about(self, move: Move) -> Markup:
-        post = self._posts.get(move.post) if move.post is not None else None
+        post = self._posts.get(move.post or 0)
         if post is None:
             return Markup()
         brief = f"{post.author}: {clip(post.text, _BRIEF)}"
@@ -503,43 +485,32 @@ class AgentStory(LabWidget):
         with self._view:
             name = printable(self.agent_box.value, keep=" ")
             lines = [f"Story of {name}, up to turn {self.simulation.turn_number}"]
-            for event in self._page():
-                move = event.move
-                post = self._posts.get(move.post) if move.post is not None else None
+            for turn, move in self._page():
+                post = self._posts.get(move.post or 0)
                 about = f" | {post.author}: {clip(post.text, 60)}" if post else ""
-                chain = _chain(event)
+                chain = _chain(turn, move)
                 why = f" | {move.status}: {clip(chain.reasoning, 120)}" if chain else ""
                 text = f"{move.trigger}: {move.source.value} → {move.target.value}{about}{why}"
-                lines.append(f"  {event.turn.number}  {printable(text, keep=' ')}")
+                lines.append(f"  {turn.number}  {printable(text, keep=' ')}")
             return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing has happened yet"])
 
     def static_html(self) -> Markup:
         """Return the same as a timeline, with the chart."""
         with self._view:
-            place = self._place
-            current = self.simulation.state.people[place].state
-            chart = Markup(self.simulation.chart.to_svg(current=current))
-            return join([self._who(place), self._list(self._page()), chart])
+            chart = Markup(self.simulation.chart.to_svg(current=self._person.state))
+            return join([Markup(self.heading.value), Markup(self.body.value), chart])
 
 
-def _in_words(move: Move) -> str:
-    return _IN_WORDS.get((move.trigger, move.target), f"moved on: {move.trigger}")
-
-
-def _chain(event: _Event) -> LLMReasoningChain | None:
-    if event.move.decided_by != "reasoner":
+def _chain(turn: SocialTurn, move: Move) -> LLMReasoningChain | None:
+    if move.decided_by != "reasoner":
         return None
-    found = (
-        chain
-        for chain in event.turn.chains
-        if chain.agent == event.move.agent and chain.component == "reasoner"
-    )
-    return next(found, None)
+    who = (move.agent, "reasoner")
+    return next((one for one in turn.chains if (one.agent, one.component) == who), None)
 
 
-def _why(event: _Event) -> Markup:
+def _why(turn: SocialTurn, move: Move) -> Markup:
     """Return the move as the chart has it, who decided it, and why."""
-    move, chain = event.move, _chain(event)
+    chain = _chain(turn, move)
     by = {"chart": "chart: one way only", "reasoner": "rule", "timeout": "chart: time was up"}
     names = styled(f"{move.trigger}: {move.source.value} → {move.target.value}", QUIET, tag="span")
     if chain is None:

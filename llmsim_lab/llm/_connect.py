@@ -7,9 +7,6 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
-from llmsim_lab._util.text import faults
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._connections import without_password
@@ -69,10 +66,7 @@ def connect(
             a setting is wrong; the message has the ways out.
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
-    try:
-        config = LLMConfig(**((config.model_dump() if config else {}) | settings))
-    except ValidationError as error:
-        raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from error
+    config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     at = _ServerAddress(host=host, base_url=base_url, api_key=api_key)
     name, backend, chosen = _choose(model, at, config, download=download)
     settled: dict[str, Any] = {"model": name}

@@ -112,21 +112,14 @@ class _GuardedRandom(Random):
         return super().getrandbits(k)
 
 
-class _NoRandom(Random):
+class _NoRandom(_GuardedRandom):
     """Takes the place of a player's random numbers where its questions have no order."""
 
-    def __init__(self, player: str) -> None:
-        self._player = player
-        super().__init__(0)
-
-    def random(self) -> float:
+    def _check(self) -> None:
         raise ConfigError(
-            f"{self._player} is asked by two tasks and answers by chance: a replay may ask in "
+            f"{self._name} is asked by two tasks and answers by chance: a replay may ask in "
             "another order; tell the questions apart: ask(..., tag='second')"
         )
-
-    def getrandbits(self, _k: int, /) -> int:
-        return int(self.random())  # which raises
 
 
 class _Place(NamedTuple):
@@ -502,7 +495,7 @@ class Ask:
         if place.number > 1:
             name = f"{name}, question {place.number}"
         if place.elsewhere:
-            return _NoRandom(player)
+            return _NoRandom("", player)
         return self._rng(f"the random numbers of {name}'s {what}", f"{what} of {name}")
 
     def _note(self, asked: _Asked, decision: Reply) -> None:

@@ -7,7 +7,6 @@ they can be given by keyword, read from a file and written on a tape.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Mapping, Sequence
 from typing import (
     Annotated,
@@ -27,15 +26,13 @@ from pydantic_core import PydanticUndefined
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip, faults, log_event
+from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._state import changed_at
 from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, FrozenList
-
-logger = logging.getLogger(__name__)
 
 
 class RunConfig(Settings):
@@ -243,30 +240,6 @@ def idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
     return f"runs that differ only in their seeds ({listed}) cannot differ: {why}"
 
 
-def warn_if_unreached(intervention: RunIntervention, *, run: str, reaches: int | None) -> None:
-    """Log a WARNING where an intervention is planned for a turn after the one ``run()`` ends at.
-
-    It is not an error: a run may be continued.
-
-    Args:
-        intervention: what was planned.
-        run: the run's name.
-        reaches: the turn that ``run()`` would end at; None if that is not known.
-    """
-    if reaches is None or intervention.turn <= reaches:
-        return
-    log_event(
-        logger,
-        logging.WARNING,
-        "INTERVENTION_NOT_REACHED",
-        run=run,
-        planned=intervention,
-        run_reaches=reaches,
-        way_out=f"run() called now ends at turn {reaches}: name a turn up to {reaches}, raise the "
-        "configuration's turns, or continue with run(...) or step()",
-    )
-
-
 # --- a world's parameters ------------------------------------------------------------------------
 
 
@@ -322,10 +295,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
         if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
-            raise ConfigError(
-                f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
-                f"that name; call the parameter something else, such as {name}_"
-            )
+            raise _taken(cls, name, "the parameter")
         fields[name] = (hint, default)
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
     _check_unannotated(cls, base)
@@ -381,23 +351,24 @@ def _check_unannotated(cls: RunClass, base: RunClass) -> None:
         known = inspect.getattr_static(base, name, None)  # of a property, the property itself
         if hasattr(type(value), "__get__"):  # a method, a property, or what else is like one
             if isinstance(known, property) and not hasattr(type(value), "__set__"):
-                raise ConfigError(
-                    f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something "
-                    f"of that name; call the method something else, such as {name}_"
-                )
+                raise _taken(cls, name, "the method")
             continue
         if name in base.__annotations__:
             continue
         if known is not None:
-            raise ConfigError(
-                f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
-                f"that name; call it something else, such as {name}_"
-            )
+            raise _taken(cls, name, "it")
         raise ConfigError(
             f"{cls.__name__}.{name} = {value!r:.60} has no annotation, so it is not a parameter; "
             f"write {name}: {type(value).__name__} = {value!r:.60}, or {name}: ClassVar = ... for "
             "what no run can vary"
         )
+
+
+def _taken(cls: type, name: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of that name; "
+        f"call {what} something else, such as {name}_"
+    )
 
 
 _TYPES = ("state_type", "turn_type", "config_type", "intervention_type")

@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -23,7 +24,7 @@ from typing import Any
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from llmsim_lab._util.html import join, safe
+from llmsim_lab._util.html import join, safe, styled
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run._registry import kind_name
@@ -174,12 +175,8 @@ def page_html(runs: Sequence[PageRun], *, title: str, start: int) -> str:
         **blocks,
     }
     shell = (_ASSETS / "page.html").read_text("utf-8")
-    # Piece by piece, since a text may hold what looks like another's place.
-    pieces = shell.split("{{")
-    return pieces[0] + "".join(
-        f"{parts[name.strip()]}{rest}"
-        for name, _, rest in (piece.partition("}}") for piece in pieces[1:])
-    )
+    # In one go, since a text may hold what looks like another's place.
+    return re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), shell)
 
 
 def _hash(text: str) -> str:
@@ -226,11 +223,7 @@ class _Data:
         self._columns: dict[str, None] = {}
         self._stories: dict[int, dict[int, list[str]]] = {}
         self._next = 1 + max((0, *(it[0].number or 0 for run in runs for it in run.calls or ())))
-        self.head = {
-            "title": title,
-            "start": start,
-            "runs": [self._run(run) for run in runs],
-        }
+        self.head = {"title": title, "start": start, "runs": [self._run(run) for run in runs]}
 
     def blocks(self) -> dict[str, str]:
         """Return the three blocks of data, as they stand in the page."""
@@ -252,20 +245,15 @@ class _Data:
             "rows": [[row.get(name) for name in (*columns, "call")] for row in self._decisions],
             "stories": self._stories,
         }
-        return {
-            "head": _packed(self.head),
-            "texts": _packed(texts),
-            "decisions": _packed(decisions),
-        }
+        blocks = {"head": self.head, "texts": texts, "decisions": decisions}
+        return {name: _packed(block) for name, block in blocks.items()}
 
     def _word(self, text: str) -> int:
         return self._words.setdefault(text, len(self._words))
 
     def _run(self, run: PageRun) -> dict[str, Any]:
         info = run.info
-        numbered = self._numbered(run)
-        self._requests(run, numbered)
-        self._decided(run, numbered)
+        self._decided(run, self._requests(run))
         columns = list(dict.fromkeys(name for row in run.rows.values() for name in row))
         return {
             "id": info.id,
@@ -288,40 +276,31 @@ class _Data:
             },
         }
 
-    def _numbered(self, run: PageRun) -> dict[int, list[int]]:
-        """Return the numbers of each call's requests, by the call's identity."""
-        if run.calls is not None:
-            calls = (it for turn in run.turns for it in _calls_of(turn))
-            return {id(call): call.numbers for call in calls}
-        numbered = {}
+    def _requests(self, run: PageRun) -> dict[int, list[int]]:
+        """Keep a run's requests; returns the numbers of each call's, by the call's identity."""
+        numbered: dict[int, list[int]] = {}
+        every = [(it.number, it, forgotten) for it, forgotten in run.calls or ()]
         for call in (it for turn in run.turns for it in _calls_of(turn)):
-            if id(call) not in numbered:
-                numbered[id(call)] = list(range(self._next, self._next + call.attempts))
+            if run.calls is not None:
+                numbered[id(call)] = call.numbers
+            elif id(call) not in numbered:  # no tape has numbered them
+                numbers = [*range(self._next, self._next + call.attempts)]
+                numbered[id(call)] = numbers
+                every += [(at, it, False) for at, it in zip(numbers, call.history, strict=True)]
                 self._next += call.attempts
+        statuses = {
+            number: chain.status
+            for turn in run.turns
+            for chain in every_chain(turn)
+            for number in (numbered[id(chain.call)] if chain.call else ())
+        }
+        for number, attempt, forgotten in every:
+            assert number is not None
+            status = "lost" if forgotten else statuses.get(number, "")
+            self._request(run.info.id, number, attempt, status)
         return numbered
 
-    def _requests(self, run: PageRun, numbered: Mapping[int, Sequence[int]]) -> None:
-        statuses: dict[int, str] = {}
-        for turn in run.turns:
-            for chain in every_chain(turn):
-                for number in numbered[id(chain.call)] if chain.call else ():
-                    statuses[number] = chain.status
-        if run.calls is not None:
-            for attempt, forgotten in run.calls:
-                assert attempt.number is not None
-                status = statuses.get(attempt.number, "")
-                self._request(run.info.id, attempt.number, attempt, status, forgotten)
-            return
-        done: set[int] = set()
-        for call in (it for turn in run.turns for it in _calls_of(turn)):
-            for number, attempt in zip(numbered[id(call)], call.history, strict=True):
-                if number not in done:
-                    self._request(run.info.id, number, attempt, statuses.get(number, ""), False)
-                done.add(number)
-
-    def _request(
-        self, run: int, number: int, attempt: Attempt, status: str, forgotten: bool
-    ) -> None:
+    def _request(self, run: int, number: int, attempt: Attempt, status: str) -> None:
         request, reply, site = attempt.request, attempt.reply, attempt.request.site
         options = dict(request.options)
         seed = options.pop("seed", None)
@@ -341,7 +320,7 @@ class _Data:
                 "turn": site.turn if site else None,
                 "player": self._word((site.agent if site else None) or ""),
                 "component": self._word(site.component if site else ""),
-                "status": self._word("lost" if forgotten else status),
+                "status": self._word(status),
                 "attempt": request.attempt,
                 "replicate": site.replicate if site else 0,
                 "fault": self._word(attempt.reason or ""),
@@ -465,15 +444,15 @@ def _static(runs: Sequence[PageRun], title: str) -> Markup:
     changes = {run.info.id: run.changes for run in runs}
     tree = TextTree([run.info for run in runs], title=title, changes=lambda run: changes[run])
     parts = [
-        Markup("<h1>{}</h1><h2>Runs</h2><pre dir=auto>{}</pre>").format(
-            safe(clip(title, 120)), safe("\n".join(tree.lines[1:]))
-        )
+        styled(clip(title, 120), tag="h1"),
+        styled("Runs", tag="h2"),
+        styled("\n".join(tree.lines[1:]), tag="pre", dir="auto"),
     ]
     left = _MOST_STATIC_DECISIONS
     for run in runs[:_MOST_STATIC_RUNS]:
         rows = list(_static_decisions(run, left))
         left -= len(rows)
-        heading = Markup("<h2>Run {}, {}</h2>").format(run.info.id, safe(run.info.name))
+        heading = styled(f"Run {run.info.id}, {run.info.name}", tag="h2")
         facts = flat({name: it for name, it in run.info.manifest.items() if name != "prompts"})
         parts += [
             heading,
@@ -481,7 +460,7 @@ def _static(runs: Sequence[PageRun], title: str) -> Markup:
             _table("Decisions", _STATIC_COLUMNS, rows),
         ]
     if left <= 0 or len(runs) > _MOST_STATIC_RUNS:
-        parts.append(Markup("<p>There is more; it is shown where scripts run.</p>"))
+        parts.append(styled("There is more; it is shown where scripts run.", tag="p"))
     return join(parts, between="\n")
 
 
@@ -497,16 +476,13 @@ def _static_decisions(run: PageRun, most: int) -> Iterator[Sequence[object]]:
 
 
 def _table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    head = join(Markup("<th>{}</th>").format(name) for name in header)
+    head = join(styled(name, tag="th") for name in header)
     body = join(
-        Markup("<tr>{}</tr>").format(
-            join(
-                Markup("<td dir=auto>{}</td>").format(safe(clip(str(it), _LONGEST_STATIC)))
-                for it in row
-            )
+        styled(
+            join(styled(clip(str(it), _LONGEST_STATIC), tag="td", dir="auto") for it in row),
+            tag="tr",
         )
         for row in rows
     )
-    return Markup(
-        "<table><caption>{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
-    ).format(caption, head, body)
+    parts = [("caption", caption), ("thead", styled(head, tag="tr")), ("tbody", body)]
+    return styled(join(styled(content, tag=tag) for tag, content in parts), tag="table")

@@ -9,14 +9,12 @@ is enough to play the run again, and to tell two runs apart.
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import cache, lru_cache
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -25,11 +23,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._config import RunIntervention
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import RunTurn, turn_row
 from llmsim_lab.tape._changes import flat
@@ -233,46 +231,6 @@ def interventions_of(cls: RunClass, record: Mapping[str, Any], part: str) -> lis
 # --- the manifest --------------------------------------------------------------------------------
 
 
-def make_manifest(
-    kind: str,
-    config: RunConfig,
-    *,
-    client: LLMClient | None,
-    prompts: Mapping[str, Prompt],
-    code: Mapping[str, str],
-    given: Collection[str],
-    known: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return a run's manifest.
-
-    The model is not in it yet; it is asked who it is when the run first needs it.
-
-    Args:
-        kind: the name of the run's class.
-        config: its configuration.
-        client: the model's, whose settings are recorded.
-        prompts: those in use, by their places.
-        code: digests of code that is not the package's, by name.
-        given: which parts the user gave, which no tape can hold.
-        known: entries that are known already, such as ``git``, or that belong to a study.
-    """
-    return {
-        "kind": kind,
-        "package": version("llmsim-lab"),
-        "git": known["git"] if "git" in known else git_revision(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "seed": config.seed,
-        "config": config.model_dump(mode="json", by_alias=True),
-        "prompts": entries_of(prompts),
-        "code": code,
-        "given": sorted(given),
-        "llm": client.config.model_dump(mode="json") if client else None,
-        "model": None,
-        **known,
-    }
-
-
 def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
     """Return prompts as a manifest has them, by their places."""
     return {
@@ -319,19 +277,22 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
         ) from error
 
 
-def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection[str]) -> None:
+def check_manifest(
+    run: int, manifest: Mapping[str, Any], part_names: Collection[str] | None = None
+) -> None:
     """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
 
     Args:
         run: the run's number.
         manifest: its manifest.
-        part_names: the parts that a run of its class may be given.
+        part_names: the parts that a run of its class may be given; any if not given.
     """
-    faults = manifest_faults(manifest)
-    if not faults and not all(name in part_names for name in manifest["given"]):
-        faults = ["it was given something that no run takes"]
-    if faults:
-        raise TapeError(f"run {run} on the tape is damaged: {'; '.join(faults[:3])}")
+    wrong = manifest_faults(manifest)
+    given = () if wrong else manifest["given"]
+    if part_names is not None and not all(name in part_names for name in given):
+        wrong = ["it was given something that no run takes"]
+    if wrong:
+        raise TapeError(f"run {run} on the tape is damaged: {'; '.join(wrong[:3])}")
 
 
 def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:
@@ -342,9 +303,9 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
     """
     settings = manifest["llm"]
     try:
-        return None if settings is None else LLMConfig(**{**settings, **changes})
-    except (TypeError, ValidationError) as error:
-        raise TapeError(f"the run's model settings are not understood: {error}") from error
+        return None if settings is None else LLMConfig.model_validate({**settings, **changes})
+    except ValidationError as error:
+        raise TapeError(f"the settings of the model are not understood: {faults(error)}") from error
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:

@@ -20,12 +20,15 @@ import asyncio
 import copy
 import inspect
 import logging
+import platform
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
@@ -53,15 +56,15 @@ from llmsim_lab.run._config import (
     idle_seeds,
     made_intervention,
     types_of,
-    warn_if_unreached,
 )
 from llmsim_lab.run._page import PageRun, Recorded, own_turns, write_page
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import (
     check_manifest,
     config_of,
+    entries_of,
+    git_revision,
     llm_config_of,
-    make_manifest,
     planned_in,
     prompts_of,
     tape_turn,
@@ -92,7 +95,7 @@ from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, S
 if TYPE_CHECKING:
     import pandas as pd
 
-logger = logging.getLogger(__name__)
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 StateT = TypeVar("StateT", default=Any)
 TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
@@ -252,7 +255,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if first is None:
             given = self._seat(players or {})
             start = self.start() if state is None else state
-            first = self.turn_type(number=0, state=self._checked_start(start))
+            first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
         self.turns: list[TurnT] = [first]
         self.given = frozenset(given)
         self.unrecorded = ""
@@ -269,7 +272,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._taken_over = 0
         for intervention in config.interventions:
             self._plan(intervention)
-            warn_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
+            self._warn_if_unreached(intervention)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
@@ -353,17 +356,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.players = FrozenDict(seated)
         return ["players"] if given else []
 
-    def _checked_start(self, state: Any) -> StateT:
-        if not isinstance(state, self.state_type):
-            raise ConfigError(
-                f"{type(self).__name__} starts from {state!r:.60}; its state is a "
-                f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} "
-                "returns one"
-            )
-        if self._is_own():  # a class of runs that plays its turns otherwise answers for its types
-            check_kept(state, self.state_type)
-        return cast("StateT", state)
-
     def player(self, name: str) -> Any:
         """Return who answers for a player: a client, a rule, or ``"random"``.
 
@@ -435,16 +427,23 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._session = Recording(cls, tape, run)
 
     def _new_manifest(self, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        known = known or {}
-        return make_manifest(
-            self.kind,
-            self.config,
-            client=self.llm_client,
-            prompts=self.prompts,
-            code=known.get("code") or self.code_digests,
-            given=self.given,
-            known=known,
-        )
+        """Return what defines the run; which model answers is added when it is first asked."""
+        known, client = known or {}, self.llm_client
+        return {
+            "kind": self.kind,
+            "package": version("llmsim-lab"),
+            "git": known["git"] if "git" in known else git_revision(),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "seed": self.config.seed,
+            "config": self.config.model_dump(mode="json", by_alias=True),
+            "prompts": entries_of(self.prompts),
+            "code": known.get("code") or self.code_digests,
+            "given": sorted(self.given),
+            "llm": client.config.model_dump(mode="json") if client else None,
+            "model": None,
+            **known,
+        }
 
     def _warn_of_idle_seeds(self, tape: Tape) -> None:
         """Log a WARNING where the tape has a run that this one cannot but repeat."""
@@ -462,9 +461,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             except TapeError:
                 continue  # of a version that cannot be read: nothing is known of it
             if why := idle_seeds(both, model_seed=client["seed"] if client else None):
-                log_event(
-                    logger,
-                    logging.WARNING,
+                _warn(
                     "SEEDS_CHANGE_NOTHING",
                     run=config.name,
                     same_as=f"run {info.id} of {tape.path.name}",
@@ -575,11 +572,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         del planned
         number = before.number + 1
         ask = Ask(
-            before.state,
-            number,
-            config=self.config,
-            player=self.player,
-            prompt_for=self.prompt_for,
+            before.state, number, config=self.config, player=self.player, prompt_for=self.prompt_for
         )
         try:
             after = await self.turn(before.state, ask)
@@ -595,16 +588,22 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         turn = self.turn_type(number=number, state=state, chains=chains, answers=answers)
         return cast("TurnT", turn)
 
-    def _checked_state(self, state: Any) -> StateT:
-        """Return what a turn led to.
+    def _checked_state(self, state: Any, *, starts: bool = False) -> StateT:
+        """Return what a turn led to, or what the run starts from.
 
         Raises:
             ConfigError: it is not a state of this run.
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            check_kept(state, self.state_type)
+            if self._is_own():  # a class that plays its turns otherwise answers for its types
+                check_kept(state, self.state_type)
             return cast("StateT", state)
+        if starts:
+            raise ConfigError(
+                f"{name} starts from {state!r:.60}; its state is a {wanted}: def start(self) -> "
+                f"{wanted} returns one"
+            )
         if state is None:
             raise ConfigError(
                 f"{name}.turn returned None; end it with the next state: return state.replace(...)"
@@ -629,9 +628,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for item in interventions:
             state = item.applied(state, self)
         return state
-
-    def _arrived(self, turn: TurnT) -> None:
-        """Record a whole turn in what the parts count, before it is written."""
 
     def _recount(self) -> None:
         """Set what the parts count to that of the whole turns: after a failed turn, and a fork."""
@@ -856,7 +852,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self.code_changes = code_changes(whose, recorded, self.code_digests)
             if self.code_changes:
                 event = f"{whose.upper()}_DIFFER"
-                log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+                _warn(event, run=self.run_id, what=self.code_changes)
         return self
 
     @property
@@ -909,7 +905,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             except TapeError:
                 self.turns, self._planned = turns, planned
                 raise
-        warn_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
+        self._warn_if_unreached(intervention)
         return cast("InterventionT", intervention)
 
     def _plan(self, intervention: InterventionT) -> None:
@@ -931,6 +927,23 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             )
         else:
             self._planned.setdefault(at, []).append(intervention)
+
+    def _warn_if_unreached(self, intervention: InterventionT) -> None:
+        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at.
+
+        It is not an error: a run may be continued.
+        """
+        end = self.run_reaches
+        if end is None or intervention.turn <= end:
+            return
+        _warn(
+            "INTERVENTION_NOT_REACHED",
+            run=self.config.name,
+            planned=intervention,
+            run_reaches=end,
+            way_out=f"run() called now ends at turn {end}: name a turn up to {end}, raise the "
+            "configuration's turns, or continue with run(...) or step()",
+        )
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -1020,7 +1033,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             seconds=time.perf_counter() - began,
             calls=calls,
         )
-        self._arrived(turn)  # before it is written: what raises here leaves no turn on the tape
         if self._session is not None:
             if len(self._prompts) > known_prompts:
                 self._session.uses(self.prompts)
@@ -1073,7 +1085,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
         been stepped on by hand.
         """
-        count, before = self._how_many(turns), self.turn_number
+        wanted = self.config.turns if turns is None else turns
+        count, before = whole_number("turns", wanted, least=0), self.turn_number
         self._told_to_reach = before + count
         try:
             async with progress_line(
@@ -1092,14 +1105,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
         except BudgetReached as error:
             self._ended(f"stopped: {error}")
-            log_event(
-                logger,
-                logging.WARNING,
-                "BUDGET_REACHED",
-                run=self.config.name,
-                turn=self.turn_number,
-                reason=error,
-            )
+            _warn("BUDGET_REACHED", run=self.config.name, turn=self.turn_number, reason=error)
             return
         except Exception as error:
             self._ended(f"failed: {error}")
@@ -1115,9 +1121,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         never = [name for name in self.players if name != "*" and name not in self._asked]
         live = not self._quiet and isinstance(self._session, Recording | None)
         if never and self._asked and live:
-            log_event(
-                logger,
-                logging.WARNING,
+            _warn(
                 "PLAYER_NEVER_ASKED",
                 run=self.config.name,
                 player=never[0],
@@ -1141,12 +1145,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
-
-    def _how_many(self, turns: int | None) -> int:
-        number = self.config.turns if turns is None else turns
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise ConfigError(f"turns={number!r} must be a whole number, 0 or more")
-        return number
 
     # --- forks, and recorded runs of this class ----------------------------------------------
 
@@ -1200,9 +1198,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if not self.tape.read_only:
             return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
         path = self.tape.path
-        log_event(
-            logger,
-            logging.WARNING,
+        _warn(
             "FORK_NOT_RECORDED",
             tape=path,
             run=self.run_id,
@@ -1550,7 +1546,7 @@ def resume(
     Raises:
         TapeError: another process is writing to the run, or the tape is read-only.
     """
-    tape = _writing(tape)
+    tape = existing_tape(tape)
     info = tape.run(run)
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
@@ -1558,9 +1554,7 @@ def resume(
     simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
     planned = planned_in(cls, records)
     if changed := _own_code_changes(info, simulation):
-        log_event(
-            logger,
-            logging.WARNING,
+        _warn(
             "CODE_CHANGED",
             run=info.id,
             reason=f"{changed}, so the turns to come are played by other code than those before",
@@ -1588,7 +1582,7 @@ def rerun(
         kind: as for ``replay``.
         parts: as for ``replay``.
     """
-    tape = _writing(tape)
+    tape = existing_tape(tape)
     info = tape.run(run)
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
@@ -1603,9 +1597,7 @@ def rerun(
         simulation.config = simulation.config.model_copy(update=changes)
     client = simulation.llm_client
     if client is not None and client.config.seed is not None:
-        log_event(
-            logger,
-            logging.WARNING,
+        _warn(
             "RERUN_MAY_REPEAT",
             run=info.id,
             reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
@@ -1643,7 +1635,7 @@ def fork(
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
-    tape = _writing(tape)
+    tape = existing_tape(tape)
     recorded = _load(tape, tape.run(run), llm_client, parts)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
 
@@ -1865,7 +1857,12 @@ def _reading(tape: Tapes) -> Tape:
     return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
 
 
-def _writing(tape: Tapes) -> Tape:
+def existing_tape(tape: Tapes) -> Tape:
+    """Return a tape to write on; one that is not there is an error, not a new one.
+
+    Raises:
+        TapeError: there is no such file.
+    """
     if isinstance(tape, Tape):
         return tape
     path = Path(tape)

@@ -61,9 +61,7 @@ class Session:
         self.recorder = recorder
         self._cls = cls
 
-    async def before_turn(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None = None
-    ) -> None:
+    async def before_turn(self, client: LLMClient | None, players: Mapping[str, LLMClient]) -> None:
         """Prepare for a turn in which these models answer."""
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
@@ -109,9 +107,7 @@ class Recording(Session):
         self._ended = True
         self._wrong_model = False
 
-    async def before_turn(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None = None
-    ) -> None:
+    async def before_turn(self, client: LLMClient | None, players: Mapping[str, LLMClient]) -> None:
         """Write down, once, which models answer; a resumed run must have the same.
 
         Raises:
@@ -126,9 +122,9 @@ class Recording(Session):
         self._ended = False
 
     async def _check_models(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None
+        self, client: LLMClient | None, players: Mapping[str, LLMClient]
     ) -> None:
-        for name, model in [(None, client), *(players or {}).items()]:
+        for name, model in [(None, client), *players.items()]:
             if model is None:
                 continue
             info = await model.model_info()

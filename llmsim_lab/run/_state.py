@@ -249,7 +249,4 @@ def changed_at(state: Any, values: Mapping[str, Any]) -> Any:
         for part in path:
             inside = inside[part]
         inside[last] = value
-    try:
-        return type(state).model_validate(dumped)
-    except ValidationError as error:
-        raise ConfigError(f"{type(state).__name__}: {faults(error)}") from error
+    return state.replace(**dumped)

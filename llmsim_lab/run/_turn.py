@@ -368,7 +368,7 @@ def decisions_frame(
             }
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(outcome)
-            decisions.append({**fields, **outcome, **shared, **_decision(chain, calls)})
+            decisions.append({**fields, **outcome, **shared, **decision_columns(chain, calls)})
     between = dict.fromkeys([*reply_columns, *_REASONS, *outcome_columns])
     return plain_frame(decisions, (*_BEFORE, *between, *_AFTER))
 
@@ -381,7 +381,8 @@ def _reply_fields(call: CallRecord | None) -> dict[str, Any]:
     return {}
 
 
-def _decision(chain: LLMReasoningChain, calls: Sequence[CallRecord]) -> dict[str, Any]:
+def decision_columns(chain: LLMReasoningChain, calls: Sequence[CallRecord]) -> dict[str, Any]:
+    """Return what every decision's row of a frame has; the calls are those it was taken from."""
     return {
         "player": chain.agent,
         "component": chain.component,

@@ -9,24 +9,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
+    AfterValidator,
     ConfigDict,
     Field,
     FiniteFloat,
     StringConstraints,
-    ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from llmsim_lab._util.config import Settings, read_config
-from llmsim_lab._util.text import faults
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state
 from llmsim_lab.economy._macro import RateLimits, StaticEconomy, mirrored, set_levels
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
-from llmsim_lab.engines._committee import Committee
+from llmsim_lab.engines._committee import Committee, check_idle
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Decide
@@ -37,15 +36,8 @@ from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._turn import Series
 
 Variable = Literal[
-    "interest_rate",
-    "inflation",
-    "output_gap",
-    "unemployment",
-    "gdp_growth",
-    "total_economic_value",
+    "interest_rate", "inflation", "output_gap", "unemployment", "gdp_growth", "total_economic_value"
 ]
-
-_WITHOUT_LAGS: tuple[Variable, ...] = ("gdp_growth", "total_economic_value")
 
 SERIES = (
     Series(column="interest_rate", label="Policy rate", unit="% per year", short="rate"),
@@ -105,10 +97,7 @@ class Intervention(RunIntervention):
 
     def apply(self, economy: GlobalState) -> GlobalState:
         """Return the economy with the variables set, and its lags to match."""
-        levels = dict(self.set_to)
-        # These two have no lags, and ``set_levels`` does not take them.
-        others = {name: levels.pop(name) for name in _WITHOUT_LAGS if name in levels}
-        return GlobalState(**dict(set_levels(economy, **levels)) | others)
+        return set_levels(economy, **self.set_to)
 
     def applied(self, state: SimulationState, run: Any) -> SimulationState:
         """Return the state with the variables set; a shock enters earlier, in the macro model."""
@@ -143,6 +132,18 @@ class Intervention(RunIntervention):
         return f"turn {self.turn}: {', '.join(parts)}{note}"
 
 
+def _beside(prompt: Path, info: ValidationInfo) -> Path:
+    """Return a prompt's file, which a configuration's file names as seen from its own folder."""
+    if info.context is None or "folder" not in info.context:
+        return prompt
+    found: Path = info.context["folder"] / prompt
+    Prompt.load(found)  # one that is missing or wrong is named now, not later
+    return found
+
+
+PromptFile = Annotated[Path, AfterValidator(_beside)]
+
+
 class NationConfig(NationProfile):
     """One nation and who decides for it.
 
@@ -159,7 +160,7 @@ class NationConfig(NationProfile):
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     kind: Literal["llm", "taylor", "human"] = "llm"
-    prompt: Path | None = None
+    prompt: PromptFile | None = None
     names_rate: bool = True
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = DAY_S
     exact: bool = False
@@ -167,11 +168,11 @@ class NationConfig(NationProfile):
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.kind != "human":
-            _check_idle(self, ("names_rate", "timeout_s"), "they are for nations of kind human")
+            check_idle(self, ("names_rate", "timeout_s"), "they are for nations of kind human")
         if self.kind != "taylor":
-            _check_idle(self, ("exact",), "it is for nations of kind taylor")
+            check_idle(self, ("exact",), "it is for nations of kind taylor")
         if self.kind == "taylor":
-            _check_idle(self, ("mandate", "temperament", "prompt"), "a Taylor rule reads no prompt")
+            check_idle(self, ("mandate", "temperament", "prompt"), "a Taylor rule reads no prompt")
         return self
 
     @property
@@ -193,22 +194,13 @@ class ValidatorConfig(Settings):
     kind: Literal["llm", "always_valid"] = "llm"
     domain: Annotated[str, Field(min_length=1)] = "economic"
     permissive: bool = True
-    prompt: Path | None = None
+    prompt: PromptFile | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.kind == "always_valid":
-            _check_idle(self, ("domain", "permissive", "prompt"), "always_valid accepts everything")
+            check_idle(self, ("domain", "permissive", "prompt"), "always_valid accepts everything")
         return self
-
-
-def _check_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
-    """Raise ValueError if a setting that would have no effect is not at its default."""
-    idle = [
-        name for name in names if getattr(config, name) != type(config).model_fields[name].default
-    ]
-    if idle:
-        raise ValueError(f"{', '.join(idle)} would have no effect: {reason}; leave it out")
 
 
 class EconomyConfig(Settings):
@@ -241,7 +233,7 @@ class EconomyConfig(Settings):
     @model_validator(mode="after")
     def _check_shocks(self) -> Self:
         if self.model == "static":
-            _check_idle(
+            check_idle(
                 self, ("fiscal_backstop", "mirrored"), "in the static economy only the rate moves"
             )
         if self.model == "static" and self.shock_scale:
@@ -250,42 +242,6 @@ class EconomyConfig(Settings):
                 "set it to 0 or choose rudebusch_svensson"
             )
         return self
-
-
-class CommitteeConfig(Settings):
-    """How the votes of several agents become the one interest rate.
-
-    Attributes:
-        rule: ``median``, the vote in the middle; of an even number, the point between the two in
-            the middle that is closest to the rate in force. ``majority``, the rate that more than
-            half of the votes name; without one the rate stays. ``chair``, the chair's vote, as far
-            as it is within the tolerance of the median. ``sequential`` is no committee: actions are
-            applied one after the other, each to the rate that the last one left, as in the engine
-            contract, so that the order of the agents matters.
-        chair: the agent whose vote that is.
-        tolerance_bp: how far from the median the others follow the chair, basis points.
-    """
-
-    rule: Literal["median", "majority", "chair", "sequential"] = "median"
-    chair: str | None = None
-    tolerance_bp: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.rule != "chair":
-            _check_idle(self, ("chair", "tolerance_bp"), f"the rule is {self.rule}")
-        elif not self.chair:
-            raise ValueError(
-                "rule 'chair' needs the chair's name: {rule: chair, chair: Ann, tolerance_bp: 25}"
-            )
-        return self
-
-    @property
-    def committee(self) -> Committee | None:
-        """The rule as an engine applies it; None where actions are applied one by one."""
-        if self.rule == "sequential":
-            return None
-        return Committee(rule=self.rule, chair=self.chair or "", tolerance_bp=self.tolerance_bp)
 
 
 MOVES_BP = (0, 25, 50, 75, 100, 150, 200, 300, 450)
@@ -336,14 +292,14 @@ class SimulationConfig(RunConfig):
     name: Annotated[str, Field(min_length=1)] = "economy"
     start: str | None = None
     nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
-    committee: CommitteeConfig = Field(default_factory=CommitteeConfig)
+    committee: Committee = Field(default_factory=Committee)
     moves_bp: tuple[int, ...] | None = tuple(sorted({*MOVES_BP, *(-move for move in MOVES_BP)}))
     briefing: Literal["economist", "thin"] = "economist"
     masked: bool = True
     decide: Decide | None = None
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
-    engine_prompt: Path | None = None
+    engine_prompt: PromptFile | None = None
     economy: EconomyConfig = Field(default_factory=EconomyConfig)
     interventions: tuple[Intervention, ...] = ()
 
@@ -472,12 +428,9 @@ class SimulationConfig(RunConfig):
         Raises:
             ConfigError: a value is wrong.
         """
-        try:
-            # Those set alone: the others follow from what is set now.
-            own = {name: getattr(self, name) for name in self.model_fields_set}
-            return SimulationConfig.model_validate({**own, **values})
-        except ValidationError as error:
-            raise ConfigError(faults(error)) from error
+        # Those set alone: the others follow from what is set now.
+        own = {name: getattr(self, name) for name in self.model_fields_set}
+        return SimulationConfig(**{**own, **values})
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> SimulationConfig:
@@ -487,28 +440,7 @@ class SimulationConfig(RunConfig):
             ConfigError: the file cannot be read, or something in it is wrong; the message names
                 file, line and key.
         """
-        path = Path(path)
-        config = read_config(path, cls)
-
-        def beside(prompt: Path | None) -> Path | None:
-            if prompt is None:
-                return None
-            found = path.parent / prompt
-            Prompt.load(found)  # a file that is missing or wrong is named now, not later
-            return found
-
-        return config.model_copy(
-            update={
-                "nations": tuple(
-                    nation.model_copy(update={"prompt": beside(nation.prompt)})
-                    for nation in config.nations
-                ),
-                "validator": config.validator.model_copy(
-                    update={"prompt": beside(config.validator.prompt)}
-                ),
-                "engine_prompt": beside(config.engine_prompt),
-            }
-        )
+        return read_config(Path(path), cls)
 
 
 def named_twice(names: Iterable[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._run import copied
 from llmsim_lab.simulation._config import NationConfig, SimulationConfig
 from llmsim_lab.simulation._simulation import Simulation, agent_for
 from llmsim_lab.validators import AlwaysValid
@@ -55,7 +55,13 @@ def with_seats(
             f"{simulation!r} has no people in it; make a nation kind: human, and give it a seat: "
             "HumanSeat(simulation)"
         )
-    agents = [_seated(agent, kind, llm_client, simulation.config) for agent in simulation.agents]
+    copies = copied(simulation.parts, llm_client, {})  # the run that is compared with keeps its own
+    agents: list[Agent] = [
+        _seated(agent, kind, llm_client, simulation.config)
+        if isinstance(agent, HumanAgent)
+        else agent
+        for agent in copies["agents"]
+    ]
     rules = all(isinstance(agent, TaylorRuleAgent | _Held) for agent in agents)
     if llm_client is None and not rules:
         raise ConfigError(
@@ -63,11 +69,7 @@ def with_seats(
             "rule; give llm_client=connect('auto')"
         )
     # Parts of the user's own are in no configuration; the others are built from it.
-    parts = {
-        name: _asking(getattr(simulation, name), llm_client)
-        for name in ("validator", "engine")
-        if name in simulation.given
-    }
+    parts = {name: copies[name] for name in ("validator", "engine") if name in simulation.given}
     if rules:
         parts["validator"] = AlwaysValid()
     config = simulation.config.model_copy(
@@ -85,14 +87,11 @@ def with_seats(
 
 
 def _seated(
-    agent: Agent,
+    agent: HumanAgent,
     kind: Literal["taylor", "hold", "llm"],
     client: LLMClient | None,
     config: SimulationConfig,
 ) -> Agent:
-    if not isinstance(agent, HumanAgent):
-        other: Agent = _asking(agent, client)
-        return other
     if kind != "llm":
         rule = rule_for(agent)
         return rule if kind == "taylor" else _Held(rule)
@@ -128,14 +127,6 @@ def rule_for(agent: HumanAgent) -> TaylorRuleAgent:
     """Return the Taylor rule in a person's place, with what they have on offer."""
     rule = TaylorRule(inflation_target=agent.profile.inflation_target)
     return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits, moves_bp=agent.moves_bp)
-
-
-def _asking(part: Any, client: LLMClient | None) -> Any:
-    """Return a copy of a part, which asks this model if the part asks one."""
-    new = copy.copy(part)  # the run that is compared with keeps its own
-    if client is not None and hasattr(new, "llm_client"):
-        new.llm_client = client
-    return new
 
 
 def world_differs(simulation: Simulation, other: Simulation) -> str:

@@ -16,13 +16,15 @@ from typing import cast
 
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.economy import TaylorRule, history
-from llmsim_lab.economy._analysis import Rule, closed_loop, long_run_response
+from llmsim_lab.economy._analysis import closed_loop, long_run_response
 from llmsim_lab.economy._macro import (
     STEADY_STATE,
     FiscalBackstop,
     MacroModel,
     RateLimits,
+    Rule,
     StaticEconomy,
+    rate_by,
 )
 from llmsim_lab.economy._shocks import ShockGenerator, Shocks
 from llmsim_lab.errors import ConfigError, EconomyError
@@ -111,11 +113,6 @@ class Subject:
     prompts: Mapping[str, str] = field(default_factory=dict)
     one_after_another: Sequence[str] = ()
 
-    @property
-    def largest_move(self) -> float:
-        """The largest change of the rate in one quarter, percentage points."""
-        return max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.limits.max_move
-
 
 def quick_findings(subject: Subject) -> list[LintFinding]:
     """Return what is wrong that can be told without playing the economy."""
@@ -178,7 +175,7 @@ def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[Li
             "inflation, so that the real rate falls when inflation rises",
             "let the total response, divided by 1 - inertia, exceed 1; Taylor (1993) has 1.5",
         )
-    neutral = _rate_at_rest(rule)
+    neutral = rate_by(rule, STEADY_STATE)
     steady = STEADY_STATE.interest_rate
     if 0 < abs(neutral) < _FRACTION or abs(neutral) > 25:
         yield LintFinding(
@@ -209,14 +206,6 @@ def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[Li
                 "weaken its response to inflation, or answer the output gap more",
             )
             return
-
-
-def _rate_at_rest(rule: TaylorRule | Rule) -> float:
-    rate = rule.rate if isinstance(rule, TaylorRule) else rule
-    rest = STEADY_STATE
-    return rate(
-        inflation=rest.inflation, output_gap=rest.output_gap, previous_rate=rest.interest_rate
-    )
 
 
 def _of_model(subject: Subject) -> Iterator[LintFinding]:
@@ -264,8 +253,8 @@ def _of_model(subject: Subject) -> Iterator[LintFinding]:
 
 
 def _of_moves(subject: Subject) -> Iterator[LintFinding]:
-    state, largest = subject.state, subject.largest_move
-    offered = {abs(move) for move in subject.moves_bp}
+    state, offered = subject.state, {abs(move) for move in subject.moves_bp}
+    largest = max(offered) / 100 if offered else subject.limits.max_move
     for place, text in subject.prompts.items():
         # Where moves are listed with their signs, the list itself is not a statement about others.
         stated = {int(size) for size in _STATED_MOVE.findall(text)} - {0, 100}
@@ -289,12 +278,7 @@ def _of_moves(subject: Subject) -> Iterator[LintFinding]:
         )
     economy = state.global_state
     for who, rule in subject.rules.items():
-        rate = rule.rate if isinstance(rule, TaylorRule) else rule
-        asked = rate(
-            inflation=economy.inflation,
-            output_gap=economy.output_gap,
-            previous_rate=economy.interest_rate,
-        )
+        asked = rate_by(rule, economy)
         quarters = abs(asked - economy.interest_rate) / largest
         if quarters > _MOST_QUARTERS_TO_RULE:
             yield LintFinding(
@@ -415,26 +399,16 @@ def _played(
     rule: TaylorRule | Rule | None, start: GlobalState, subject: Subject, shocks: ShockGenerator
 ) -> list[GlobalState]:
     """Return the quarters under a rule, or under no change; they end early where the model does."""
-    rate = rule.rate if isinstance(rule, TaylorRule) else rule
     model = cast(MacroModel, subject.model)
     states: list[GlobalState] = []
     now = start
     for turn in range(1, subject.turns + 1):
-        asked = now.interest_rate
-        if rate is not None:
-            asked = rate(
-                inflation=now.inflation, output_gap=now.output_gap, previous_rate=now.interest_rate
-            )
-        lower = subject.limits.lower
-        asked = min(max(asked, lower), subject.limits.upper)
+        asked = now.interest_rate if rule is None else rate_by(rule, now)
+        asked, lower = subject.limits.inside(asked), subject.limits.lower
         hit = shocks.at(turn)
         if subject.fiscal_backstop and asked == lower:
-            weight = getattr(model, "real_rate_to_gap", 0.0)
-            hit += Shocks(
-                demand=subject.fiscal_backstop.demand(
-                    now, lower_bound=lower, real_rate_to_gap=weight
-                )
-            )
+            demand = subject.fiscal_backstop.demand(now, lower_bound=lower, model=model)
+            hit += Shocks(demand=demand)
         try:
             now = model.advance(now, interest_rate=asked, shocks=hit)
         except EconomyError:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -15,13 +16,14 @@ from llmsim_lab.agents import Agent, EconLLMAgent, NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
-from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._macro import (
     FiscalBackstop,
     MacroModel,
     RateLimits,
+    Rule,
     StaticEconomy,
     mirrored,
+    rate_by,
 )
 from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
@@ -53,7 +55,7 @@ from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 if TYPE_CHECKING:
     import pandas as pd
 
-logger = logging.getLogger(__name__)
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 _LOSS_OF = ("inflation", "output_gap", "interest_rate")
 _FAITHFUL = 0.95
@@ -84,11 +86,7 @@ class Turn(RunTurn[SimulationState, Intervention]):
         economy = self.state.global_state
         row: dict[str, Any] = {"period": self.state.period}
         row |= {name: getattr(economy, name) for name in get_args(Variable)}
-        row["taylor_rate"] = TaylorRule().rate(
-            inflation=economy.inflation,
-            output_gap=economy.output_gap,
-            previous_rate=economy.interest_rate,
-        )
+        row["taylor_rate"] = rate_by(TaylorRule(), economy)
         row["actions"] = len(self.actions)
         row["accepted"] = sum(action.validated for action in self.actions)
         return row
@@ -281,10 +279,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         state = state.model_copy(update={"reasoning_chains": (*chains, *state.reasoning_chains)})
         self.engine.current_state = state
         return Turn(
-            number=state.turn,
-            state=state,
-            chains=state.reasoning_chains,
-            actions=tuple(actions),
+            number=state.turn, state=state, chains=state.reasoning_chains, actions=tuple(actions)
         )
 
     def _warn_of_findings(self) -> None:
@@ -296,14 +291,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         for finding in findings_at_start(subject):
             if self.config.moves_bp is None and finding.rule.startswith("L9"):
                 continue  # no moves are on offer, and ``max_move`` is the contract's engine's
-            log_event(
-                logger,
-                logging.WARNING,
-                "LINT",
-                rule=finding.rule,
-                found=finding.what,
-                remedy=finding.remedy,
-            )
+            _warn("LINT", rule=finding.rule, found=finding.what, remedy=finding.remedy)
 
     def lint(self) -> list[LintFinding]:
         """Return what is probably wrong with this simulation, as ``simulation.lint`` does."""
@@ -463,9 +451,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         if not verdicts or sum(verdicts) / len(verdicts) >= _FAITHFUL:
             return
         self._warned = True
-        log_event(
-            logger,
-            logging.WARNING,
+        _warn(
             "ENGINE_UNFAITHFUL",
             run=self.config.name,
             measured=len(verdicts),
@@ -631,7 +617,7 @@ def _engine_for(
         if scale
         else None,
         prompt=prompts.get("engine") or _prompt_at(config.engine_prompt),
-        committee=config.committee.committee,
+        committee=config.committee,
         fiscal_backstop=FiscalBackstop() if config.economy.fiscal_backstop else None,
     )
 

@@ -47,13 +47,13 @@ _SVG = (
     "<title>{title}</title><desc>{desc}</desc>"
     '<defs><marker id="llmsim-arrow" viewBox="0 0 10 10" refX="9" refY="5" '
     'markerWidth="7" markerHeight="7" orient="auto-start-reverse">'
-    '<path d="M0 0L10 5L0 10z" fill="#888"/></marker></defs>{arrows}{boxes}</svg>'
+    '<path d="M0 0L10 5L0 10z" fill="#888"/></marker></defs>{arrows}{boxes}{labels}</svg>'
 )
 _LABEL = (
-    '<text x="{:.1f}" y="{:.1f}" text-anchor="middle" '
+    '<text x="{:.1f}" y="{:.1f}" text-anchor="{}" '
     f'style="font-size:10.5px;paint-order:stroke;stroke:{PAPER};stroke-width:4px">{{}}</text>'
 )
-_ARROW = '<path d="{}" fill="none" stroke="#888" marker-end="url(#llmsim-arrow)"/>{}'
+_ARROW = '<path d="{}" fill="none" stroke="#888" marker-end="url(#llmsim-arrow)"/>'
 
 _Point = tuple[float, float]
 
@@ -145,6 +145,12 @@ class Diagram:
         labels: dict[tuple[str, str], list[str]] = {}
         for arrow in self.arrows:
             labels.setdefault((arrow.source, arrow.target), []).append(arrow.label)
+        drawn = [
+            _loop(points[source], width / 2, source, ", ".join(texts))
+            if source == target
+            else _arrow(points, source, target, ", ".join(texts), (target, source) in labels)
+            for (source, target), texts in labels.items()
+        ]
         total = sum(counts.values()) if counts else 0
         first = None if ring else self.initial
         facts = [] if ring else [f"{len(self.states)} states, beginning at {self.initial}"]
@@ -157,12 +163,9 @@ class Diagram:
             w=int(width),
             h=int(height),
             desc=safe("; ".join([*facts, *map(str, self.arrows)])),
-            arrows=Markup("").join(
-                _loop(points[source], width / 2, source, ", ".join(texts))
-                if source == target
-                else _arrow(points, source, target, ", ".join(texts), (target, source) in labels)
-                for (source, target), texts in labels.items()
-            ),
+            arrows=Markup("").join(arrow for arrow, _ in drawn),
+            # Above the boxes, which may be near.
+            labels=Markup("").join(label for _, label in drawn),
             boxes=Markup("").join(
                 _box(
                     state,
@@ -241,9 +244,7 @@ def _ring(states: Sequence[str]) -> dict[str, _Point]:
 
 
 def _costs(
-    tries: npt.NDArray[np.float64],
-    edges: npt.NDArray[np.int_],
-    room: npt.NDArray[np.float64],
+    tries: npt.NDArray[np.float64], edges: npt.NDArray[np.int_], room: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Return how bad arrangements are: crossings, arrows through boxes, then lengths."""
     tries = tries * _CELL
@@ -325,7 +326,7 @@ def _box(
 
 def _arrow(
     points: Mapping[str, _Point], source: str, target: str, label: str, both_ways: bool
-) -> Markup:
+) -> tuple[Markup, Markup]:
     (x1, y1), (x2, y2) = points[source], points[target]
     length = math.hypot(x2 - x1, y2 - y1)
     # Bent to the right of its way, so that there and back are two lines.
@@ -340,22 +341,25 @@ def _arrow(
         (1 - at) ** 2 * start + 2 * (1 - at) * at * middle + at**2 * end
         for start, middle, end in ((sx, cx, ex), (sy, cy, ey))
     )
-    return Markup(_ARROW).format(
-        f"M{sx:.1f} {sy:.1f}Q{cx:.1f} {cy:.1f} {ex:.1f} {ey:.1f}",
-        Markup(_LABEL).format(lx, ly, safe(label)),
-    )
+    anchor = "middle"
+    if both_ways and abs(x2 - x1) < abs(y2 - y1) / 2:
+        # Outside of two steep lines, whose labels would meet between them.
+        left = cx < (x1 + x2) / 2
+        anchor, lx = ("end", lx - 4) if left else ("start", lx + 4)
+    arrow = f"M{sx:.1f} {sy:.1f}Q{cx:.1f} {cy:.1f} {ex:.1f} {ey:.1f}"
+    return Markup(_ARROW).format(arrow), Markup(_LABEL).format(lx, ly, anchor, safe(label))
 
 
-def _loop(point: _Point, middle: float, state: str, label: str) -> Markup:
+def _loop(point: _Point, middle: float, state: str, label: str) -> tuple[Markup, Markup]:
     x, y = point
     side = -1 if x >= middle else 1  # where the picture has room
     edge = x + side * _box_width(state) / 2
     far = edge + side * 40
-    return Markup(_ARROW).format(
+    arrow = (
         f"M{edge:.1f} {y - 10:.1f}C{far:.1f} {y - 24:.1f} {far:.1f} {y + 24:.1f} "
-        f"{edge:.1f} {y + 10:.1f}",
-        Markup(_LABEL).format(far, y - 24, safe(label)),
+        f"{edge:.1f} {y + 10:.1f}"
     )
+    return Markup(_ARROW).format(arrow), Markup(_LABEL).format(far, y - 24, "middle", safe(label))
 
 
 def _edge(centre: _Point, toward: _Point, state: str) -> _Point:

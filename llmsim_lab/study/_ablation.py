@@ -28,6 +28,7 @@ from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._turn import Series
+from llmsim_lab.study._results import ANSWERS, answers_apart
 from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class AblationTurn(RunTurn[Answers, RunIntervention]):
         ``noise``, between two answers to the reference, likewise; ``excess``, change minus noise.
         """
         if not self.is_whole:
-            return {"change": None, "noise": None, "excess": None}
+            return dict.fromkeys(("change", "noise", "excess"))
         from llmsim_lab.study._statistics import word_distance  # here, since it imports numpy
 
         first, other, again = self.state.words.values()
@@ -295,13 +296,13 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         p-value is that of a permutation test. So it finds any change of what is answered, also of
         how often. Samples that failed are left out.
         """
-        from llmsim_lab.study._statistics import Effect, energy_test  # likewise
+        from llmsim_lab.study._statistics import Effect  # likewise
 
         whole = [turn.state.words for turn in self.turns[1:] if turn.is_whole]
         lost = len(self.turns) - 1 - len(whole)
         effect = Effect(
             contrast=f"{self.other} \u2212 {self.reference}",
-            outcome="answers",
+            outcome=ANSWERS,
             unit="situations",
             n=1,
             speaks_of=f"this situation ({self.config.about or 'one prompt'})",
@@ -313,16 +314,8 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             words[name] for words in whole for name in (self.reference, self.reference + AGAIN)
         ]
         other = [words[self.other] for words in whole]
-        few = len({*first, *other}) <= (len(first) + len(other)) / 2
-        statistic, p = energy_test(other, first, distance="labels" if few else "words")
-        return replace(
-            effect,
-            estimate=statistic,
-            p=p,
-            p_family=p,
-            method=f"energy distance of {'answers' if few else 'their words'}, permuted",
-            note=f"samples that failed: {lost}" if lost else "",
-        )
+        lost_too = f"samples that failed: {lost}" if lost else ""
+        return answers_apart(replace(effect, note=lost_too), other, first)
 
     @property
     def answers(self) -> pd.DataFrame:
@@ -330,13 +323,10 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         import pandas as pd
 
         rows = [
-            {
-                "sample": turn.number,
-                "prompt": chain.agent,
-                "status": chain.status,
-                "words": turn.state.words[chain.agent],
-                "prompt_tokens": chain.call.prompt_tokens if chain.call else 0,
-            }
+            (
+                *(turn.number, chain.agent, chain.status, turn.state.words[chain.agent]),
+                chain.call.prompt_tokens if chain.call else 0,
+            )
             for turn in self.turns[1:]
             for chain in turn.chains
         ]
@@ -430,23 +420,20 @@ def budget_note(arms: Mapping[str, Pieces], *, but: Iterable[str]) -> str:
         _numbered(piece for piece in pieces if piece.source not in meant)
         for pieces in (before, after)
     )
+    otherwise = [here[key] for key in here if key in there and here[key].cut != there[key].cut]
     changes = {
         "came in": [piece for key, piece in there.items() if key not in here],
         "left out": [piece for key, piece in here.items() if key not in there],
-        "otherwise cut": [
-            piece for key, piece in here.items() if key in there and piece.cut != there[key].cut
-        ],
+        "otherwise cut": otherwise,
     }
-    listed = [
-        f"{what}: {', '.join(map(str, pieces))}" for what, pieces in changes.items() if pieces
-    ]
+    listed = [f"{what}: {', '.join(map(str, of))}" for what, of in changes.items() if of]
     lines = []
     if listed:
         lines.append(
             f"Mind the token budget: in {other}, {'; '.join(listed)}. So the prompts differ in "
-            "more than what was silenced, and the change cannot be attributed to that alone."
+            "more than what was silenced, and the change cannot be attributed to that alone. "
+            f"Cut for want of tokens in {one}: {_cut(before)}; in {other}: {_cut(after)}."
         )
-        lines.append(f"Cut for want of tokens in {one}: {_cut(before)}; in {other}: {_cut(after)}.")
     if cut := [piece for piece in before if piece.source in meant and piece.cut]:
         names = ", ".join(f"{piece}: {piece.cut}" for piece in cut)
         lines.append(f"In {one} the budget had cut what was to be silenced: {names}.")

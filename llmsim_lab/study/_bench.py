@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from llmsim_lab._util.checks import plain_text, real_number, whole_number
@@ -51,7 +52,7 @@ _MOST_RUNS = 20
 """How many runs a message lists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One playing of a turn with one variant.
 
@@ -99,7 +100,12 @@ class Bench:
         self._earlier: dict[int, dict[tuple[object, ...], list[Attempt]]] = {}
         self._recorded: dict[int, Set[int]] = {}
         self._asked: dict[int, list[tuple[str, str]]] = {
-            turn.number: _sites(turn) for turn in simulation.turns[1:]
+            turn.number: [
+                (site.component, site.agent or "")
+                for call in turn.calls
+                if (site := call.request.site) is not None
+            ]
+            for turn in simulation.turns[1:]
         }
         sites = dict.fromkeys(site for turn in self._asked.values() for site in turn)
         # A place with a # is that of a template in a world's own ``turn``.
@@ -238,12 +244,8 @@ class Bench:
                 "function of the text that the model gets: lambda text: text + '...'"
             )
         wanted, has = set(old.slots), set(prompt.slots)
-        faults = []
-        if unknown := sorted(has - wanted):
-            faults.append(f"unknown slots {', '.join(unknown)}")
-        if missing := sorted(wanted - has):
-            faults.append(f"missing slots {', '.join(missing)}")
-        if faults:
+        both = {"unknown": has - wanted, "missing": wanted - has}
+        if faults := [f"{it} slots {', '.join(sorted(of))}" for it, of in both.items() if of]:
             raise ConfigError(
                 f"variant {name!r}: {'; '.join(faults)}; the {self.stage} fills exactly: "
                 f"{', '.join(old.slots) or 'none'}"
@@ -482,11 +484,6 @@ def identity_of(call: CallRecord) -> int:
     return -id(first) if first.number is None else first.number
 
 
-def _sites(turn: Turn) -> list[tuple[str, str]]:
-    sites = (call.request.site for call in turn.calls)
-    return [(site.component, site.agent or "") for site in sites if site is not None]
-
-
 def _with(part: Any, prompt: Prompt) -> Any:
     new = copy.copy(part)
     new.prompt = prompt
@@ -497,27 +494,20 @@ def _failed_chains(
     failure: LLMFailureException, calls: Sequence[CallRecord], turn: int
 ) -> tuple[LLMReasoningChain, ...]:
     """Return chains for the call that failed, and for those of its kind that it made useless."""
-    found: list[tuple[CallSite | None, str, CallRecord | None]] = []
+    nowhere = CallSite(component="call", turn=turn)
+    found: list[tuple[CallSite, str, CallRecord | None]] = []
     for call in calls:
-        site = call.request.site
+        site = call.request.site or nowhere
         if call.history[-1].reason:
             found.append((site, str(failure), call))
-        elif site is not None and site.component == failure.component:
+        elif call.request.site and site.component == failure.component:
             found.append((site, "answered, but another call failed", call))
     if not any(call.history[-1].reason for call in calls):
         # The failed call was not noted: a chain without a call still says what went wrong.
-        site = CallSite(component=failure.component or "call", turn=turn)
-        found.append((site, str(failure), None))
+        found.append((replace(nowhere, component=failure.component or "call"), str(failure), None))
+    failed = partial(LLMReasoningChain, turn=turn, confidence=0.0, status="failed")
     return tuple(
-        LLMReasoningChain(
-            component=site.component if site else "call",
-            agent=(site.agent if site else None) or "",
-            turn=turn,
-            reasoning=why,
-            confidence=0.0,
-            status="failed",
-            call=call,
-        )
+        failed(component=site.component, agent=site.agent or "", reasoning=why, call=call)
         for site, why, call in found
     )
 
@@ -540,11 +530,8 @@ def run_on(tape: Tape, run: int | None, *, kind: str | None = None) -> int:
     if run is not None:
         return tape.run(run).id
     infos = {info.id: info for info in tape.runs()}
-    runs = [
-        info
-        for info in infos.values()
-        if info.verb != "experiment" and kind in (None, info.manifest.get("kind", kind))
-    ]
+    there = [info for info in infos.values() if info.verb != "experiment"]
+    runs = [info for info in there if kind in (None, info.manifest.get("kind", kind))]
     if len(runs) == 1:
         return runs[0].id
     if not runs:

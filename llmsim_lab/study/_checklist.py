@@ -39,7 +39,7 @@ LIKE = {"ok": "ok", "missing": "failed", "unknown": "repaired"}
 _MARKS = {"ok": "✓", "missing": "✗", "unknown": "?"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChecklistItem:
     """One question of a referee.
 
@@ -103,7 +103,9 @@ def checklist(study: AnyStudy) -> Checklist:
         study: as far as it was played.
     """
     evidence = Evidence(study)
-    return Checklist(item for ask in _QUESTIONS for item in ask(evidence))
+    return Checklist(
+        ChecklistItem(question, *found) for question, ask in _QUESTIONS for found in ask(evidence)
+    )
 
 
 class Evidence:
@@ -146,6 +148,20 @@ class Evidence:
                 found[entry.arm]["calls"] += row.get("calls") or 0
         return found
 
+    @cached_property
+    def compared(self) -> pd.DataFrame | LabError | None:
+        """The outcomes, or what is wrong with them; None where nothing is compared."""
+        study = self.study
+        if not study.counts["done"] or len(study.arms) < 2 or not study.outcome:
+            return None
+        if study._registered is None and study.reference is None:
+            return None
+        try:
+            values: pd.DataFrame = study.outcomes()
+        except LabError as error:
+            return error
+        return values
+
     @property
     def calls(self) -> int:
         """How many times a model was asked."""
@@ -178,135 +194,136 @@ class Evidence:
         return study._world.trial(study._by_name[arm], study.seeds[0]).config
 
 
-_Items = Iterator[ChecklistItem]
+_Answers = Iterator[tuple[Answer, str] | tuple[Answer, str, str]]
+"""What is answered to one question: how, what there is, and what to do about it."""
+_Ask = Callable[[Evidence], _Answers]
+_QUESTIONS: list[tuple[str, _Ask]] = []
+
+
+def _asks(question: str) -> Callable[[_Ask], _Ask]:
+    """Put a function on the list as what answers this question; in the order of this file."""
+
+    def on_the_list(ask: _Ask) -> _Ask:
+        _QUESTIONS.append((question, ask))
+        return ask
+
+    return on_the_list
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _ok(question: str, found: str) -> ChecklistItem:
-    return ChecklistItem(question=question, answer="ok", found=found)
-
-
-def _missing(question: str, found: str, remedy: str) -> ChecklistItem:
-    return ChecklistItem(question=question, answer="missing", found=found, remedy=remedy)
-
-
-def _unknown(question: str, found: str, remedy: str) -> ChecklistItem:
-    return ChecklistItem(question=question, answer="unknown", found=found, remedy=remedy)
-
-
 # --- the plan ------------------------------------------------------------------------------------
 
 
-def _registered(evidence: Evidence) -> _Items:
-    study, question = evidence.study, "registered before it was played"
-    begun, noted = len(evidence.begun), study._registrations
+@_asks("registered before it was played")
+def _registered(evidence: Evidence) -> _Answers:
+    study, begun, noted = evidence.study, len(evidence.begun), evidence.study._registrations
     named = {digest for digest in noted.values() if digest is not None}
     plan = study._registered
     if study.tape is None and plan is not None and begun:
         why = "the runs are on no tape, which would say what was registered when they began"
-        yield _unknown(question, why, "Study(..., tape='study.tape')")
+        yield "unknown", why, "Study(..., tape='study.tape')"
     elif plan is not None and begun and named != {plan["digest"]}:
         before = sum(digest != plan["digest"] for digest in noted.values())
         found = f"{before} of {begun} runs were begun before, or under another plan"
-        yield _missing(question, found, "say so in the text; register the next study first")
+        yield "missing", found, "say so in the text; register the next study first"
     elif plan is not None:
         whole = f", and all {begun} runs were begun after it" if begun else ""
-        yield _ok(question, f"plan {plan['digest'][:12]}{whole}")
+        yield "ok", f"plan {plan['digest'][:12]}{whole}"
     elif named:
         digests = ", ".join(sorted(it[:12] for it in named))
         found = f"runs name the plan {digests}, which was not read here"
-        yield _unknown(question, found, "study.register(path) with that file compares them")
+        yield "unknown", found, "study.register(path) with that file compares them"
     else:
         remedy = "before the next study: study.register('plan.yaml', hypotheses=[...])"
-        yield _missing(question, "no plan", remedy)
+        yield "missing", "no plan", remedy
 
 
-def _stop_rule(evidence: Evidence) -> _Items:
-    study, question = evidence.study, "number of runs and the rule for stopping"
+@_asks("number of runs and the rule for stopping")
+def _stop_rule(evidence: Evidence) -> _Answers:
+    study = evidence.study
     total = len(study._entries)
     early = sorted(it for it in study._looks if it < total)
     looks = f"; effects were looked at after {', '.join(map(str, early))} of {total} runs"
     if study._registered is None:
         found = f"{len(study.seeds)} seeds in each of {len(study.arms)} arms, not fixed beforehand"
         remedy = "register n and the rule, or effects(watched=True), which may be watched"
-        yield _missing(question, found + looks * bool(early), remedy)
+        yield "missing", found + looks * bool(early), remedy
     elif early:
         remedy = "report effects(watched=True), or say that it did not decide when to stop"
-        yield _missing(question, study._registered["stop"] + looks, remedy)
+        yield "missing", study._registered["stop"] + looks, remedy
     else:
-        yield _ok(question, f"{study._registered['stop']}; no look before")
+        yield "ok", f"{study._registered['stop']}; no look before"
 
 
-def _seeds(evidence: Evidence) -> _Items:
-    study, question = evidence.study, "same seeds in all arms"
+@_asks("same seeds in all arms")
+def _seeds(evidence: Evidence) -> _Answers:
+    study = evidence.study
     done = {arm: set[int]() for arm in study.arms}
     for entry in study._entries.values():
         if entry.status == "done":
             done[entry.arm].add(entry.seed)
     shared = set.intersection(*done.values())
     if len(study.arms) < 2:
-        yield _missing(question, "one arm, so nothing is compared", "vary={'factor': [...]}")
+        yield "missing", "one arm, so nothing is compared", "vary={'factor': [...]}"
     elif len(shared) == len(study.seeds):
-        yield _ok(question, f"{len(shared)} seeds, complete in each of {len(study.arms)} arms")
+        yield "ok", f"{len(shared)} seeds, complete in each of {len(study.arms)} arms"
     else:
         found = f"{len(shared)} of {len(study.seeds)} seeds are complete in all arms"
-        yield _missing(question, found, "study.run() plays what is left")
-    one, other = study._arms[0], study.seeds[:2]
-    configs = [study._world.trial(one, seed).config for seed in other]
-    if why := idle_seeds(configs, model_seed=evidence.settings(one.name).get("seed")):
+        yield "missing", found, "study.run() plays what is left"
+
+
+@_asks("seeds change something")
+def _draws(evidence: Evidence) -> _Answers:
+    study, arm = evidence.study, evidence.study._arms[0]
+    configs = [study._world.trial(arm, seed).config for seed in study.seeds[:2]]
+    if why := idle_seeds(configs, model_seed=evidence.settings(arm.name).get("seed")):
         remedy = "without draws there is no interval: vary what is random, or report one run an arm"
-        yield _missing("seeds change something", why, remedy)
+        yield "missing", why, remedy
 
 
-def _same_twice(evidence: Evidence) -> _Items:
-    study, question = evidence.study, "an A/A arm"
+@_asks("an A/A arm")
+def _same_twice(evidence: Evidence) -> _Answers:
+    study = evidence.study
     if AA in study.arms:
         done = sum(it.status == "done" for it in study._entries.values() if it.arm == AA)
-        yield _ok(question, f"the reference again with other call seeds, {done} runs")
+        yield "ok", f"the reference again with other call seeds, {done} runs"
     elif evidence.calls:
-        yield _missing(question, "none", "Study(..., aa=True) shows what chance alone does")
+        yield "missing", "none", "Study(..., aa=True) shows what chance alone does"
 
 
 # --- the effects ---------------------------------------------------------------------------------
 
 
-def _family(evidence: Evidence) -> _Items:
-    study, question = evidence.study, "contrasts and outcomes are one family"
-    plan = study._registered
+@_asks("contrasts and outcomes are one family")
+def _family(evidence: Evidence) -> _Answers:
+    study, plan = evidence.study, evidence.study._registered
     if plan is None and study.reference is None:
         found = "no contrasts: a Latin hypercube has no reference arm"
-        yield _unknown(question, found, "say how the factors were fitted, and how many fits")
+        yield "unknown", found, "say how the factors were fitted, and how many fits"
         return
     pairs = len(plan["contrasts"]) if plan else len([it for it in study.arms if it != AA]) - 1
     size = pairs * len(study.outcome)
     if not study.outcome:
-        yield _missing(question, "no outcome is named", "Study(..., outcome='a column')")
+        yield "missing", "no outcome is named", "Study(..., outcome='a column')"
     elif size:
         what = f"{_count(pairs, 'contrast')} in {_count(len(study.outcome), 'outcome')}"
-        yield _ok(
-            question, f"{what}, p-values adjusted over all {size}" if size > 1 else "just one"
-        )
+        yield "ok", f"{what}, p-values adjusted over all {size}" if size > 1 else "just one"
 
 
-def _units(evidence: Evidence) -> _Items:
-    study = evidence.study
-    plan = study._registered
-    if not study.counts["done"] or len(study.arms) < 2 or not study.outcome:
-        return
-    contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
-    if contrasts is None and study.reference is None:
+@_asks("the interval's unit")
+def _units(evidence: Evidence) -> _Answers:
+    study, values = evidence.study, evidence.compared
+    if isinstance(values, LabError):
+        yield "missing", str(values), "an outcome that is a number for every run"
+    if values is None or isinstance(values, LabError):
         return
     from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
-    question = "the interval's unit"
-    try:
-        values = study.outcomes()
-    except LabError as error:
-        yield _missing(question, str(error), "an outcome that is a number for every run")
-        return
+    plan = study._registered
+    contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
     found = run_effects(
         values if contrasts else values[values["arm"] != AA],
         reference=study.reference,
@@ -314,18 +331,20 @@ def _units(evidence: Evidence) -> _Items:
     )
     # Of these, only what makes an interval possible is read, and no estimate.
     without = {it.outcome: it.note for it in found if it.low is None}
-    least = min(it.n for it in found)
     if without:
         whys = "; ".join(f"{name}: {note}" for name, note in list(without.items())[:_SHOWN])
         remedy = "more seeds, or an outcome that varies; report no interval for these"
-        yield _missing(question, f"no interval for {whys}", remedy)
+        yield "missing", f"no interval for {whys}", remedy
     else:
-        yield _ok(question, f"runs: n = {least} or more pairs; no calls or turns are counted")
-    yield from _coarse(values, study)
+        least = min(it.n for it in found)
+        yield "ok", f"runs: n = {least} or more pairs; no calls or turns are counted"
 
 
-def _coarse(values: pd.DataFrame, study: AnyStudy) -> _Items:
-    question, too_coarse = "outcomes not coarser than a step", []
+@_asks("outcomes not coarser than a step")
+def _coarse(evidence: Evidence) -> _Answers:
+    study, values, too_coarse = evidence.study, evidence.compared, []
+    if values is None or isinstance(values, LabError):
+        return
     for label in study.outcome:
         part = values[values["outcome"] == label].pivot_table(
             index="seed", columns="arm", values="value"
@@ -340,9 +359,9 @@ def _coarse(values: pd.DataFrame, study: AnyStudy) -> _Items:
             too_coarse.append(f"{label}: steps of {step:g}, standard deviation {spread.min():.2g}")
     if too_coarse:
         remedy = "take a mean over turns, or a finer outcome; Student's t does not hold here"
-        yield _missing(question, "; ".join(too_coarse), remedy)
+        yield "missing", "; ".join(too_coarse), remedy
     else:
-        yield _ok(question, "no outcome lies on a grid that is wider than its spread")
+        yield "ok", "no outcome lies on a grid that is wider than its spread"
 
 
 def _step(values: Sequence[float]) -> float | None:
@@ -355,26 +374,28 @@ def _step(values: Sequence[float]) -> float | None:
     return step if off < _ON_THE_GRID else None
 
 
-def _failed(evidence: Evidence) -> _Items:
-    study, question = evidence.study, "no run failed, none is left"
+@_asks("no run failed, none is left")
+def _failed(evidence: Evidence) -> _Answers:
+    study = evidence.study
     by_arm = {arm: Counter[str]() for arm in study.arms}
     for entry in study._entries.values():
         by_arm[entry.arm][entry.status] += 1
-    incomplete = {arm: it for arm, it in by_arm.items() if it["done"] < it.total()}
-    if not incomplete:
-        yield _ok(question, f"all {len(study._entries)} are done")
-        return
-    parts = []
-    for arm, counts in incomplete.items():
-        others = ", ".join(f"{n} {it}" for it, n in counts.items() if it != "done")
-        share = counts["failed"] / counts.total()
-        parts.append(f"{arm}: {others} of {counts.total()} ({share:.0%} failed)")
-    remedy = "study.run() tries them again; else report the share by arm, and why"
-    yield _missing(question, "; ".join(parts), remedy)
+    parts = [
+        f"{arm}: {', '.join(f'{n} {it}' for it, n in counts.items() if it != 'done')} of "
+        f"{counts.total()} ({counts['failed'] / counts.total():.0%} failed)"
+        for arm, counts in by_arm.items()
+        if counts["done"] < counts.total()
+    ]
+    if parts:
+        remedy = "study.run() tries them again; else report the share by arm, and why"
+        yield "missing", "; ".join(parts), remedy
+    else:
+        yield "ok", f"all {len(study._entries)} are done"
 
 
-def _decisions(evidence: Evidence) -> _Items:
-    question, parts, bad = "decisions as they were made", [], False
+@_asks("decisions as they were made")
+def _decisions(evidence: Evidence) -> _Answers:
+    parts, bad = [], False
     for arm, counts in evidence.statuses.items():
         decided = sum(counts[name] for name in STATUSES)
         if decided:
@@ -382,38 +403,41 @@ def _decisions(evidence: Evidence) -> _Items:
             bad = bad or bool(counts["fallback"] or counts["failed"])
             said = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
             parts.append(f"{arm}: {said or 'all ok'} of {decided:,}")
-    found = "; ".join(parts)
     if not parts or not evidence.calls:  # what rules decide is not counted by status
         return
     if bad:
         remedy = "report the shares by arm: a fallback is a default that nobody chose"
-        yield _missing(question, found, remedy)
+        yield "missing", "; ".join(parts), remedy
     else:
-        yield _ok(question, found)
+        yield "ok", "; ".join(parts)
 
 
 # --- the model -----------------------------------------------------------------------------------
 
 
-def _digest(evidence: Evidence) -> _Items:
-    question = "the model is known by digest, and is the same in all runs of an arm"
+@_asks("which model")
+def _nobody(evidence: Evidence) -> _Answers:
     if not evidence.calls:
-        yield _ok("which model", "no model was asked: rules or chance play everybody")
-        return
-    if not evidence.manifests:
-        yield _unknown(question, "the runs are on no tape", "Study(..., tape='study.tape')")
+        yield "ok", "no model was asked: rules or chance play everybody"
+
+
+@_asks("the model is known by digest, and is the same in all runs of an arm")
+def _digest(evidence: Evidence) -> _Answers:
+    if not evidence.calls:
         return
     several = [arm for arm, models in evidence.models.items() if len(models) > 1]
     every = [model for models in evidence.models.values() for model in models]
     names = ", ".join(dict.fromkeys(_model_name(model) for model in every))
-    if several:
+    if not evidence.manifests:
+        yield "unknown", "the runs are on no tape", "Study(..., tape='study.tape')"
+    elif several:
         found = f"{several[0]} was answered by {names}"
-        yield _missing(question, found, "play that arm again with one model, on a new tape")
+        yield "missing", found, "play that arm again with one model, on a new tape"
     elif every and all(model.get("digest") for model in every):
-        yield _ok(question, names)
+        yield "ok", names
     else:
         remedy = "name version and date in the text; Ollama and the embedded model give digests"
-        yield _unknown(question, f"{names or 'none'}: no digest of the weights is given", remedy)
+        yield "unknown", f"{names or 'none'}: no digest of the weights is given", remedy
 
 
 def _model_name(model: Mapping[str, Any]) -> str:
@@ -421,8 +445,8 @@ def _model_name(model: Mapping[str, Any]) -> str:
     return f"{model.get('name')} ({model.get('backend')}{f', {digest[:12]}' if digest else ''})"
 
 
-def _sampling(evidence: Evidence) -> _Items:
-    question = "temperature and seeds of the model's draws are recorded"
+@_asks("temperature and seeds of the model's draws are recorded")
+def _sampling(evidence: Evidence) -> _Answers:
     if not evidence.calls:
         return
     said, unseeded = dict[str, None](), []
@@ -437,85 +461,75 @@ def _sampling(evidence: Evidence) -> _Items:
         said[f"temperature {settings.get('temperature')}, seed {how}"] = None
     if unseeded:
         remedy = "leave replicate at 0, so that calls have seeds"
-        yield _missing(question, f"the server draws anew in {', '.join(unseeded)}", remedy)
+        yield "missing", f"the server draws anew in {', '.join(unseeded)}", remedy
     elif said:
-        yield _ok(question, "; ".join(said))
+        yield "ok", "; ".join(said)
     else:
-        yield _unknown(question, "no settings are recorded", "Study(..., tape='study.tape')")
+        yield "unknown", "no settings are recorded", "Study(..., tape='study.tape')"
 
 
-def _paraphrases(evidence: Evidence) -> _Items:
-    question = "other wordings of the prompt"
-    if not evidence.calls:
-        return
-    levels = evidence.study._factors.get("prompt", {})
-    if len(levels) > 1:
-        found = (
-            f"{len(levels)} prompts, {', '.join(levels)}; whether they mean the same is not told"
-        )
-        yield _unknown(question, found, "say which of them are paraphrases, and show their spread")
-    else:
-        remedy = "vary={'prompt': {'as it is': None, 'reworded': '...'}}: a wording is one draw"
-        yield _missing(question, "one wording", remedy)
-
-
-def _models(evidence: Evidence) -> _Items:
-    question = "more than one model"
-    if not evidence.calls:
-        return
+@_asks("more than one model")
+def _models(evidence: Evidence) -> _Answers:
     names = {
         (it.get("backend"), it.get("name"), it.get("digest"))
         for models in evidence.models.values()
         for it in models
     }
     if len(names) > 1:
-        yield _ok(question, ", ".join(sorted(str(name[1]) for name in names)))
-    else:
+        yield "ok", ", ".join(sorted(str(name[1]) for name in names))
+    elif evidence.calls:
         remedy = "vary={'model': ['ollama:a', 'ollama:b']}: the effect is this model's"
-        yield _missing(question, "one", remedy)
+        yield "missing", "one", remedy
+
+
+@_asks("other wordings of the prompt")
+def _paraphrases(evidence: Evidence) -> _Answers:
+    levels = evidence.study._factors.get("prompt", {})
+    if evidence.calls and len(levels) > 1:
+        found = (
+            f"{len(levels)} prompts, {', '.join(levels)}; whether they mean the same is not told"
+        )
+        yield "unknown", found, "say which of them are paraphrases, and show their spread"
+    elif evidence.calls:
+        remedy = "vary={'prompt': {'as it is': None, 'reworded': '...'}}: a wording is one draw"
+        yield "missing", "one wording", remedy
 
 
 # --- the economy ---------------------------------------------------------------------------------
 
 
-def _gate(evidence: Evidence) -> _Items:
+@_asks("the model passes the economic gate")
+def _gate(evidence: Evidence) -> _Answers:
     config = evidence.config(evidence.study._arms[0].name)
     if not isinstance(config, SimulationConfig) or not evidence.calls:
         return
-    question = "the model passes the economic gate"
-    models = [it for models in evidence.models.values() for it in models]
-    for model in {str(it.get("name")): it for it in models}.values():
-        info = ModelInfo(
-            name=str(model.get("name")),
-            backend=str(model.get("backend")),
-            digest=model.get("digest"),
-        )
-        cards = [it for it in kept_economics_cards() if it.is_of(info)]
-        cards = [it for it in cards if it.told == config.briefing]
+    models = {str(it.get("name")): it for models in evidence.models.values() for it in models}
+    kept = [it for it in kept_economics_cards() if it.told == config.briefing]
+    for name, model in models.items():
+        info = ModelInfo(name=name, backend=str(model.get("backend")), digest=model.get("digest"))
+        cards = [it for it in kept if it.is_of(info)]
         command = f"llmsim-lab doctor {info.backend}:{info.name} --economics"
         if not cards:
-            found = f"no card of {info.name} is kept on this machine"
-            yield _unknown(question, found, command)
-        elif (outcome := cards[-1].outcome(config.decide or "sample")) == "pass":
-            yield _ok(question, cards[-1].verdict)
+            yield "unknown", f"no card of {info.name} is kept on this machine", command
+        elif (outcome := cards[0].outcome(config.decide or "sample")) == "pass":
+            yield "ok", cards[0].verdict
         elif outcome == "fail":
             remedy = "another model: this one does not answer the economy"
-            yield _missing(question, clip(cards[-1].verdict, 300), remedy)
+            yield "missing", clip(cards[0].verdict, 300), remedy
         else:
-            yield _unknown(question, clip(cards[-1].verdict, 300), command)
+            yield "unknown", clip(cards[0].verdict, 300), command
 
 
-def _memory(evidence: Evidence) -> _Items:
-    if not evidence.calls:
-        return
+@_asks("the model does not recall the history")
+def _memory(evidence: Evidence) -> _Answers:
     configs = [evidence.config(arm) for arm in evidence.study.arms]
     starts = {it.start for it in configs if isinstance(it, SimulationConfig) and it.start}
-    if not starts:
+    if not starts or not evidence.calls:
         return
     masked = all(it.masked and it.briefing == "economist" for it in configs)
     told = "dates and names are masked" if masked else "dates or names are told"
     where = f"the runs start from {', '.join(sorted(starts))}, {told}"
-    question, tape = "the model does not recall the history", evidence.study.tape
+    tape = evidence.study.tape
     recalls = list(recorded_recalls(tape)) if tape is not None else []
     asked = {_model_name(it): it for models in evidence.models.values() for it in models}
     for name in asked or {"": {}}:
@@ -523,24 +537,23 @@ def _memory(evidence: Evidence) -> _Items:
         if not tests:
             found = f"{where}; no whole test of {name or 'the model'} is on the tape"
             remedy = "study.memorisation(model, tape=the study's own), and report it"
-            yield _unknown(question, found, remedy)
+            yield "unknown", found, remedy
         elif tests[-1].flagged:
             found = f"{where}; {name} is closer to history when told which it is"
             remedy = "masked briefings and starts of your own; say how far effects rest on recall"
-            yield _missing(question, found, remedy)
+            yield "missing", found, remedy
         else:
-            found = f"{where}; no evidence that {name} does, asked at {tests[-1].starts} starts"
-            yield _ok(question, found)
+            yield "ok", f"{where}; no evidence that {name} does, asked at {tests[-1].starts} starts"
 
 
 # --- the record ----------------------------------------------------------------------------------
 
 
-def _code(evidence: Evidence) -> _Items:
-    question = "one version of the code"
-    if not evidence.manifests:
-        return
+@_asks("one version of the code")
+def _code(evidence: Evidence) -> _Answers:
     manifests = list(evidence.manifests.values())
+    if not manifests:
+        return
     packages = {str(it.get("package")) for it in manifests}
     revisions = {str(it["git"]) for it in manifests if it.get("git")}
     digests = {str(sorted((it.get("code") or {}).items())) for it in manifests}
@@ -550,22 +563,23 @@ def _code(evidence: Evidence) -> _Items:
         said += f", revision {', '.join(short)}"
     if len(packages) > 1 or len(digests) > 1:
         found = f"runs were played by {max(len(packages), len(digests))} versions: {said}"
-        yield _missing(question, found, "play the study again on a new tape")
+        yield "missing", found, "play the study again on a new tape"
     elif any(it.endswith("+") for it in revisions):
-        yield _missing(question, f"{said}: the folder had changes", "commit, then play")
+        yield "missing", f"{said}: the folder had changes", "commit, then play"
     elif len(revisions) > 1:
-        yield _missing(question, said, "say what changed between them, or play it again")
+        yield "missing", said, "say what changed between them, or play it again"
     elif not revisions:
-        yield _unknown(question, f"{said}; no git revision", "keep the study's code in git")
+        yield "unknown", f"{said}; no git revision", "keep the study's code in git"
     else:
-        yield _ok(question, said)
+        yield "ok", said
 
 
-def _verified(evidence: Evidence) -> _Items:
-    question, tape = "the tape is whole", evidence.study.tape
+@_asks("the tape is whole")
+def _verified(evidence: Evidence) -> _Answers:
+    tape = evidence.study.tape
     if tape is None:
         remedy = "Study(..., tape='study.tape'): a referee can replay it without a model"
-        yield _missing(question, "the runs are on no tape", remedy)
+        yield "missing", "the runs are on no tape", remedy
         return
     try:
         findings = [str(it) for it in verify(tape)]
@@ -573,26 +587,6 @@ def _verified(evidence: Evidence) -> _Items:
         findings = [str(error)]
     if findings:
         said = f"{len(findings)} findings: {'; '.join(findings[:_SHOWN])}"
-        yield _missing(question, clip(said, 400), f"llmsim-lab tape verify {tape.path.name}")
+        yield "missing", clip(said, 400), f"llmsim-lab tape verify {tape.path.name}"
     else:
-        yield _ok(question, f"verify finds nothing in the {len(tape)} runs of {tape.path.name}")
-
-
-_QUESTIONS: Sequence[Callable[[Evidence], _Items]] = (
-    _registered,
-    _stop_rule,
-    _seeds,
-    _same_twice,
-    _family,
-    _units,
-    _failed,
-    _decisions,
-    _digest,
-    _sampling,
-    _models,
-    _paraphrases,
-    _gate,
-    _memory,
-    _code,
-    _verified,
-)
+        yield "ok", f"verify finds nothing in the {len(tape)} runs of {tape.path.name}"

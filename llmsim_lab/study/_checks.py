@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
+from operator import eq
 from statistics import fmean, median, stdev
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -144,6 +145,15 @@ def missing(name: str, why: str) -> Measure:
     return Measure(name=name, why_not=why)
 
 
+def typical(
+    name: str, values: Sequence[float], unit: str, *, note: str = "", why_not: str
+) -> Measure:
+    """Return the measure of the median of values, or why there are none."""
+    if not values:
+        return missing(name, why_not)
+    return Measure(name=name, value=median(values), unit=unit, n=len(values), note=note)
+
+
 @dataclass(slots=True)
 class Asker:
     """Asks a model a card's questions.
@@ -234,26 +244,20 @@ async def _unload(asker: Asker) -> str:
 
 async def loading(asker: Asker) -> list[Measure]:
     """Load the model; see how long that takes and what memory it holds then."""
-    name = "load_s"
     why_not = await _unload(asker)
     attempt = await asker.text("Say hello.", tokens=1)
-    seconds = attempt.reply.load_seconds if attempt.reply else 0.0
-    if why_not:
-        load = missing(name, why_not)
-    elif not seconds:
-        load = missing(name, "the server does not tell")
-    else:
-        load = Measure(name=name, value=seconds, unit="s", n=1)
-    name = "memory_gb"
+    seconds = [attempt.reply.load_seconds] if attempt.reply and attempt.reply.load_seconds else []
+    load = typical(
+        "load_s", [] if why_not else seconds, "s", why_not=why_not or "the server does not tell"
+    )
     held = getattr(asker.client.backend, "memory_bytes", None)
+    why_not = f"{type(asker.client.backend).__name__} does not tell"
     try:
         size = await held() if held is not None else None
     except BackendError as error:
-        return [missing(name, clip(str(error), 200)), load]
-    if size is None:
-        why = f"{type(asker.client.backend).__name__} does not tell"
-        return [missing(name, why), load]
-    return [Measure(name=name, value=size / 1e9, unit="GB", n=1), load]
+        size, why_not = None, clip(str(error), 200)
+    sizes = [] if size is None else [size / 1e9]
+    return [typical("memory_gb", sizes, "GB", why_not=why_not), load]
 
 
 _WORDS = "On day {} the keeper of the lighthouse counted {} ships and {} gulls before noon."
@@ -265,11 +269,8 @@ async def speed(asker: Asker) -> list[Measure]:
     import psutil  # here, since it takes long to import
 
     load, cores = psutil.getloadavg()[0], os.cpu_count() or 1
-    busy = ""
-    if load > _BUSY * cores:
-        busy = (
-            f"this machine was busy (load {load:.0f} on {cores} cores): speeds are lower than idle"
-        )
+    busy = f"this machine was busy (load {load:.0f} on {cores} cores): speeds are lower than idle"
+    busy = busy if load > _BUSY * cores else ""
     lines = min(16, asker.client.config.num_ctx // 64)
     cold: list[float] = []
     warm: list[float] = []
@@ -286,23 +287,17 @@ async def speed(asker: Asker) -> list[Measure]:
         if first.reply and first.reply.prompt_tokens and cold[-1] > _MIN_TIMED_S:
             rates.append(first.reply.prompt_tokens / cold[-1])
     asker.raw.append({"cold_s": cold, "warm_s": warm})
-    name = "reading"
     why = "the server counts no tokens, or answers too quickly to be timed"
-    read = missing(name, why)
-    if rates:
-        value, n = median(rates), len(rates)
-        read = Measure(name=name, value=value, unit="tokens/s", n=n, note=busy)
-    name = "prefix_gain"
-    gain = missing(name, "answers come too quickly to be timed")
+    read = typical("reading", rates, "tokens/s", note=busy, why_not=why)
+    gain = missing("prefix_gain", "answers come too quickly to be timed")
     if min(*cold, *warm) > _MIN_TIMED_S:
         value = sum(cold) / sum(warm)
         note = f"to the first token: {fmean(cold):.2f} s, then {fmean(warm):.2f} s"
-        gain = Measure(name=name, value=value, unit="times", n=len(cold), note=note)
+        gain = Measure(name="prefix_gain", value=value, unit="times", n=len(cold), note=note)
     return [read, await _writing(asker), gain]
 
 
 async def _writing(asker: Asker) -> Measure:
-    name = "writing"
     rates: list[float] = []
     for _ in range(asker.some(2, 4)):
         await asker.text(_COUNT, tokens=1)  # from here on the prompt is in the cache
@@ -313,15 +308,12 @@ async def _writing(asker: Asker) -> Measure:
         if tokens >= 8 and took > _MIN_TIMED_S:
             rates.append(tokens / took)
     asker.raw.append({"writing": rates})
-    if not rates:
-        why = "the server counts no tokens, answers too quickly to be timed, or wrote too little"
-        return missing(name, why)
-    return Measure(name=name, value=median(rates), unit="tokens/s", n=len(rates))
+    why = "the server counts no tokens, answers too quickly to be timed, or wrote too little"
+    return typical("writing", rates, "tokens/s", why_not=why)
 
 
 async def at_once(asker: Asker) -> list[Measure]:
     """Send one, two, four … requests at once, as long as that gets more done."""
-    name = "at_once"
     found: dict[int, float] = {}
     best, answers, stopped = 1, 0, ""
     for together in (2, 4, *((8, 16) if asker.full else ())):
@@ -342,7 +334,7 @@ async def at_once(asker: Asker) -> list[Measure]:
     asker.raw.append(found)
     tried = ", ".join(f"{number}: {rate:.0f}" for number, rate in found.items())
     note = f"tokens/s by number: {tried}{stopped}"
-    return [Measure(name=name, value=best, n=answers, note=note)]
+    return [Measure(name="at_once", value=best, n=answers, note=note)]
 
 
 async def _rate(asker: Asker, together: int) -> tuple[int, float]:
@@ -482,12 +474,11 @@ async def logprobs(asker: Asker) -> list[Measure]:
     asker.raw.append({"mass": masses, "pull": pulls})
     n, note = len(masses), "of the first token, from log-probabilities"
     mass = Measure(name="logprobs", value=fmean(masses), unit="share", n=n, note=note)
-    name = "letter_pull"
-    if not pulls:
-        return [mass, missing(name, "no option had a probability")]
-    value, n = 100 * fmean(pulls), len(pulls)
-    note = "how far equal options are moved by the letters they stand at"
-    pull = Measure(name=name, value=value, unit="points", n=n, note=note)
+    pull = missing("letter_pull", "no option had a probability")
+    if pulls:
+        value, n = 100 * fmean(pulls), len(pulls)
+        note = "how far equal options are moved by the letters they stand at"
+        pull = Measure(name="letter_pull", value=value, unit="points", n=n, note=note)
     return [mass, pull]
 
 
@@ -559,15 +550,13 @@ async def sameness(asker: Asker) -> list[Measure]:
         hits = sum(one == other for one, other in zip(first, texts, strict=True))
         return share(name, hits, len(first))
 
-    measures = [
-        same("same_again", await answers()),
-        same("same_parallel", await answers(many)),
-    ]
+    again = same("same_again", await answers())
+    parallel = same("same_parallel", await answers(many))
     # Last, since it empties the caches that the others are measured with.
-    name = "same_reload"
     why_not = await _unload(asker)
+    name = "same_reload"
     reloaded = missing(name, why_not) if why_not else same(name, await answers())
-    return [measures[0], reloaded, measures[1]]
+    return [again, reloaded, parallel]
 
 
 class _Pick(Decision):
@@ -598,25 +587,17 @@ async def order(asker: Asker) -> list[Measure]:
             decision, _ = await asker.form(prompt, _Pick, seed=seed, choices={"pick": rotated})
             if decision is not None and decision.pick in rotated:
                 places[rotated.index(decision.pick)] += 1
-    name = "order_effect"
     n = sum(places)
     if not n:
-        return [missing(name, "no answer was one of the options")]
+        return [missing("order_effect", "no answer was one of the options")]
     from scipy import stats  # here, since it takes long to import
 
     p_value = float(stats.chisquare(places).pvalue)
     shown = f"p = {p_value:.2f}" if p_value >= 0.01 else "p < 0.01"
     evidence = "the place matters" if p_value < 0.05 else "no evidence of an effect"
     note = f"picks by place: {', '.join(map(str, places))} ({shown}): {evidence}"
-    return [
-        Measure(
-            name=name,
-            value=100 * (max(places) / n - 1 / 3),
-            unit="points",
-            n=n,
-            note=note,
-        )
-    ]
+    beyond = 100 * (max(places) / n - 1 / 3)
+    return [Measure(name="order_effect", value=beyond, unit="points", n=n, note=note)]
 
 
 class _Number(Decision):
@@ -631,12 +612,10 @@ async def spread(asker: Asker) -> list[Measure]:
         decision, _ = await asker.form(prompt, _Number, seed=seed)
         if decision is not None:
             numbers.append(decision.number)
-    name = "spread"
     if len(numbers) < 2:
-        return [missing(name, "fewer than two answers were valid")]
+        return [missing("spread", "fewer than two answers were valid")]
     note = f"standard deviation of whole numbers to 100; {len(set(numbers))} different"
-    value, n = stdev(numbers), len(numbers)
-    return [Measure(name=name, value=value, n=n, note=note)]
+    return [Measure(name="spread", value=stdev(numbers), n=len(numbers), note=note)]
 
 
 class Pair(NamedTuple):
@@ -678,25 +657,22 @@ class _Act(Decision):
 
 async def obedience(asker: Asker) -> list[Measure]:
     """Give an instruction, then its reverse; a pair counts if both are obeyed."""
-    each = both = 0
-    alone = [0, 0]
-    for pair in asker.some(PAIRS[:10], PAIRS * 2):
-        obeyed = []
-        for place, instruction in enumerate((pair.instruction, pair.reverse)):
-            # The same order for both, so that taking always the first of a list obeys one of them.
-            turn = each % 3
-            rotated = pair.options[turn:] + pair.options[:turn]
+    obeyed: list[tuple[bool, ...]] = []
+    for seed, pair in enumerate(asker.some(PAIRS[:10], PAIRS * 2)):
+        # The same order for both, so that taking always the first of a list obeys one of them.
+        rotated = pair.options[seed % 3 :] + pair.options[: seed % 3]
+        chosen = []
+        for instruction in (pair.instruction, pair.reverse):
             prompt = (
                 f"You are {pair.who}. Instruction: {instruction} What do you do? Answer in JSON "
                 f'with the field "action", one of: {", ".join(rotated)}.'
             )
-            decision, _ = await asker.form(prompt, _Act, seed=each, choices={"action": rotated})
-            obeyed.append(decision is not None and decision.action == pair.options[place])
-            alone[place] += obeyed[-1]
-        each += 1
-        both += all(obeyed)
-    note = f"both; the one alone {alone[0]} times, the reverse {alone[1]}"
-    return [share("obeyed", both, each, note)]
+            decision, _ = await asker.form(prompt, _Act, seed=seed, choices={"action": rotated})
+            chosen.append(decision.action if decision is not None else None)
+        obeyed.append(tuple(map(eq, chosen, pair.options)))
+    one, reverse = map(sum, zip(*obeyed, strict=True))
+    note = f"both; the one alone {one} times, the reverse {reverse}"
+    return [share("obeyed", sum(map(all, obeyed)), len(obeyed), note)]
 
 
 class Group(NamedTuple):

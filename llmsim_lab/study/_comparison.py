@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import isawaitable
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import safe, table
 from llmsim_lab._util.text import duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
@@ -25,38 +25,10 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._run import AnyRun, NoModel
 from llmsim_lab.run._session import Recording, Session
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study import _keeping
-from llmsim_lab.study._bench import (
-    Bench,
-    Sample,
-    Turn,
-    Variant,
-    Wordings,
-    check_independent,
-    check_name,
-    check_rendering,
-    config_of,
-    runs_on,
-    seed_of,
-    source_of,
-    turns_of,
-    variants_of,
-    wordings_of,
-)
-from llmsim_lab.study._results import (
-    Noise,
-    agreement,
-    came_off,
-    common_answers,
-    directions,
-    effects_of,
-    exact_effects,
-    noise,
-    outcomes_of,
-    samples_frame,
-    these_wordings,
-    verdict,
-)
+from llmsim_lab.study import _bench, _keeping, _results
+from llmsim_lab.study._bench import Bench, Sample, Turn, Variant, Wordings
+from llmsim_lab.study._playing import one_at_a_time
+from llmsim_lab.study._study import Effects
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
@@ -93,17 +65,14 @@ class Plan:
 
     def __str__(self) -> str:
         already = f" ({self.done} done already)" if self.done else ""
-        work = f"{self.samples} samples to play{already}: {self.calls} model calls"
         if not self.samples:
             return f"Nothing left to play{already}."
         tokens = f"{roughly(self.tokens):,} tokens and " if self.tokens is not None else ""
-        cost = (
-            f", about {tokens}{duration(self.seconds)}. An "
-            f"estimate: the mean of this run's {self.recorded_calls} recorded calls "
-            f"({self.model}), retries extra"
-        )
-        where = f" {self.storage}" if self.storage else ""
-        return f"{work}{cost}.{where}"
+        return (
+            f"{self.samples} samples to play{already}: {self.calls} model calls, about {tokens}"
+            f"{duration(self.seconds)}. An estimate: the mean of this run's {self.recorded_calls} "
+            f"recorded calls ({self.model}), retries extra. {self.storage}"
+        ).rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,13 +182,14 @@ class Comparison:
             simulations: list[AnyRun] = [source]
         else:
             tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-            chosen = runs_on(tape, run)
+            chosen = _bench.runs_on(tape, run)
             for each in chosen:
                 _keeping.check_is_run(tape.run(each))
             simulations = [load(tape, each) for each in chosen]
-            check_independent(simulations)
+            _bench.check_independent(simulations)
         self.simulation = simulations[0]
         self.bench = Bench(self.simulation, component, only_component=only_component)
+        self.component, self.only_component = self.bench.component, only_component
         if (prompt is None) == (model is None):
             raise ConfigError(
                 "give prompts or models to compare, one of both: "
@@ -227,10 +197,14 @@ class Comparison:
                 "model={'larger': connect('ollama:...')}"
             )
         models = None if model is None else _models_of(model)
-        arms = wordings_of(prompt) if models is None else {name: {name: None} for name in models}
+        arms = (
+            _bench.wordings_of(prompt)
+            if models is None
+            else {name: {name: None} for name in models}
+        )
         self.arms = {arm: list(wordings) for arm, wordings in arms.items()}
         self.samples = whole_number("samples", samples, least=1)
-        self._outcomes = outcomes_of(self.bench, outcome)
+        self._outcomes = _results.outcomes_of(self.bench, outcome)
         client = llm_client or self.simulation.llm_client
         self._temperature = temperature
         self._parts: dict[int | None, _Part] = {}
@@ -243,24 +217,26 @@ class Comparison:
                 self._parts[number] = part = _Part(
                     run=number,
                     bench=bench,
-                    variants=dict(models) if models is not None else variants_of(arms, bench),
-                    turns=turns_of(turns, bench),
-                    config=config_of(simulation, client, temperature),
+                    variants=dict(models)
+                    if models is not None
+                    else _bench.variants_of(arms, bench),
+                    turns=_bench.turns_of(turns, bench),
+                    config=_bench.config_of(simulation, client, temperature),
                 )
-                check_rendering(part.variants, part.turns, bench)
+                _bench.check_rendering(part.variants, part.turns, bench)
             except ConfigError as error:
                 if number is None:
                     raise
                 raise ConfigError(f"in run {number}: {error}") from error
-        self.seed = seed_of(seed, self.config)
+        self.seed = _bench.seed_of(seed, self.config)
         self.by_replicate = self.config.seed is None
         self.llm_client = None if _keeping.has_no_model(client) else client
         self.played: list[tuple[Sample, Turn]] = []
         self._chances: dict[Sample, Mapping[str, Choice[Any]]] = {}
         self._loaded = 0
-        self._running = False
+        self._playing = False
         self._shown: tuple[list[tuple[Sample, Turn]], int, pd.DataFrame] | None = None
-        self._known: tuple[pd.DataFrame, list[Effect], list[Noise]] | None = None
+        self._known: tuple[list[Effect], list[_results.Noise]] | None = None
 
     @property
     def _first(self) -> _Part:
@@ -269,7 +245,7 @@ class Comparison:
     @property
     def source(self) -> str:
         """The run whose turns are played again, in words: its number, its name, its tape."""
-        first = source_of(self.simulation)
+        first = _bench.source_of(self.simulation)
         runs = [str(number) for number in self._parts]
         return first if len(runs) == 1 else f"runs {', '.join(runs)}, the first of them {first}"
 
@@ -292,16 +268,6 @@ class Comparison:
     def config(self) -> LLMConfig:
         """The settings that the model is asked with; of several runs, those of the first."""
         return self._first.config
-
-    @property
-    def component(self) -> str:
-        """The component under test."""
-        return self.bench.component
-
-    @property
-    def only_component(self) -> bool:
-        """Whether the component is asked alone."""
-        return self.bench.only_component
 
     @property
     def names(self) -> list[str]:
@@ -327,24 +293,12 @@ class Comparison:
         schedule: list[Sample] = []
         before = 0
         for part in self._parts.values():
-            mine: list[Sample] = []
-            for sample in range(1, self.samples + 1):
-                for place, turn in enumerate(part.turns, before + 1):
-                    for wording, label in lines:
-                        draw = (sample - 1) * widest + wording
-                        own = draw + 1 if self.shared_seeds else draw * places + place
-                        mine.append(
-                            Sample(
-                                number=len(mine) + 1,
-                                variant=label,
-                                turn=turn,
-                                sample=sample,
-                                seed=self.seed + own,
-                                run=part.run,
-                            )
-                        )
+            draws = product(range(self.samples), enumerate(part.turns, before + 1), lines)
+            for number, (sample, (place, turn), (wording, label)) in enumerate(draws, 1):
+                draw = sample * widest + wording
+                seed = self.seed + (draw + 1 if self.shared_seeds else draw * places + place)
+                schedule.append(Sample(number, label, turn, sample + 1, seed, part.run))
             before += len(part.turns)
-            schedule += mine
         return schedule
 
     @property
@@ -363,27 +317,11 @@ class Comparison:
         """Return what is still to be played, and an estimate of what it takes."""
         left = self.schedule[len(self.played) :]
         whole = any(isinstance(variant, LLMClient) for variant in self.variants.values())
-        plans = [
-            plan_of(
-                part.bench,
-                [sample for sample in left if sample.run == part.run],
-                done=len(self.played),
-                storage=self.storage,
-                whole=whole,
-            )
+        parts = [
+            (part.bench, [sample for sample in left if sample.run == part.run])
             for part in self._parts.values()
         ]
-        asked = [plan for plan in plans if plan.calls]
-        known = [plan.tokens for plan in asked if plan.tokens is not None]
-        return replace(
-            plans[0],
-            samples=len(left),
-            calls=sum(plan.calls for plan in plans),
-            tokens=sum(known) if asked and len(known) == len(asked) else None,
-            seconds=sum(plan.seconds for plan in plans),
-            recorded_calls=sum(plan.recorded_calls for plan in plans),
-            model=", ".join(dict.fromkeys(plan.model for plan in asked)),
-        )
+        return plan_of(parts, done=len(self.played), storage=self.storage, whole=whole)
 
     def run(
         self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
@@ -413,39 +351,38 @@ class Comparison:
                     "a comparison needs a model, and a recorded run has none: "
                     f"Comparison(..., llm_client=connect('auto')), or model={{{name!r}: ...}}"
                 )
-        if self._running:
-            raise ConfigError("this comparison is running; wait for it, or cancel it")
-        self._running = True
-        schedule = self.schedule
-        try:
+        begun, total = len(self.played) + 1, len(self.schedule)
+        with one_at_a_time(self, "comparison"):
             async with progress_line(
-                "sample", number=len(self.played) + 1, last=len(schedule), enabled=progress
+                "sample", number=begun, last=total, enabled=progress
             ) as advance:
-                await self._play_rest(schedule, on_progress, advance)
-        finally:
-            self._running = False
-        return self.frame
 
-    async def _play_rest(
-        self,
-        schedule: Sequence[Sample],
-        on_progress: Callable[[Progress], object] | None,
-        advance: Callable[[], object],
-    ) -> None:
-        """Play what is left of a schedule, run by run."""
-        self._begin()
-        left = schedule[len(self.played) :]
-        for part in self._parts.values():
-            if mine := [sample for sample in left if sample.run == part.run]:
-                await self._play_part(part, mine, len(schedule), on_progress, advance)
+                async def done(sample: Sample, turn: Turn) -> None:
+                    self.played.append((sample, turn))
+                    advance()
+                    if on_progress is not None:
+                        progress = Progress(
+                            done=len(self.played),
+                            total=total,
+                            failed=sum(not self._came_off(*result) for result in self.played),
+                            latest=sample,
+                            seconds=turn.seconds,
+                        )
+                        if isawaitable(returned := on_progress(progress)):
+                            await returned
+
+                self._begin()
+                left = self.schedule[len(self.played) :]
+                for part in self._parts.values():
+                    if mine := [sample for sample in left if sample.run == part.run]:
+                        await self._play_part(part, mine, done)
+        return self.frame
 
     async def _play_part(
         self,
         part: _Part,
         samples: Sequence[Sample],
-        total: int,
-        on_progress: Callable[[Progress], object] | None,
-        advance: Callable[[], object],
+        done: Callable[[Sample, Turn], Awaitable[None]],
     ) -> None:
         """Play samples of one run, and record on the tape how that ended."""
         session = None
@@ -464,18 +401,7 @@ class Comparison:
                     if session is not None:
                         session.failed(error)
                     raise
-                self.played.append((sample, turn))
-                advance()
-                if on_progress is not None:
-                    progress = Progress(
-                        done=len(self.played),
-                        total=total,
-                        failed=sum(not self._came_off(*result) for result in self.played),
-                        latest=sample,
-                        seconds=turn.seconds,
-                    )
-                    if isawaitable(returned := on_progress(progress)):
-                        await returned
+                await done(sample, turn)
             outcome = "done"
         except Exception as error:
             outcome = f"failed: {error}"
@@ -488,7 +414,7 @@ class Comparison:
                     session.close()
 
     def _came_off(self, sample: Sample, turn: Turn) -> bool:
-        return came_off(self._parts[sample.run].bench, sample, turn)
+        return _results.came_off(self._parts[sample.run].bench, sample, turn)
 
     def _begin(self) -> None:
         """Put the comparison on the tape, where it is not there yet: an entry below each run."""
@@ -522,7 +448,7 @@ class Comparison:
     def _config_of(self, part: _Part, variant: Variant) -> LLMConfig:
         if not isinstance(variant, LLMClient):
             return part.config
-        return config_of(part.bench.simulation, variant, self._temperature)
+        return _bench.config_of(part.bench.simulation, variant, self._temperature)
 
     async def _play(
         self, sample: Sample, session: Session | None, *, silent: LLMClient | None = None
@@ -566,7 +492,7 @@ class Comparison:
         tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         info = _keeping.comparison_on(tape, run)
         settings = _keeping.recorded_settings(info)
-        wordings = wordings_of(prompt) if prompt else {}
+        wordings = _bench.wordings_of(prompt) if prompt else {}
         given = {name: it for arm in wordings.values() for name, it in arm.items()}
         infos = _keeping.parts_of(tape, info)
         each = [_keeping.variants_on(part, {**given, **(model or {})}) for part in infos]
@@ -668,9 +594,10 @@ class Comparison:
         """
         shown = self._shown
         if shown is None or shown[0] is not self.played or shown[1] != len(self.played):
-            benches = {part.run: part.bench for part in self._parts.values()}
-            made = samples_frame(benches, self.played, self._outcomes, self.arms)
+            benches = {run: part.bench for run, part in self._parts.items()}
+            made = _results.samples_frame(benches, self.played, self._outcomes, self.arms)
             self._shown = shown = self.played, len(self.played), made
+            self._known = None
         return shown[2].copy()
 
     def __repr__(self) -> str:
@@ -685,23 +612,18 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        rows = [
-            (effect.contrast, effect.outcome, str(effect), effect.speaks_of, effect.note)
-            for effect in self.effects
-        ]
-        header = ("contrast", "outcome", "effect", "speaks of", "note")
-        return str(table(header, rows, caption=safe(repr(self))))
+        return Effects(self.effects, label=repr(self))._repr_html_()
 
     # --- statistics --------------------------------------------------------------------------
 
     @property
-    def effects(self) -> list[Effect]:
+    def effects(self) -> Effects:
         """How each variant differs from the first, by outcome and in what was answered.
 
         All are one family: ``p_family`` is adjusted for all of them. The unit is the situation, a
         recorded state; ``speaks_of`` says whether these or new ones are meant, and which wordings.
         """
-        return list(self._statistics()[0])
+        return Effects(self._statistics()[0])
 
     @property
     def exact(self) -> list[Effect]:
@@ -710,30 +632,30 @@ class Comparison:
         There the contrast at these situations is known exactly, of numbers the difference of their
         means. Of a loaded comparison the probabilities are known once it was replayed.
         """
-        return exact_effects(self._chances, self.arms, only=self._only())
+        return _results.exact_effects(self._chances, self.arms, only=self._only())
 
     @property
-    def noise(self) -> list[Noise]:
+    def noise(self) -> list[_results.Noise]:
         """Each variant's noise floor, by outcome."""
         return list(self._statistics()[1])
 
     def _only(self) -> str:
         models = any(isinstance(variant, LLMClient) for variant in self.variants.values())
-        return "" if models else these_wordings(self.frame)
+        return "" if models else _results.these_wordings(self.frame)
 
-    def _statistics(self) -> tuple[list[Effect], list[Noise]]:
+    def _statistics(self) -> tuple[list[Effect], list[_results.Noise]]:
         # Tables, sentences and charts each ask, and the answer takes some 60 ms.
-        frame, known = self.frame, self._known
-        if known is None or not known[0].equals(frame):  # new samples change the frame
+        frame = self.frame  # of which nothing is known any more if it is a new one
+        if self._known is None:
             names = self.outcomes
             economic = isinstance(self.simulation, Simulation)
             limits = getattr(self.simulation.engine, "limits", None) if economic else None
             grid = getattr(limits, "step", None)
             of_prompts = bool(self._only())
-            found = effects_of(frame, names, self.names, grid=grid, of_prompts=of_prompts)
-            floors = [n for name in names for n in noise(frame, name, self.names)]
-            self._known = known = frame, found, floors
-        return known[1:]
+            found = _results.effects_of(frame, names, self.names, grid=grid, of_prompts=of_prompts)
+            floors = [n for name in names for n in _results.noise(frame, name, self.names)]
+            self._known = found, floors
+        return self._known
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -770,25 +692,19 @@ class Comparison:
 
         Where one has more wordings than the other, a sample of that one is in several pairs.
         """
-        came = {
-            (sample.variant, (sample.run, sample.turn, sample.sample)): self._came_off(sample, turn)
-            for sample, turn in self.played
-        }
+        came: dict[str, dict[tuple[Any, ...], bool]] = {label: {} for label in self.variants}
+        for it, turn in self.played:
+            came[it.variant][it.run, it.turn, it.sample] = self._came_off(it, turn)
         counts = {}
-        first = self.arms[self.names[0]]
-        for name in self.names[1:]:
-            mine = self.arms[name]
-            pairs = [
-                (first[n % len(first)], mine[n % len(mine)])
+        first, *others = self.arms.values()
+        for name, mine in zip(self.names[1:], others, strict=True):
+            whole = [
+                one[place] and other[place]
                 for n in range(max(len(first), len(mine)))
+                for one, other in [(came[first[n % len(first)]], came[mine[n % len(mine)]])]
+                for place in one.keys() & other.keys()
             ]
-            both = [
-                whole and came[other, place]
-                for one, other in pairs
-                for (label, place), whole in came.items()
-                if label == one and (other, place) in came
-            ]
-            counts[name] = sum(both), len(both) - sum(both)
+            counts[name] = sum(whole), len(whole) - sum(whole)
         return counts
 
     @property
@@ -801,23 +717,23 @@ class Comparison:
     @property
     def directions(self) -> pd.DataFrame:
         """Each variant's shares of raising, holding and lowering the first outcome."""
-        return directions(self.frame, self.names)
+        return _results.directions(self.frame, self.names)
 
     @property
     def agreement(self) -> pd.DataFrame:
         """How often samples agree: between variants, of one seed or two, and within each."""
-        return agreement(self.frame, self.names)
+        return _results.agreement(self.frame, self.names)
 
     @property
     def answers(self) -> pd.DataFrame:
         """Each variant's commonest answers."""
-        return common_answers(self.frame)
+        return _results.common_answers(self.frame)
 
     @property
     def verdicts(self) -> list[str]:
         """Each effect in words: interval and p-values, how many pairs, noise floors."""
         return [
-            verdict(effect, floors, pairs=pairs, failed=failed)
+            _results.verdict(effect, floors, pairs=pairs, failed=failed)
             for effect, _, floors, (pairs, failed) in self._compared()
         ]
 
@@ -834,7 +750,7 @@ def _models_of(models: object) -> dict[str, Variant]:
             "model={'larger': connect('ollama:...')}"
         )
     for name, client in models.items():
-        check_name(name)
+        _bench.check_name(name)
         if client is not None and not isinstance(client, LLMClient):
             raise ConfigError(
                 f"model {name!r} is {client!r:.60}, not a client; connect('auto') is one"
@@ -843,32 +759,38 @@ def _models_of(models: object) -> dict[str, Variant]:
 
 
 def plan_of(
-    bench: Bench, samples: Iterable[Sample], *, done: int, storage: str = "", whole: bool = False
+    parts: Sequence[tuple[Bench, Sequence[Sample]]],
+    *,
+    done: int,
+    storage: str = "",
+    whole: bool = False,
 ) -> Plan:
-    """Return an estimate of what samples cost, based on the run's own recorded calls.
+    """Return an estimate of what samples of runs cost, based on each run's own recorded calls.
 
     It is, per component, the mean tokens and seconds of the run's calls (first and second attempts
     together) times the number of calls that the recorded turns made.
     """
-    samples = list(samples)
-    recorded: dict[str, list[CallRecord]] = {}
-    for call in bench.simulation.calls:
-        recorded.setdefault(call.request.site.component if call.request.site else "", []).append(
-            call
-        )
-    counts: Counter[str] = Counter()
-    for turn, times in Counter(sample.turn for sample in samples).items():
-        for stage, calls in bench.calls_of(turn, whole=whole).items():
-            counts[stage] += calls * times
-    needed = [stage for stage in counts if counts[stage]]
-    used = [call for stage in needed for call in recorded[stage]]
-    tokens = sum(counts[s] * fmean(c.tokens for c in recorded[s]) for s in needed) or None
+    calls, seconds, tokens, used = 0, 0.0, list[float](), list[CallRecord]()
+    for bench, samples in parts:
+        counts: Counter[str] = Counter()
+        for turn, times in Counter(sample.turn for sample in samples).items():
+            for stage, number in bench.calls_of(turn, whole=whole).items():
+                counts[stage] += number * times
+        recorded: dict[str, list[CallRecord]] = {stage: [] for stage in counts}
+        for call in bench.simulation.calls:
+            if (site := call.request.site) and site.component in recorded:
+                recorded[site.component].append(call)
+        calls += counts.total()
+        seconds += sum(counts[s] * fmean(c.seconds for c in its) for s, its in recorded.items())
+        if counts:
+            tokens.append(sum(counts[s] * fmean(c.tokens for c in recorded[s]) for s in counts))
+        used += [call for its in recorded.values() for call in its]
     return Plan(
-        samples=len(samples),
+        samples=sum(len(samples) for _, samples in parts),
         done=done,
-        calls=counts.total(),
-        tokens=tokens if needed else None,
-        seconds=sum(counts[s] * fmean(c.seconds for c in recorded[s]) for s in needed),
+        calls=calls,
+        tokens=sum(tokens) if tokens and all(tokens) else None,
+        seconds=seconds,
         recorded_calls=len(used),
         model=", ".join(dict.fromkeys(call.request.model for call in used)),
         storage=storage,

@@ -8,7 +8,7 @@ not look at the economy have the same quarters, with the same shocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from pathlib import Path
@@ -87,10 +87,8 @@ def demo_config(
 def demo_runs(tape: Tape | str | Path) -> dict[int, dict[World, int]]:
     """Return the numbers of a recording's runs, by seed and by what each shows."""
     found: dict[int, dict[World, int]] = {}
-    with ExitStack() as opened:
-        if not isinstance(tape, Tape):
-            tape = opened.enter_context(Tape(tape, read_only=True))
-        for run in tape.runs():
+    with nullcontext(tape) if isinstance(tape, Tape) else Tape(tape, read_only=True) as opened:
+        for run in opened.runs():
             config = run.manifest["config"]
             mirrored = config["economy"].get("mirrored", False)
             world: World = "oil" if run.fork_turn is not None else "plain"
@@ -177,10 +175,8 @@ class RateAnswer:
         """What the verdict follows from, in a sentence; empty where nothing can be computed."""
         if self.difference is None:
             return ""
-        around = ""
-        if self.interval is not None:
-            low, high = (100 * value for value in self.interval)
-            around = f", 95 % interval {low:+.1f} to {high:+.1f}"
+        low, high = (100 * value for value in self.interval or (0.0, 0.0))
+        around = f", 95 % interval {low:+.1f} to {high:+.1f}" if self.interval else ""
         return (
             f"Its chance of a rise is {self.chance_low:.0%} where the rate is too low and "
             f"{self.chance_high:.0%} where it is too high (difference over {_seeds(self.seeds)} "
@@ -196,7 +192,7 @@ class RateAnswer:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OilResponse:
     """What an oil shock does to a player's rate: the difference of two runs with the same seed.
 
@@ -299,11 +295,8 @@ class Demonstration:
     @property
     def quarters(self) -> str:
         """How many the runs have, as they were and mirrored: ``20``, or ``12 to 20``."""
-        counts = {
-            found[world].turn_number
-            for found in self.runs.values()
-            for world in ("plain", "mirrored")
-        }
+        both = [found[world] for found in self.runs.values() for world in ("plain", "mirrored")]
+        counts = [run.turn_number for run in both]
         return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
     def answer(self, player: str | None = None) -> RateAnswer:
@@ -313,9 +306,8 @@ class Demonstration:
         """
         player = player or self.model
         paths = self.paths
-        decided = paths[
-            (paths["player"] == player) & (paths["world"] != "oil") & paths["move_bp"].notna()
-        ]
+        of_player = (paths["player"] == player) & (paths["world"] != "oil")
+        decided = paths[of_player & paths["move_bp"].notna()]
         raised, chance = decided["move_bp"] > 0, decided["chance"]
         low, high = decided["asked"] >= CLEAR, decided["asked"] <= -CLEAR
         of_seeds = (decided["seed"] == seed for seed in self.runs)
@@ -343,13 +335,8 @@ class Demonstration:
         found = self.responses(player)
         after = found[found.index > OIL_TURN]
         by_seed = [float(value) for value in after.mean()]
-        return OilResponse(
-            player=player,
-            mean=fmean(by_seed),
-            interval=mean_interval(by_seed),
-            seeds=len(by_seed),
-            quarters=len(after),
-        )
+        mean, interval = fmean(by_seed), mean_interval(by_seed)
+        return OilResponse(player, mean, interval, seeds=len(by_seed), quarters=len(after))
 
     def responses(self, player: str, column: str = "interest_rate") -> pd.DataFrame:
         """Return what the oil shock does: with it minus without, a row a quarter, a column a seed.
@@ -360,8 +347,7 @@ class Demonstration:
         """
         with_oil = self.path(player, "oil", column)
         without = self.path(player, "plain", column)
-        difference = with_oil - without.loc[with_oil.index, with_oil.columns]
-        return difference.loc[OIL_TURN - 1 :]
+        return (with_oil - without.loc[with_oil.index, with_oil.columns]).loc[OIL_TURN - 1 :]
 
     def path(self, player: str, world: World, column: str = "interest_rate") -> pd.DataFrame:
         """Return a player's quarters: a row a quarter, a column a seed.
@@ -384,18 +370,16 @@ class Demonstration:
         """Return a row a player: how often it raises where it should and where it should not."""
         import pandas as pd
 
-        rows = []
-        for player in self.players:
-            one, response = self.answer(player), self.response(player)
-            rows.append(
-                {
-                    "player": player,
-                    "raises, rate too low": f"{one.raised_low} of {one.low}",
-                    "raises, rate too high": f"{one.raised_high} of {one.high}",
-                    "rate after oil, points": round(response.mean, 2) + 0.0,
-                    "verdict": one.verdict,
-                }
-            )
+        rows = [
+            {
+                "player": one.player,
+                "raises, rate too low": f"{one.raised_low} of {one.low}",
+                "raises, rate too high": f"{one.raised_high} of {one.high}",
+                "rate after oil, points": round(self.response(one.player).mean, 2) + 0.0,
+                "verdict": one.verdict,
+            }
+            for one in map(self.answer, self.players)
+        ]
         return pd.DataFrame(rows).set_index("player")
 
     @property
@@ -440,11 +424,10 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
 
     frame = simulation.to_frame()
     rule = replace(TaylorRule(), lower_bound=-inf)
+    now = frame[["interest_rate", "inflation", "output_gap"]].itertuples(index=False)
     asked = [
         rule.rate(inflation=inflation, output_gap=gap, previous_rate=rate) - rate
-        for rate, inflation, gap in zip(
-            frame["interest_rate"], frame["inflation"], frame["output_gap"], strict=True
-        )
+        for rate, inflation, gap in now
     ]
     moves = [turn.actions[0].rate_change_bp for turn in simulation.turns[1:]]
     chances = [_chance(turn, simulation.config) for turn in simulation.turns[1:]]

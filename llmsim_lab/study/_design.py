@@ -16,12 +16,13 @@ import itertools
 import math
 import re
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -55,8 +56,9 @@ _DRAWS_SEED = 0
 _MOST_ARMS = 10_000
 _SHOWN = 8
 
-Target = tuple[Literal["config", "model", "prompt", "players", "state", "part", "argument"], Any]
-"""What a factor's name stands for, and which of them: for ``config`` the path of the field."""
+Target = tuple[str, Any]
+"""What a factor's name stands for: ``config``, ``model``, ``prompt``, ``players``, ``state``,
+``part`` or ``argument``; and which of them, for ``config`` the path of the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,10 @@ class Arm:
     levels: Mapping[str, str]
     values: Mapping[str, Any] = field(repr=False)
     further: int = 0
+
+
+ALL_ALIKE = Arm(name="", levels={}, values={})
+"""The one arm where nothing is varied."""
 
 
 # --- factors and arms ----------------------------------------------------------------------------
@@ -96,30 +102,23 @@ def factors_of(vary: Mapping[str, Any], design: Any) -> Factors:
 
 def _labelled(name: str, levels: Any) -> dict[str, Any]:
     if isinstance(levels, Mapping):
-        found = {str(label): level for label, level in levels.items()}
-        if len(found) < len(levels):
-            twice = next(iter(levels.keys() - found.keys()))
-            raise ConfigError(
-                f"vary[{name!r}] has two levels called {str(twice)!r}; give them other labels"
-            )
+        labelled = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
-        found = {}
-        for level in levels:
-            label = label_of(level)
-            if label in found:
-                raise ConfigError(
-                    f"vary[{name!r}] has two levels called {label!r}; give them labels: "
-                    f"vary={{{name!r}: {{'one': ..., 'other': ...}}}}"
-                )
-            found[label] = level
+        labelled = [(label_of(level), level) for level in levels]
     else:
         raise ConfigError(
             f"vary[{name!r}] = {levels!r:.60} is neither a list of levels nor a mapping of labels "
             f"to levels; write [{levels!r:.40}] for a single one"
         )
-    if not found:
+    if not labelled:
         raise ConfigError(f"vary[{name!r}] is empty; name at least one level")
-    return found
+    [(label, count)] = Counter(label for label, _ in labelled).most_common(1)
+    if count > 1:
+        raise ConfigError(
+            f"vary[{name!r}] has two levels called {label!r}; give them other labels: "
+            f"vary={{{name!r}: {{'one': ..., 'other': ...}}}}"
+        )
+    return dict(labelled)
 
 
 def label_of(level: Any) -> str:
@@ -154,23 +153,17 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> tuple[list[Arm], str 
     Raises:
         ConfigError: the design is not known, or there are too many arms.
     """
-    reference: str | None
     if isinstance(design, Mapping):
-        arms, reference = _hypercube(factors, design), None
+        arms = _hypercube(factors, design)
     elif design == _ONE_AT_A_TIME:
         arms = _one_at_a_time(factors)
-        reference = arms[0].name
     elif design == _FULL:
-        count = 1
-        for levels in factors.values():
-            count *= len(levels)
-        if count > _MOST_ARMS:
+        if (count := math.prod(map(len, factors.values()))) > _MOST_ARMS:
             raise ConfigError(
                 f"a full design of these factors has {count:,} arms; vary less, or "
                 "design='one at a time'"
             )
         arms = [_arm(factors, labels) for labels in itertools.product(*factors.values())]
-        reference = arms[0].name
     else:
         known = (_FULL, _ONE_AT_A_TIME, _LATIN_HYPERCUBE)
         raise ConfigError(
@@ -182,6 +175,7 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> tuple[list[Arm], str 
             f"two arms have one name, or one is called {AA!r}; give the levels other labels: "
             "vary={'factor': {'label': level}}"
         )
+    reference = None if isinstance(design, Mapping) else arms[0].name
     if aa:
         if reference is None:
             raise ConfigError("a Latin hypercube has no reference arm to repeat; leave out aa=True")
@@ -194,19 +188,14 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
     # A number alone says nothing; a word such as "hawkish" speaks for itself. What all arms share
     # tells none of them apart.
     telling = [name for name in levels if len(factors[name]) > 1] or list(levels)
-    told = [
-        f"{name}={levels[name]}"
-        if _is_bare(factors[name][levels[name]], levels[name])
-        else levels[name]
-        for name in telling
-    ]
     values = {name: factors[name][label] for name, label in levels.items()}
+    bare = {
+        name
+        for name, level in values.items()
+        if isinstance(level, bool | int | float | None) and levels[name] == label_of(level)
+    }
+    told = [f"{name}={levels[name]}" if name in bare else levels[name] for name in telling]
     return Arm(name=" · ".join(told) or "all", levels=levels, values=values)
-
-
-def _is_bare(level: Any, label: str) -> bool:
-    plain = level is None or isinstance(level, bool | int | float)
-    return plain and label == label_of(level)
 
 
 def _one_at_a_time(factors: Factors) -> list[Arm]:
@@ -324,7 +313,12 @@ class World:
         names = [*fixed, *factors]
         if self.make is not None:
             self._targets = {name: self._argument(name) for name in names}
-            self._check_takes_seeds()
+            takes, any_name = self._taken
+            if "seed" not in takes and not any_name:
+                raise ConfigError(
+                    f"{_called(source)} takes no seed, so that all its runs would be one: def "
+                    f"{_called(source)}(..., seed): return MyWorld(..., seed=seed)"
+                )
         else:
             self.base = self.base or _first_config(self.cls.config_type, fixed)
             self._targets = {name: self._target(name) for name in names}
@@ -349,15 +343,8 @@ class World:
         fields = self.cls.config_type.model_fields
         if name in fields and name != "players":
             return "config", (name,)
-        match name:
-            case "model":
-                return "model", None
-            case "prompt":
-                return "prompt", None
-            case "players":
-                return "players", None
-            case "state" | "start":
-                return "state", None
+        if name in ("model", "prompt", "players", "state", "start"):
+            return name.replace("start", "state"), None
         if name in self.cls.part_names:
             return "part", name
         known = dict.fromkeys(_paths(self.base))
@@ -377,13 +364,13 @@ class World:
                 said = " or ".join(repr(".".join(path)) for path in places)
                 raise ConfigError(f"{name!r} may be several things; say which: {said}")
         names = [".".join(map(str, path)) for path in known]
+        last = [path[-1] for path in known if isinstance(path[-1], str)]
         specials = ["model", "prompt", "players", "state", *self.cls.part_names]
-        last = {path[-1]: ".".join(map(str, path)) for path in known if isinstance(path[-1], str)}
+        own = [field for field in fields if field not in RunConfig.model_fields]
         raise ConfigError(
             f"{self.cls.__name__} has nothing called {name!r} to vary"
             f"{closest(name, [*names, *last, *specials])}; there are "
-            f"{', '.join([n for n in fields if n not in RunConfig.model_fields][:_SHOWN])}, "
-            f"llm.temperature, {', '.join(specials)}"
+            f"{', '.join([*own[:_SHOWN], 'llm.temperature', *specials])}"
         )
 
     def _argument(self, name: str) -> Target:
@@ -406,14 +393,6 @@ class World:
             one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
         ]
         return named, any(one.kind is one.VAR_KEYWORD for one in parameters)
-
-    def _check_takes_seeds(self) -> None:
-        takes, any_name = self._taken
-        if "seed" not in takes and not any_name:
-            raise ConfigError(
-                f"{_called(self.make)} takes no seed, so that all its runs would be one: def "
-                f"{_called(self.make)}(..., seed): return MyWorld(..., seed=seed)"
-            )
 
     # --- making runs -------------------------------------------------------------------------
 
@@ -466,10 +445,8 @@ class World:
             ConfigError: a level is wrong; the message names the arm.
         """
         values: Any = self.base
-        for name, value in self._values(arm).items():
-            kind, path = self._targets[name]
-            if kind == "config":
-                values = _with(values, path, value)
+        for path, value in self._levels(arm, "config"):
+            values = _with(values, path, value)
         if isinstance(values, BaseModel):
             values = _with(values, ("seed",), seed)
         before = self.base.replicate if "replicate" in self.base.model_fields_set else 0
@@ -486,44 +463,46 @@ class World:
         turns = {} if self._turns is None else {"turns": self._turns}
         return {**turns, "name": f"{arm.name}, seed {seed}"} if arm.name else turns
 
-    def _values(self, arm: Arm) -> dict[str, Any]:
+    def values(self, arm: Arm) -> dict[str, Any]:
+        """Return what an arm varies and what is fixed, by name."""
         return {**self.fixed, **arm.values}
+
+    def kind_of(self, name: str) -> str:
+        """Return what a factor's name stands for."""
+        return self._targets[name][0]
+
+    def _levels(self, arm: Arm, kind: str) -> Iterator[tuple[Any, Any]]:
+        """Yield the levels of one kind of target, each with which of them it is for."""
+        for name, value in self.values(arm).items():
+            if self.kind_of(name) == kind:
+                yield self._targets[name][1], value
 
     def _given(self, arm: Arm) -> dict[str, Any]:
         """Return what the run is given beside its configuration: players, state, parts."""
-        given: dict[str, Any] = {}
-        for name, value in self._values(arm).items():
-            kind, which = self._targets[name]
-            if kind == "players":
-                who = {"*": value} if not isinstance(value, Mapping | None) else value or {}
-                given["players"] = {**given.get("players", {}), **who}
-            elif kind == "state" and value is not None:
+        given = dict(self._levels(arm, "part"))
+        for _, value in self._levels(arm, "players"):
+            who = {"*": value} if not isinstance(value, Mapping | None) else value or {}
+            given["players"] = {**given.get("players", {}), **who}
+        for _, value in self._levels(arm, "state"):
+            if value is not None:
                 made = not isinstance(value, BaseModel) and callable(value)
                 given["state"] = value() if made else value
-            elif kind == "part":
-                given[which] = value
         return given
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
         """Return the settings of the model's client that the arm says, such as its temperature."""
         found: dict[str, Any] = {}
-        for name, value in self._values(arm).items():
-            kind, path = self._targets[name]
-            if kind == "config" and path[0] == "llm":
-                if len(path) == 1:
-                    made = value if isinstance(value, BaseModel) else None
-                    set_ = made.model_fields_set if made is not None else value
-                    found |= {n: getattr(made, n) if made is not None else value[n] for n in set_}
-                else:
-                    found[path[1]] = value
+        for path, value in self._levels(arm, "config"):
+            if path == ("llm",):
+                is_model = isinstance(value, BaseModel)
+                found |= value.model_dump(exclude_unset=True) if is_model else value
+            elif path[0] == "llm":
+                found[path[1]] = value
         return found
 
     def model(self, arm: Arm) -> Any:
         """Return the model that the arm names; None where it names none."""
-        for name, value in self._values(arm).items():
-            if self._targets[name][0] == "model":
-                return value
-        return None
+        return next((value for _, value in self._levels(arm, "model")), None)
 
     @property
     def llm(self) -> Any:
@@ -533,12 +512,7 @@ class World:
     def _called_for(self, arm: Arm, seed: int, client: LLMClient | None) -> AnyRun:
         assert self.make is not None
         takes, any_name = self._taken
-        values = {
-            which: value
-            for name, value in self._values(arm).items()
-            for kind, which in [self._targets[name]]
-            if kind == "argument"
-        }
+        values = dict(self._levels(arm, "argument"))
         own = {"seed": seed, "llm_client": client, "turns": self._turns}
         for name, value in own.items():
             wanted = name in takes or (any_name and name == "seed")
@@ -581,10 +555,7 @@ class World:
         return [at for at, it in run.prompts.items() if it.name in names and at not in edited]
 
     def _prompts(self, arm: Arm, seed: int) -> dict[str, Prompt]:
-        level = next(
-            (it for name, it in self._values(arm).items() if self._targets[name][0] == "prompt"),
-            None,
-        )
+        level = next((it for _, it in self._levels(arm, "prompt")), None)
         if level is None or level == {}:
             return {}
         if arm.name not in self._edited:
@@ -666,11 +637,7 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
 
 def _nobody(llm: Any, **settings: Any) -> LLMClient:
     """Return a client for runs that are made and not played."""
-    config = llm or LLMConfig()
-    try:
-        config = LLMConfig(**{**config.model_dump(), **settings})
-    except ValidationError as error:
-        raise ConfigError(f"llm: {faults(error)}") from error
+    config = LLMConfig(**{**(llm or LLMConfig()).model_dump(), **settings})
     return LLMClient(config, ScriptedBackend([]))
 
 

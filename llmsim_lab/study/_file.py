@@ -18,7 +18,7 @@ from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run, RunConfig
 from llmsim_lab.run._registry import file_of
-from llmsim_lab.study._design import Factors, World, label_of, said, seeds_of
+from llmsim_lab.study._design import AA, AnyStudy, World, label_of, said, seeds_of
 
 _EXAMPLE = "world: economic"
 _ONLY_IN_PYTHON = "only in Python"
@@ -93,17 +93,9 @@ class StudyFile(Settings):
     def arguments(self, path: Path) -> dict[str, Any]:
         """Return what ``Study`` takes beside the world; the file is at ``path``."""
         tape = path.parent / self.tape if self.tape else path.with_suffix(".tape")
-        return {
-            "vary": self.vary,
-            "seeds": self.seeds,
-            "turns": self.turns,
-            "outcome": self.outcome,
-            "tape": tape,
-            "llm_client": self.model,
-            "name": self.study or path.stem,
-            "design": self.design,
-            "aa": self.aa,
-        }
+        same = ("vary", "seeds", "turns", "outcome", "design", "aa")
+        own = {"tape": tape, "llm_client": self.model, "name": self.study or path.stem}
+        return {**{key: getattr(self, key) for key in same}, **own}
 
 
 def read_study(path: Path) -> tuple[StudyFile, YamlFile]:
@@ -136,36 +128,26 @@ def located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigErro
     return ConfigError(source.fault((), text))
 
 
-def as_file(
-    world: World,
-    factors: Factors,
-    *,
-    path: Path,
-    name: str,
-    design: str | Mapping[str, int],
-    seeds: Sequence[int],
-    turns: int,
-    outcome: Mapping[str, Any],
-    aa: bool,
-    model: Any,
-    tape: Path | None,
-) -> dict[str, Any]:
+def as_file(study: AnyStudy, path: Path) -> dict[str, Any]:
     """Return a study as the file at ``path`` says it, by the keys of ``StudyFile``.
 
     What is only in Python, such as a function, is there by its name and digest: it identifies the
     study, which then cannot be made from the file.
     """
+    world, design, seeds, tape = study._world, study._design, study.seeds, study._tape_path
+    model = study._models.given
+    plain = all(label == item for label, item in study.outcome.items())
     first = {
-        "study": name,
+        "study": study.name,
         "world": _world_name(world, path),
         "config": _config_of(world),
         "fixed": _plain(world.fixed),
-        "vary": {factor: _levels(levels, design) for factor, levels in factors.items()},
+        "vary": {factor: _levels(levels, design) for factor, levels in study._factors.items()},
         "design": said(design),
-        "seeds": len(seeds) if list(seeds) == list(range(len(seeds))) else list(seeds),
-        "turns": turns,
-        "outcome": _outcome(outcome),
-        "aa": aa,
+        "seeds": len(seeds) if seeds == list(range(len(seeds))) else seeds,
+        "turns": study.turns,
+        "outcome": list(study.outcome) if plain else said(study.outcome),
+        "aa": AA in study.arms,
         "model": model if isinstance(model, str) else None,
         "tape": None if tape is None else _from(path.parent, tape),
     }
@@ -206,11 +188,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence):
         return [_plain(it) for it in value]
     return {_ONLY_IN_PYTHON: said(value)}
-
-
-def _outcome(outcome: Mapping[str, Any]) -> Any:
-    plain = all(label == item for label, item in outcome.items())
-    return list(outcome) if plain else said(outcome)
 
 
 def _from(folder: Path, path: Path) -> str:

@@ -17,12 +17,15 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError, computed_field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from llmsim_lab._util.cards import cards_folder
 from llmsim_lab._util.html import join, safe, table
@@ -45,6 +48,9 @@ from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+T = TypeVar("T")
 
 
 class Level(NamedTuple):
@@ -81,20 +87,14 @@ class Check(BaseModel):
     raw: tuple[Any, ...] = ()
 
 
-class FitnessCard(BaseModel):
-    """What was measured of a model; its last line, ``verdict``, says what it is fit for.
+class Card(BaseModel):
+    """What was measured of a model, as it is kept in a file.
 
     Attributes:
         model: the model's name as its backend knows it.
         backend: ``ollama``, ``embedded`` …
         version: of the server or runtime, where known.
         digest: of the model's weights; None where it is not known: the card is kept by name then.
-        context_trained: longest context it was trained for, tokens, where known.
-        context_used: the one that it was measured with, tokens.
-        full: whether it is the long form, which asks more of each.
-        measured_at: when it was begun.
-        version_of_checks: a kept card of another one is not read.
-        checks: by name, in the order in which they were made.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -103,12 +103,50 @@ class FitnessCard(BaseModel):
     backend: str
     version: str | None = None
     digest: str | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Return a kept card, or None where none can be read: it is measured anew."""
+        with suppress(OSError, ValidationError):
+            return cls.model_validate_json(path.read_bytes())
+        return None
+
+    @classmethod
+    def kept(cls, folder: Path) -> list[Self]:
+        """Return the finished cards in a folder, the newest first."""
+        found = map(cls.read, folder.glob("*.json"))
+        done = [card for card in found if card is not None and card.finished]
+        return sorted(done, key=attrgetter("measured_at"), reverse=True)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all was asked."""
+        raise NotImplementedError
+
+
+class FitnessCard(Card):
+    """What was measured of a model; its last line, ``verdict``, says what it is fit for.
+
+    Attributes:
+        context_trained: longest context it was trained for, tokens, where known.
+        context_used: the one that it was measured with, tokens.
+        full: whether it is the long form, which asks more of each.
+        measured_at: when it was begun.
+        version_of_checks: a kept card of another one is not read.
+        checks: by name, in the order in which they were made.
+    """
+
     context_trained: int | None = None
     context_used: int
     full: bool = False
     measured_at: AwareDatetime
-    version_of_checks: int = VERSION
+    version_of_checks: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
     checks: dict[str, Check] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all checks were made."""
+        return self.checks.keys() >= CHECKS.keys()
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -162,13 +200,14 @@ class FitnessCard(BaseModel):
         """Return cards side by side, a column each, the last row what each is fit for."""
         cards = (self, *others)
         names = column_names(cards)
-        titles = dict.fromkeys(one.title for card in cards for one in card.measures)
-        rows = []
-        for title in titles:
-            row: dict[str, Any] = {"measure": title}
-            for name, card in zip(names, cards, strict=True):
-                row[name] = next((_cell(one) for one in card.measures if one.title == title), "")
-            rows.append(row)
+        cells = [{one.title: _cell(one) for one in card.measures} for card in cards]
+        rows = [
+            {
+                "measure": title,
+                **{name: of.get(title, "") for name, of in zip(names, cells, strict=True)},
+            }
+            for title in dict.fromkeys(title for of in cells for title in of)
+        ]
         verdicts = (card.verdict for card in cards)
         rows.append({"measure": "fit for", **dict(zip(names, verdicts, strict=True))})
         return plain_frame(rows, ["measure", *names])
@@ -215,8 +254,7 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
     forms = [known[name] for name in SHORT_FORMS if name in known and known[name].n]
     obeyed = known.get("obeyed")
     if len(forms) < len(SHORT_FORMS) or obeyed is None or not obeyed.n:
-        why = {one.why_not for one in known.values() if one.name in SHORT_FORMS and one.why_not}
-        why |= {obeyed.why_not} if obeyed is not None and obeyed.why_not else set()
+        why = {known[it].why_not for it in (*SHORT_FORMS, "obeyed") if it in known} - {""}
         return f"Undecided: {'; '.join(sorted(why)) or 'the card is not finished'}."
     whole = share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
     reached, rest = "", ""
@@ -258,16 +296,12 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
 def _exceptions(known: Mapping[str, Measure]) -> list[str]:
     """Return what a model that is fit for decisions cannot do, or may not."""
     found = []
-    for name in (*SHORT_FORMS, "long_text", "tools"):
-        one = known.get(name)
-        if one is None or one.interval is None:
-            if one is not None:
-                found.append(f"not measured for {_short(one)}")
-            continue
-        low, high = one.interval
-        if high < _OTHER:
+    for one in (known[name] for name in (*SHORT_FORMS, "long_text", "tools") if name in known):
+        if one.interval is None:
+            found.append(f"not measured for {_short(one)}")
+        elif one.interval[1] < _OTHER:
             found.append(f"not for {_short(one)} ({one.hits} of {one.n})")
-        elif low < _OTHER and name not in SHORT_FORMS:
+        elif one.interval[0] < _OTHER and one.name not in SHORT_FORMS:
             found.append(f"undecided for {_short(one)} ({one.hits} of {one.n})")
     return found
 
@@ -304,19 +338,29 @@ def fitness_card(
         ConfigError: there is no such model, or the folder cannot be written to.
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
-    if isinstance(model, LLMClient):
-        return run_sync(_measured(model, full, again, reload, folder, progress))
-    client = connect(model, quiet=True, timeout_s=120)
+    measure = partial(
+        _measured, full=full, again=again, reload=reload, folder=folder, progress=progress
+    )
+    return measured_of(model, measure, timeout_s=120)
 
-    async def closing() -> FitnessCard:
-        async with client:
-            return await _measured(client, full, again, reload, folder, progress)
+
+def measured_of(
+    model: LLMClient | str, measure: Callable[[LLMClient], Awaitable[T]], *, timeout_s: float
+) -> T:
+    """Return what is measured of a client, or of what ``connect`` takes, which is closed then."""
+
+    async def closing() -> T:
+        if isinstance(model, LLMClient):
+            return await measure(model)
+        async with connect(model, quiet=True, timeout_s=timeout_s) as client:
+            return await measure(client)
 
     return run_sync(closing())
 
 
 async def _measured(
     client: LLMClient,
+    *,
     full: bool,
     again: bool,
     reload: bool,
@@ -324,17 +368,15 @@ async def _measured(
     progress: Callable[[str], None] | None,
 ) -> FitnessCard:
     info, used = await client.model_info(), client.config.num_ctx
-    settings = {"num_ctx": used, "options": client.config.options}
     # What a card leaves out without a reload is measured once it may be.
-    settings |= {"think": client.config.think, "reload": reload, "full": full}
-    which = [info.backend, info.digest or f"name {info.name}", info.version]
-    # Two servers may have different weights by one name, and are not equally fast.
-    which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
-    path = place_of(folder or cards_folder(), info.name, [VERSION, *which, settings])
-    card = None if again else _read(path)
+    settings = {"think": client.config.think, "reload": reload, "full": full}
+    path = place_of(folder or cards_folder(), VERSION, client, info, **settings)
+    card = None if again else FitnessCard.read(path)
     # A file that was copied or edited may be another model's.
     if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
-        card = _empty_card(info, context_used=used, full=full)
+        card = FitnessCard(
+            **of_model(info), context_trained=info.context_length, context_used=used, full=full
+        )
     # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
     changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
     asker = Asker(
@@ -362,43 +404,41 @@ async def _measured(
     return card
 
 
-def _empty_card(info: ModelInfo, *, context_used: int, full: bool) -> FitnessCard:
-    return FitnessCard(
-        model=info.name,
-        backend=info.backend,
-        version=info.version,
-        digest=info.digest,
-        context_trained=info.context_length,
-        context_used=context_used,
-        full=full,
-        measured_at=datetime.now(UTC),
-    )
-
-
 # --- keeping --------------------------------------------------------------------------------------
 
 
 def kept_cards(folder: Path | None = None) -> list[FitnessCard]:
     """Return the finished cards that are kept, the newest first."""
-    found = map(_read, (folder or cards_folder()).glob("*.json"))
-    done = [card for card in found if card is not None and card.checks.keys() >= CHECKS.keys()]
-    return sorted(done, key=lambda card: card.measured_at, reverse=True)
+    return FitnessCard.kept(folder or cards_folder())
 
 
-def place_of(folder: Path, name: str, which: list[Any]) -> Path:
-    """Return the file of a card, by a digest of all that tells it from others."""
-    key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
-    plain = re.sub(r"[^\w.-]+", "-", name.rpartition("/")[2], flags=re.ASCII)[:60]
+def of_model(info: ModelInfo) -> dict[str, Any]:
+    """Return what a new card says of a model, and that it is begun now."""
+    known = {name: getattr(info, name) for name in ("backend", "version", "digest")}
+    return {"model": info.name, **known, "measured_at": datetime.now(UTC)}
+
+
+def place_of(
+    folder: Path, version: int, client: LLMClient, info: ModelInfo, *what: str, **settings: object
+) -> Path:
+    """Return the file of a card, by a digest of all that tells it from others.
+
+    Args:
+        folder: where it is.
+        version: of what is asked.
+        client: who answers.
+        info: what the server says of its model.
+        what: further texts that are a part of what is asked.
+        settings: likewise, by name.
+    """
+    which = [version, info.backend, info.digest or f"name {info.name}", info.version]
+    # Two servers may have different weights by one name, and are not equally fast.
+    which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
+    own = {"num_ctx": client.config.num_ctx, "options": client.config.options}
+    text = json.dumps([*which, *what, {**own, **settings}], sort_keys=True, default=str)
+    key = hashlib.sha256(text.encode()).hexdigest()
+    plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
     return folder / f"{plain}-{key[:16]}.json"
-
-
-def _read(path: Path) -> FitnessCard | None:
-    """Return a kept card, or None where there is none that can be read: it is measured anew."""
-    try:
-        card = FitnessCard.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
-    return card if card.version_of_checks == VERSION else None
 
 
 def write_card(path: Path, text: str) -> None:

@@ -19,22 +19,21 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from llmsim_lab._util.cards import economics_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
@@ -43,12 +42,12 @@ from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, nex
 from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.errors import EconomyError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.simulation._verdicts import GATE_VERSION, GateVerdict, Told, Verdict
 from llmsim_lab.study._checks import LASTING
-from llmsim_lab.study._fitness import place_of, write_card
+from llmsim_lab.study._fitness import Card, measured_of, of_model, place_of, write_card
 from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
@@ -76,6 +75,7 @@ the smallest move."""
 CRITERIA = ("direction", "response", "state", "names")
 _WAYS: tuple[Decide, ...] = get_args(Decide)
 _LEVEL = 0.95
+_WORST: tuple[Verdict, ...] = ("fail", "undecided", "pass")
 
 _SETS = ("A", "B")
 _QUARTERS = 28
@@ -224,15 +224,10 @@ def _quarter(state: GlobalState, output: float) -> Quarter:
 
 def _mirror(one: Situation) -> Situation:
     """Return a situation with all deviations from the steady state turned round."""
-    start = STEADY_STATE.total_economic_value
-    return Situation(
-        pair=one.pair,
-        mirrored=True,
-        quarters=tuple(mirrored_quarters(one.quarters, around=start, last=_QUARTERS)),
-        gap=-one.gap,
-        growth=2 * STEADY_STATE.gdp_growth - one.growth,
-        move=-one.move,
-    )
+    start, growth = STEADY_STATE.total_economic_value, 2 * STEADY_STATE.gdp_growth - one.growth
+    quarters = tuple(mirrored_quarters(one.quarters, around=start, last=_QUARTERS))
+    turned = replace(one, mirrored=True, quarters=quarters, growth=growth)
+    return replace(turned, gap=-one.gap, move=-one.move)
 
 
 # --- asking ---------------------------------------------------------------------------------------
@@ -259,13 +254,17 @@ def question(situation: Situation, *, told: Told, named: bool) -> str:
         return agent.prompt_for(SimulationState(global_state=economy))
     quarters = situation.quarters
     if named:
-        last_date = _DATES[int(situation.pair[1:]) % len(_DATES)]
-        ago = range(len(quarters) - 1, -1, -1)
-        quarters = tuple(
-            replace(quarter, period=next_quarter(last_date, steps=-back))
-            for back, quarter in zip(ago, quarters, strict=True)
-        )
+        quarters = dated(quarters, _DATES[int(situation.pair[1:]) % len(_DATES)])
     return agent.briefed(quarters)
+
+
+def dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
+    """Return quarters with the dates that end in this one."""
+    ago = range(len(quarters) - 1, -1, -1)
+    return tuple(
+        replace(quarter, period=next_quarter(last, steps=-back))
+        for back, quarter in zip(ago, quarters, strict=True)
+    )
 
 
 @cache
@@ -431,10 +430,9 @@ def fieller_interval(
     a = bottom**2 - square * v22
     b = top * bottom - square * v12
     c = top**2 - square * v11
-    room = b * b - a * c
     if a <= 0:
         return -inf, inf
-    root = sqrt(max(0.0, room))
+    root = sqrt(max(0.0, b * b - a * c))
     return (b - root) / a, (b + root) / a
 
 
@@ -553,13 +551,8 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     moves = [move for group in groups for _, move in group]
     if max(moves) - min(moves) < 1e-9:
         return result("the move is the same whatever inflation is", verdict="fail")
-    products = [
-        (
-            np.array([x for x, _ in group]).T @ np.array([x for x, _ in group]),
-            np.array([x for x, _ in group]).T @ np.array([move for _, move in group]),
-        )
-        for group in groups
-    ]
+    arrays = [tuple(map(np.array, zip(*group, strict=True))) for group in groups]
+    products = [(state.T @ state, state.T @ move) for state, move in arrays]
     squares, sums = sum(xx for xx, _ in products), sum(xy for _, xy in products)
     slopes = np.linalg.solve(squares, sums)
     without = np.array([np.linalg.solve(squares - xx, sums - xy) for xx, xy in products])
@@ -652,41 +645,29 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
         low = max(0.0, value - student_quantile(len(changes)) * error)
         high = value + student_quantile(len(changes)) * error
         words = f"with names and dates the move changes by {value:.1f} basis points in the mean"
-    verdict: Verdict = "undecided"
-    if high <= CHANGE_BP:
-        verdict = "pass"
-    elif low > CHANGE_BP:
-        verdict = "fail"
+    verdict: Verdict = "pass" if high <= CHANGE_BP else "fail" if low > CHANGE_BP else "undecided"
     return _criterion("names", way, CHANGE_BP, words, value, low, high, verdict=verdict)
 
 
 # --- the card -------------------------------------------------------------------------------------
 
 
-class EconomicsCard(BaseModel):
+class EconomicsCard(Card):
     """How a player answers unambiguous situations; ``verdict`` says whether it passes the gate.
 
+    Of a rule ``backend`` is ``rule``.
+
     Attributes:
-        model: the model's name, or the rule's.
-        backend: ``ollama``, ``embedded`` …; ``rule`` for a rule.
-        version: of the server or runtime, where known.
-        digest: of the model's weights, where known.
         told: ``economist`` or ``thin``.
         measured_at: when it was begun.
         version_of_gate: a kept card of another one is not read.
         answers: by situation; those with names and dates end in ``named``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-    model: str
-    backend: str
-    version: str | None = None
-    digest: str | None = None
     told: Told = "economist"
     measured_at: datetime
-    version_of_gate: int = VERSION
-    answers: dict[str, GateAnswer] = {}
+    version_of_gate: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
+    answers: dict[str, GateAnswer] = Field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -700,29 +681,15 @@ class EconomicsCard(BaseModel):
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """All criteria, for each way of deciding."""
-        asked = [
-            (one, self.answers[one.name])
-            for which in _SETS
-            for one in situations(which)
-            if one.name in self.answers
+        there = [
+            (one, self.answers[key], again) for key, one, again in _plan() if key in self.answers
         ]
+        asked = [(one, answer) for one, answer, again in there if not again]
+        named = {one.name: answer for one, answer, again in there if again}
         if not asked:
             return ()
-        named = {
-            key.removesuffix(" named"): answer
-            for key, answer in self.answers.items()
-            if key.endswith(" named")
-        }
-        return tuple(
-            one
-            for way in _WAYS
-            for one in (
-                direction(asked, way),
-                response(asked, way),
-                state(asked, way),
-                names(asked, named, way),
-            )
-        )
+        judges = (direction, response, state, lambda asked, way: names(asked, named, way))
+        return tuple(judge(asked, way) for way in _WAYS for judge in judges)
 
     def outcome(self, decide: Decide = "sample") -> Verdict:
         """Return whether all criteria are passed, or one is failed, for a way of deciding.
@@ -738,20 +705,14 @@ class EconomicsCard(BaseModel):
         """Whether the player passes, in each way of deciding, and why not."""
         criteria = self.criteria
         if not self.finished:
-            asked = f"Undecided: {len(self.answers)} of {len(_plan())} situations were asked"
-            return (
-                f"{asked}; so far {_telling(criteria, 'direction').words}." if criteria else asked
-            )
+            so_far = f"; so far {_telling(criteria, 'direction').words}." if criteria else ""
+            return f"Undecided: {len(self.answers)} of {len(_plan())} situations were asked{so_far}"
         outcomes = {way: _outcome(criteria, way) for way in _WAYS}
+        each = ", ".join(f"{way}: {outcome}" for way, outcome in outcomes.items())
+        head = f"Economic gate by way of deciding: {each}"
         if len(set(outcomes.values())) == 1:
-            head = {
-                "pass": "Passes the economic gate",
-                "fail": "Fails the economic gate",
-                "undecided": "Undecided at the economic gate",
-            }[outcomes["sample"]]
-        else:
-            each = ", ".join(f"{way}: {outcome}" for way, outcome in outcomes.items())
-            head = f"Economic gate by way of deciding: {each}"
+            said = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
+            head = f"{said[outcomes['sample']]} economic gate"
         whys = [
             f"{one.name} ({one.verdict}): {one.words}"
             for one in (_telling(criteria, name) for name in CRITERIA)
@@ -792,24 +753,21 @@ class EconomicsCard(BaseModel):
 
     def situations(self) -> pd.DataFrame:
         """Return set A and what was answered, a row a situation; set B is kept back."""
+        columns = ["situation", "inflation", "output_gap", "interest_rate", "taylor_move", "mass"]
         rows = []
         for one in situations("A"):
-            answer = self.answers.get(one.name)
-            if answer is None:
-                continue
-            row: dict[str, Any] = {
-                "situation": one.name,
-                "inflation": one.inflation,
-                "output_gap": one.gap,
-                "interest_rate": one.interest_rate,
-                "taylor_move": one.move,
-                "mass": answer.mass,
-            }
-            if answer.chances:
-                row |= {way: answer.moved(way) for way in _WAYS}
-            rows.append(row)
-        columns = ["situation", "inflation", "output_gap", "interest_rate", "taylor_move"]
-        return plain_frame(rows, [*columns, "mass", *_WAYS])
+            if (answer := self.answers.get(one.name)) is not None:
+                values = (
+                    one.name,
+                    one.inflation,
+                    one.gap,
+                    one.interest_rate,
+                    one.move,
+                    answer.mass,
+                )
+                moves = {way: answer.moved(way) for way in _WAYS} if answer.chances else {}
+                rows.append(dict(zip(columns, values, strict=True)) | moves)
+        return plain_frame(rows, [*columns, *_WAYS])
 
     def to_json(self) -> str:
         """Return all answers and the verdict; of set B no more than the answers."""
@@ -842,31 +800,21 @@ def shown(one: Criterion) -> str:
 
 
 def _outcome(criteria: Sequence[Criterion], decide: Decide) -> Verdict:
-    verdicts = {one.verdict for one in criteria if one.decide == decide}
-    if "fail" in verdicts:
-        return "fail"
-    return "undecided" if "undecided" in verdicts else "pass"
+    return min((one.verdict for one in criteria if one.decide == decide), key=_WORST.index)
 
 
 def _telling(criteria: Sequence[Criterion], name: str) -> Criterion:
     """Return the worst outcome of a criterion, of equally bad ones that by mode."""
-    order = ("fail", "undecided", "pass")
     found = [one for one in criteria if one.name == name]
-    return min(found, key=lambda one: (order.index(one.verdict), one.decide != "mode"))
+    return min(found, key=lambda one: (_WORST.index(one.verdict), one.decide != "mode"))
 
 
 @cache
 def _plan() -> tuple[tuple[str, Situation, bool], ...]:
     """Return what is asked, in order: each answer's name, the situation, whether it is named."""
-
-    def all_of_them() -> Iterator[tuple[str, Situation, bool]]:
-        for which in _SETS:
-            for one in situations(which):
-                yield one.name, one, False
-        for one in situations("A")[: 2 * NAMED_PAIRS]:
-            yield f"{one.name} named", one, True
-
-    return tuple(all_of_them())
+    plain = [(one.name, one, False) for which in _SETS for one in situations(which)]
+    again = situations("A")[: 2 * NAMED_PAIRS]
+    return (*plain, *((f"{one.name} named", one, True) for one in again))
 
 
 def what_it_takes() -> str:
@@ -905,50 +853,31 @@ def economics_card(
     if isinstance(player, TaylorRule) or not isinstance(player, LLMClient | str):
         rule = player.rate if isinstance(player, TaylorRule) else player
         return EconomicsCard(
-            model=repr(player) if isinstance(player, TaylorRule) else _name_of(player),
+            model=repr(player)
+            if isinstance(player, TaylorRule)
+            else getattr(player, "__name__", type(player).__name__),
             backend="rule",
             told=told,
             measured_at=datetime.now(UTC),
             answers={key: _by_rule(rule, one) for key, one, _ in _plan()},
         )
-    if isinstance(player, LLMClient):
-        return run_sync(_measured(player, told, again, folder, progress))
-    client = connect(player, quiet=True, timeout_s=300)
-
-    async def closing() -> EconomicsCard:
-        async with client:
-            return await _measured(client, told, again, folder, progress)
-
-    return run_sync(closing())
-
-
-def _name_of(rule: Rule) -> str:
-    return str(getattr(rule, "__name__", type(rule).__name__))
+    measure = partial(_measured, told=told, again=again, folder=folder, progress=progress)
+    return measured_of(player, measure, timeout_s=300)
 
 
 async def _measured(
     client: LLMClient,
+    *,
     told: Told,
     again: bool,
     folder: Path | None,
     progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
     info = await client.model_info()
-    which = [info.backend, info.digest or f"name {info.name}", info.version]
-    which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
-    which += [told, _agent(told, named=False).prompt.digest]
-    settings = {"num_ctx": client.config.num_ctx, "options": client.config.options}
-    path = place_of(economics_folder(folder), info.name, [VERSION, *which, settings])
-    card = None if again else _read(path)
-    if card is None:
-        card = EconomicsCard(
-            model=info.name,
-            backend=info.backend,
-            version=info.version,
-            digest=info.digest,
-            told=told,
-            measured_at=datetime.now(UTC),
-        )
+    asked = told, _agent(told, named=False).prompt.digest
+    path = place_of(economics_folder(folder), VERSION, client, info, *asked)
+    card = None if again else EconomicsCard.read(path)
+    card = card or EconomicsCard(**of_model(info), told=told)
     todo = [one for one in _plan() if one[0] not in card.answers]
     whole, began = len(_plan()), time.perf_counter()
     for done, (key, situation, named) in enumerate(todo):
@@ -964,16 +893,6 @@ async def _measured(
     return card
 
 
-def _read(path: Path) -> EconomicsCard | None:
-    try:
-        card = EconomicsCard.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
-    return card if card.version_of_gate == VERSION else None
-
-
 def kept_economics_cards(folder: Path | None = None) -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    found = map(_read, economics_folder(folder).glob("*.json"))
-    done = [card for card in found if card is not None and card.finished]
-    return sorted(done, key=lambda card: card.measured_at, reverse=True)
+    return EconomicsCard.kept(economics_folder(folder))

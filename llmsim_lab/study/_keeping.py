@@ -143,22 +143,21 @@ def comparison_on(tape: Tape, run: int | None) -> RunInfo:
     Raises:
         TapeError: there is no comparison, or the run is not one.
     """
+    there = [info for info in tape.runs() if info.verb == "experiment"]
     if run is not None:
         info = tape.run(run)
         if info.verb != "experiment":
-            there = [str(other.id) for other in tape.runs() if other.verb == "experiment"]
             raise TapeError(
                 f"run {run} on {tape.path} is not a comparison of prompts; comparisons there: "
-                f"{', '.join(there) or 'none'}"
+                f"{', '.join(str(it.id) for it in there) or 'none'}"
             )
         return info
-    found = [info for info in tape.runs() if info.verb == "experiment"]
-    if not found:
+    if not there:
         raise TapeError(
             f"the tape {tape.path} holds no comparison of prompts; Comparison(...).run() records "
             "one"
         )
-    return found[-1]
+    return there[-1]
 
 
 def parts_of(tape: Tape, info: RunInfo) -> list[RunInfo]:
@@ -188,23 +187,19 @@ def entries_of(
 ) -> list[dict[str, Any]]:
     """Return variants as a manifest has them: prompts with their texts, others by name alone."""
     arm_of = {name: arm for arm, names in arms.items() if len(names) > 1 for name in names}
-    return [
-        {"variant": name}
-        | ({"arm": arm_of[name]} if name in arm_of else {})
-        | (
-            {
-                "name": variant.name,
-                "text": variant.text,
-                "parent": variant.parent,
-                "digest": variant.digest,
-            }
-            if isinstance(variant, Prompt)
-            else {"as": "recorded"}
-            if variant is None
-            else {"as": "model" if isinstance(variant, LLMClient) else "function"}
-        )
-        for name, variant in variants.items()
-    ]
+    entries = []
+    for name, variant in variants.items():
+        entry: dict[str, Any] = {"variant": name}
+        if name in arm_of:
+            entry["arm"] = arm_of[name]
+        if isinstance(variant, Prompt):
+            entry |= {key: getattr(variant, key) for key in ("name", "text", "parent", "digest")}
+        elif variant is None:
+            entry["as"] = "recorded"
+        else:
+            entry["as"] = "model" if isinstance(variant, LLMClient) else "function"
+        entries.append(entry)
+    return entries
 
 
 def arms_on(info: RunInfo) -> dict[str, list[str]]:
@@ -291,17 +286,12 @@ def storage_of(tape: Tape | None, loaded: int | None, *, total: int) -> str:
     """
     if tape is None:
         return "Results are kept in memory only: the run is on no tape."
+    name, remedy = tape.path.name, "open for reading only (pass Tape(path) to record them)."
     if not tape.read_only:
-        return f"Results are recorded on {tape.path.name}."
+        return f"Results are recorded on {name}."
     if loaded is None:
-        return (
-            f"Results are kept in memory only: {tape.path.name} is open for reading only "
-            "(pass Tape(path) to record them)."
-        )
-    there = f"{loaded} samples are recorded on {tape.path.name}"
+        return f"Results are kept in memory only: {name} is {remedy}"
+    there = f"{loaded} samples are recorded on {name}"
     if loaded == total:
         return f"All {there}."
-    return (
-        f"{there}; further ones are kept in memory only, since it is open for reading only "
-        "(pass Tape(path) to record them)."
-    )
+    return f"{there}; further ones are kept in memory only, since it is {remedy}"

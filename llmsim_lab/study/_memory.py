@@ -29,18 +29,18 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.economy import TaylorRule, load_us_macro
-from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._data import Quarter, latest_gap, next_quarter, quarters_before
+from llmsim_lab.economy._macro import Rule
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape, connect
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
-from llmsim_lab.run._progress import progress_line
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
-from llmsim_lab.study._design import Arm, Models, World
-from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, play_here
+from llmsim_lab.study._design import ALL_ALIKE, Models, World
+from llmsim_lab.study._gate import dated
+from llmsim_lab.study._playing import NOTE, Notes, StudyPlayer, StudyRun, one_at_a_time, played
 from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
@@ -115,21 +115,21 @@ def memorisation(
         False
     """
     memory = Memorisation(
-        _player(subject, llm_client),
+        Asked(_player(subject, llm_client)),
         starts=_starts(starts, seed),
         seed=whole_number("seed", seed, least=0, most=2**50),
-        parallel=whole_number("parallel", parallel, least=1),
-        tape=Tape(tape) if isinstance(tape, str | Path) else tape,
-        name=name,
-        progress=progress,
+        _parallel=whole_number("parallel", parallel, least=1),
+        _tape=Tape(tape) if isinstance(tape, str | Path) else tape,
+        _name=name,
+        _progress=progress,
     )
-    if play:
-        run_sync(memory.arun())
-    return memory
+    return memory.run() if play else memory
 
 
 def _starts(starts: int | Sequence[str], seed: int) -> tuple[str, ...]:
-    known = list(_between(FIRST, LAST))
+    known = [FIRST]
+    while known[-1] < LAST:
+        known.append(next_quarter(known[-1]))
     if not isinstance(starts, Sequence):
         count = whole_number("starts", starts, least=2, most=len(known))
         return tuple(sorted(random.Random(f"starts/{seed}").sample(known, count)))
@@ -139,13 +139,6 @@ def _starts(starts: int | Sequence[str], seed: int) -> tuple[str, ...]:
             f"starts={list(starts)!r:.120} must be two or more different quarters from {FIRST} to "
             f"{LAST}"
         )
-    return found
-
-
-def _between(first: str, last: str) -> Sequence[str]:
-    found = [first]
-    while found[-1] < last:
-        found.append(next_quarter(found[-1]))
     return found
 
 
@@ -260,8 +253,8 @@ class Recalled:
     """What a player did at a start, and what was done next there; by the way of asking."""
 
     start: str = ""
-    moves: dict[str, float] = field(default_factory=dict)
-    next_moves: dict[str, float] = field(default_factory=dict)
+    moves: Mapping[Way, float] = field(default_factory=dict)
+    next_moves: Mapping[Way, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("moves", "next_moves"):
@@ -274,14 +267,12 @@ class RecallTurn(RunTurn[Recalled, RunIntervention]):
 
     def own_columns(self) -> dict[str, Any]:
         """Return ``start``, ``move_bp.WAY`` and ``next_move_bp.WAY``; no move without an answer."""
-        state = self.state
-        return {
-            "start": state.start,
-            **{f"move_bp.{way}": move for way, move in state.moves.items()},
-            **{f"next_move_bp.{way}": move for way, move in state.next_moves.items()},
-        }
+        by_way = {"move_bp": self.state.moves, "next_move_bp": self.state.next_moves}
+        moves = {f"{name}.{way}": it for name, of in by_way.items() for way, it in of.items()}
+        return {"start": self.state.start, **moves}
 
 
+@dataclass(slots=True)
 class Asked:
     """Who is asked, and what became of it in this process.
 
@@ -291,10 +282,9 @@ class Asked:
         faults: what went wrong.
     """
 
-    def __init__(self, who: _Player) -> None:
-        self.who = who
-        self.answers: dict[str, Recalled] = {}
-        self.faults: list[Exception] = []
+    who: _Player
+    answers: dict[str, Recalled] = field(default_factory=dict)
+    faults: list[Exception] = field(default_factory=list)
 
 
 class Recall(Run[Recalled, RecallTurn, RecallConfig, RunIntervention]):
@@ -320,11 +310,10 @@ class Recall(Run[Recalled, RecallTurn, RecallConfig, RunIntervention]):
     async def _play(self, before: RecallTurn, planned: Sequence[RunIntervention]) -> RecallTurn:
         del before, planned
         config, who = self.config, self.asked.who
-        moves: dict[str, float] = {}
-        done: dict[str, float] = {}
+        moves: dict[Way, float] = {}
         chains, faults = [], []
-        for question in questions(config.start, place=config.place, seed=config.twins):
-            done[question.way] = question.next_move
+        asked = questions(config.start, place=config.place, seed=config.twins)
+        for question in asked:
             try:
                 if isinstance(who, NationAgent):
                     client = self._client()
@@ -339,6 +328,7 @@ class Recall(Run[Recalled, RecallTurn, RecallConfig, RunIntervention]):
                 self.asked.faults.append(error)
                 raise
             await asyncio.sleep(0)  # where nothing waits, as for rules
+        done = {question.way: question.next_move for question in asked}
         state = Recalled(start=config.start, moves=moves, next_moves=done)
         if faults:
             self.asked.answers[config.start] = state
@@ -394,18 +384,10 @@ def questions(start: str, *, place: int, seed: int) -> list[_Question]:
         _Question("masked", _Told(masked=True), real, done),
         _Question("renamed", _Told(masked=False, country=other), real, done),
         _Question(
-            "shifted", _Told(masked=False), _dated(real, next_quarter(start, steps=shift)), done
+            "shifted", _Told(masked=False), dated(real, next_quarter(start, steps=shift)), done
         ),
         _Question("twin", _Told(masked=False), twin, twin_move),
     ]
-
-
-def _dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
-    ago = range(len(quarters) - 1, -1, -1)
-    return tuple(
-        replace(quarter, period=next_quarter(last, steps=-back))
-        for back, quarter in zip(ago, quarters, strict=True)
-    )
 
 
 @cache
@@ -415,28 +397,18 @@ def next_moves() -> Mapping[str, float]:
     return {str(at): float(100 * move) for at, move in (rates.shift(-1) - rates).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Law:
-    """A vector autoregression with history's moments.
-
-    Attributes:
-        mean: of growth and inflation in the quarter (annual rates), unemployment, policy rate.
-        lag: what the deviations of the last four quarters do to this one's, the latest first.
-        surprises: of each quarter in the data, with the covariance that the moments ask for.
-    """
-
-    mean: Any
-    lag: Any
-    surprises: Any
-
-
 @cache
-def _law() -> _Law:
+def _law() -> tuple[Any, Any, Any]:
     """Return the autoregression of order four that has the data's moments exactly.
 
     Yule-Walker: its means, covariances and covariances over one to four quarters are the data's, so
     that those of inflation over four quarters are too. Surprises are drawn from the data's own,
     scaled to the covariance that this asks for, so that quarters are as wild as they were.
+
+    Returns:
+        the mean of growth and inflation in the quarter (annual rates), unemployment, policy rate;
+        what the deviations of the last four quarters do to this one's, the latest first; and the
+        surprises of each quarter in the data, with the covariance that the moments ask for.
     """
     import numpy as np
 
@@ -456,19 +428,19 @@ def _law() -> _Law:
     left = left - left.mean(axis=0)
     wanted = np.linalg.cholesky(over[0] - lag @ np.hstack(over[1:]).T)
     there = np.linalg.cholesky(left.T @ left / len(left))
-    return _Law(mean, lag, left @ np.linalg.inv(there).T @ wanted.T)
+    return mean, lag, left @ np.linalg.inv(there).T @ wanted.T
 
 
 def twin_path(quarters: int, *, rng: random.Random) -> Any:
     """Return quarters of the twin economy, a row each: growth, inflation, unemployment, rate."""
     import numpy as np
 
-    law = _law()
-    drawn = law.surprises[[rng.randrange(len(law.surprises)) for _ in range(quarters + _WARM_UP)]]
+    mean, lag, surprises = _law()
+    drawn = surprises[[rng.randrange(len(surprises)) for _ in range(quarters + _WARM_UP)]]
     away, path = np.zeros(4 * _ORDER), []
     for surprise in drawn:
-        away = np.concatenate([law.lag @ away + surprise, away[:-4]])
-        path.append(law.mean + away[:4])
+        away = np.concatenate([lag @ away + surprise, away[:-4]])
+        path.append(mean + away[:4])
     return np.array(path[_WARM_UP:])
 
 
@@ -503,6 +475,7 @@ def twin_of(start: str, *, seed: int) -> tuple[tuple[Quarter, ...], float]:
 # --- what came out --------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Memorisation:
     """Whether a player recalls history: by how much it is closer to it when all is named.
 
@@ -514,23 +487,17 @@ class Memorisation:
         notes: what one should know of it, such as questions without an answer.
     """
 
-    def __init__(
-        self,
-        player: _Player,
-        *,
-        starts: tuple[str, ...],
-        seed: int,
-        parallel: int,
-        tape: Tape | None,
-        name: str,
-        progress: bool,
-    ) -> None:
-        self._asked, self._parallel, self._progress = Asked(player), parallel, progress
-        self._tape, self._name, self._playing = tape, name, False
-        self.starts, self.seed = starts, seed
-        self.effects: list[Effect] = []
-        self.notes: tuple[str, ...] = ()
-        self._frame: pd.DataFrame | None = None
+    _asked: Asked
+    starts: tuple[str, ...]
+    seed: int
+    _parallel: int
+    _tape: Tape | None
+    _name: str
+    _progress: bool
+    effects: list[Effect] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    _playing: bool = False
+    _frame: pd.DataFrame | None = None
 
     def run(self) -> Memorisation:
         """Do what ``arun`` does from plain code."""
@@ -543,13 +510,8 @@ class Memorisation:
             LLMFailureException: no start has an answer to each way of asking.
             ConfigError: it is being played already, or the tape holds another one of its name.
         """
-        if self._playing:
-            raise ConfigError("this memorisation is being played; wait for it, or cancel it")
-        self._playing = True
-        try:
+        with one_at_a_time(self, "memorisation"):
             states = await self._ask()
-        finally:
-            self._playing = False
         faults = self._asked.faults
         for fault in faults:
             if not isinstance(fault, LLMFailureException):
@@ -597,22 +559,20 @@ class Memorisation:
             )
             return Recall(config, asked=asked, llm_client=client)
 
-        arm = Arm(name="", levels={}, values={})
         notes = Notes(self._name, {"world": Recall.kind, **self._identity()})
         world = World(start_of, fixed={}, factors={}, turns=1)
         player = StudyPlayer(world, Models(None), notes, self._tape)
-        entries = {seed: StudyRun(arm=arm.name, seed=seed) for seed in places}
+        entries = {seed: StudyRun(arm=ALL_ALIKE.name, seed=seed) for seed in places}
         if self._tape is not None:
             notes.check_free(self._tape)
             entries |= {found.seed: found for found, _, _ in notes.found(self._tape)}
-        left = [(arm, entry) for entry in entries.values() if entry.status != "done"]
-        first, last = len(entries) - len(left) + 1, len(entries)
-        async with progress_line(
-            "start", number=first, last=last, enabled=self._progress
-        ) as advance:
-            async for entry in play_here(player, left, self._parallel):
-                entries[entry.seed] = entry
-                advance()
+        left = [(ALL_ALIKE, entry) for entry in entries.values() if entry.status != "done"]
+
+        async def done(entry: StudyRun) -> None:
+            entries[entry.seed] = entry
+
+        line = "start" if self._progress else ""
+        await played(player, left, self._parallel, done, of=len(entries), line=line)
         found = []
         for entry in entries.values():
             start = self.starts[places[entry.seed]]
@@ -621,7 +581,7 @@ class Memorisation:
             elif entry.status != "done":
                 if not asked.faults:
                     raise ConfigError(f"{start} could not be asked about: {entry.error}")
-            elif (kept := player.kept.get((arm.name, entry.seed))) is not None:
+            elif (kept := player.kept.get(entry.key)) is not None:
                 found.append(kept.state)
             else:
                 assert self._tape is not None
@@ -665,11 +625,8 @@ class Memorisation:
         return "\n".join([*map(str, self.effects), *self.notes, self.verdict])
 
     def __repr__(self) -> str:
-        state = (
-            ("flagged" if self.flagged else "not flagged")
-            if self._frame is not None
-            else "not asked yet"
-        )
+        asked = self._frame is not None
+        state = "not asked yet" if not asked else "flagged" if self.flagged else "not flagged"
         return f"<Memorisation: {state}, {len(self.starts)} starts>"
 
     def _repr_html_(self) -> str:
@@ -703,17 +660,15 @@ def _rows(states: Sequence[Recalled]) -> pd.DataFrame:
 def _recalled(tape: Tape, run: int) -> Recalled:
     """Return what a recorded run came to."""
     row = list(tape.frame_rows(run).values())[-1]
-    by_way: dict[str, dict[str, float]] = {
-        name: {
+    moves, next_moves = (
+        {
             way: float(row[f"{name}.{way}"])
             for way in WAYS
             if isinstance(row.get(f"{name}.{way}"), int | float)
         }
         for name in ("move_bp", "next_move_bp")
-    }
-    return Recalled(
-        start=str(row.get("start")), moves=by_way["move_bp"], next_moves=by_way["next_move_bp"]
     )
+    return Recalled(start=str(row.get("start")), moves=moves, next_moves=next_moves)
 
 
 def _flagged(effects: Sequence[Effect]) -> bool:
@@ -771,6 +726,7 @@ def _recall(frame: pd.DataFrame) -> pd.DataFrame:
     moves far, or a series that does, is neither nearer nor farther for that.
     """
     import numpy as np
+    import pandas as pd
 
     parts = []
     for _, rows in frame.groupby("way", sort=False):
@@ -779,8 +735,6 @@ def _recall(frame: pd.DataFrame) -> pd.DataFrame:
         own = np.diag(away)
         others = (away.sum(axis=1) - own) / (len(rows) - 1)
         parts.append(rows.assign(recall_bp=others - own))
-    import pandas as pd
-
     return pd.concat(parts).sort_index()
 
 

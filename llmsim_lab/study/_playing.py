@@ -14,13 +14,22 @@ import asyncio
 import gzip
 import hashlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
@@ -28,6 +37,7 @@ from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
+from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._session import rare_collections
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._codec import RunInfo, dumps
@@ -44,7 +54,7 @@ _MOST_SAID = 200
 RunStatus = Literal["left", "running", "stopped", "failed", "done"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StudyRun:
     """One run of a study.
 
@@ -65,10 +75,32 @@ class StudyRun:
     turns: int = 0
     error: str = ""
 
+    @property
+    def key(self) -> Key:
+        """Which of the study's runs it is."""
+        return self.arm, self.seed
+
 
 Key = tuple[str, int]
 """A run's arm and seed."""
 MakesExecutor = Callable[[], Executor]
+
+
+@contextmanager
+def one_at_a_time(subject: Any, what: str) -> Iterator[None]:
+    """Raise ConfigError where this is being played already; ``_playing`` within the block.
+
+    Args:
+        subject: a comparison, a response ...
+        what: that in a word.
+    """
+    if subject._playing:
+        raise ConfigError(f"this {what} is being played; wait for it, or cancel it")
+    subject._playing = True
+    try:
+        yield
+    finally:
+        subject._playing = False
 
 
 # --- how runs are found again --------------------------------------------------------------------
@@ -152,54 +184,52 @@ def _short(value: Any) -> Any:
 
 
 def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
-    outcome = info.outcome or ""
-    status: RunStatus = "stopped"
-    if outcome == "done":
+    outcome, error, status = info.outcome or "", "", "stopped"
+    if outcome.startswith(_FAILED):
+        status, error = "failed", outcome.removeprefix(_FAILED)
+    elif outcome == "done":
         status = "done"
-    elif outcome.startswith(_FAILED):
-        status = "failed"
-    error = outcome.removeprefix(_FAILED) if status == "failed" else ""
-    return StudyRun(arm=arm, seed=seed, status=status, run=info.id, turns=info.turns, error=error)
+    return StudyRun(arm, seed, cast(RunStatus, status), info.id, info.turns, error)
 
 
 # --- one run -------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class StudyPlayer:
     """Plays single runs of a study.
 
-    Args:
+    Attributes:
         world: makes them.
         models: whom they ask.
         notes: what is written into their manifests.
         tape: where they are recorded; None to keep them in memory.
+        purse: what they may spend.
+        kept: the runs that are on no tape.
+        playing: the runs that are under way, until the study has what became of them.
+        on_change: called when a run begins, and after each of its turns.
+        heard: arms of which a run has said what it has to warn of.
     """
 
-    def __init__(self, world: World, models: Models, notes: Notes, tape: Tape | None) -> None:
-        self.world = world
-        self.models = models
-        self.notes = notes
-        self.tape = tape
-        self.purse: Purse | None = None
-        self.kept: dict[Key, AnyRun] = {}
-        """The runs that are on no tape."""
-        self.playing: dict[Key, AnyRun] = {}
-        """The runs that are under way, until the study has what became of them."""
-        self.on_change: Callable[[], object] = lambda: None
-        """Called when a run begins, and after each of its turns."""
-        self.heard: set[str] = set()
-        """Arms of which a run has said what it has to warn of."""
+    world: World
+    models: Models
+    notes: Notes
+    tape: Tape | None = None
+    purse: Purse | None = None
+    kept: dict[Key, AnyRun] = field(default_factory=dict)
+    playing: dict[Key, AnyRun] = field(default_factory=dict)
+    on_change: Callable[[], object] = lambda: None
+    heard: set[str] = field(default_factory=set)
 
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
         run, entry = None, before
-        key = arm.name, before.seed
         try:
             run = self._begun(arm, before)
             if self.tape is None:
-                self.kept[key] = run
+                self.kept[before.key] = run
             unlisten = run.listen(lambda _: self.on_change())
-            self.playing[key] = run
+            self.playing[before.key] = run
             self.on_change()
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
             run._purse, run._quiet = self.purse, arm.name in self.heard
@@ -222,7 +252,7 @@ class StudyPlayer:
 
     def _begun(self, arm: Arm, before: StudyRun) -> AnyRun:
         """Return a run, new or as far as it was played."""
-        if (kept := self.kept.get((arm.name, before.seed))) is not None:
+        if (kept := self.kept.get(before.key)) is not None:
             return kept
         client = self.models.of(self.world, arm)
         run = self.world.run(arm, before.seed, client)
@@ -317,19 +347,13 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
     return found
 
 
-_unpacked: dict[str, tuple[StudyPlayer, dict[str, Arm]]] = {}
-"""In a worker, by the digest of what came: so that a model is loaded once for each process."""
-
-
+@cache
 def _unpack(spec: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
+    """Return what came to a worker; kept, so that a model is loaded once for each process."""
     import cloudpickle
 
-    digest = hashlib.sha256(spec).hexdigest()
-    if digest not in _unpacked:
-        world, given, notes, arms = cloudpickle.loads(spec)
-        player = StudyPlayer(world, Models(given), notes, None)
-        _unpacked[digest] = player, {arm.name: arm for arm in arms}
-    return _unpacked[digest]
+    world, given, notes, arms = cloudpickle.loads(spec)
+    return StudyPlayer(world, Models(given), notes), {arm.name: arm for arm in arms}
 
 
 def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, bytes | None]:
@@ -342,21 +366,14 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
     """
     known, arms = _unpack(spec)
     # On this machine's own disk, whatever the working folder is on.
-    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
-        lines = Path(folder) / "run.jsonl"
-        with Tape(Path(folder) / "run.tape") as tape:
-            entry = replace(before, run=None)
-            if begun is not None:
-                lines.write_bytes(gzip.decompress(begun))
-                [number] = tape.import_jsonl(lines)
-                entry = replace(before, run=number)
+    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as name:
+        folder = Path(name)
+        with Tape(folder / "run.tape") as tape:
+            number = None if begun is None else _taken_in(tape, begun, folder)
             player = copy(known)  # with its clients; several threads of a worker may play
             player.tape = tape
-            ended = run_sync(player.play(arms[before.arm], entry))
-            if ended.run is None:
-                return ended, None
-            tape.export(lines, run=ended.run)
-            return ended, gzip.compress(lines.read_bytes())
+            ended = run_sync(player.play(arms[before.arm], replace(before, run=number)))
+            return ended, None if ended.run is None else _taken_out(tape, ended.run, folder)
 
 
 class _Workers:
@@ -438,7 +455,7 @@ async def play_elsewhere(
         while out or waiting:
             while waiting and (parallel is None or len(out) < parallel):
                 arm, before = waiting[-1]
-                begun = None if before.run is None else _bytes_of(tape, before.run, parts)
+                begun = None if before.run is None else _taken_out(tape, before.run, parts)
                 if (future := workers.submit(work, spec, before, begun)) is None:
                     break
                 out[asyncio.wrap_future(future)] = waiting.pop()
@@ -455,9 +472,15 @@ async def play_elsewhere(
                 error = job.exception() if not job.cancelled() else asyncio.CancelledError()
                 if error is None:
                     workers.lost = 0
-                    yield _merged(tape, parts, *job.result())
+                    entry, content = job.result()
+                    if content is not None:
+                        # First: what a worker has played is not lost with this process.
+                        path = parts / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
+                        path.write_bytes(content)
+                        entry = replace(entry, run=merge(tape, path))
+                    yield entry
                     continue
-                key = (arm.name, before.seed)
+                key = before.key
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
                 tries[key] = tries.get(key, 0) + (not isinstance(error, BrokenExecutor))
                 if tries[key] < _TRIES:
@@ -473,8 +496,9 @@ async def play_elsewhere(
             parts.rmdir()
 
 
-def _bytes_of(tape: Tape, run: int, folder: Path) -> bytes:
-    lines = folder / f"begun-{run}.jsonl"
+def _taken_out(tape: Tape, run: int, folder: Path) -> bytes:
+    """Return one run of a tape as compressed lines."""
+    lines = folder / f"out-{run}.jsonl"
     tape.export(lines, run=run)
     try:
         return gzip.compress(lines.read_bytes())
@@ -482,23 +506,20 @@ def _bytes_of(tape: Tape, run: int, folder: Path) -> bytes:
         lines.unlink()
 
 
-def _merged(tape: Tape, folder: Path, ended: StudyRun, content: bytes | None) -> StudyRun:
-    """Put a run that came back on the tape."""
-    if content is None:
-        return ended
-    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
-    path.write_bytes(content)  # first: what a worker has played is not lost with this process
-    return replace(ended, run=merge(tape, path))
-
-
-def merge(tape: Tape, path: Path) -> int:
-    """Import one run's compressed lines, and remove the file; returns the run's number."""
-    lines = path.with_suffix("")
-    lines.write_bytes(gzip.decompress(path.read_bytes()))
+def _taken_in(tape: Tape, content: bytes, folder: Path) -> int:
+    """Import one run's compressed lines; returns its number."""
+    lines = folder / f"in-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
+    lines.write_bytes(gzip.decompress(content))
     try:
         [number] = tape.import_jsonl(lines)
     finally:
         lines.unlink()
+    return number
+
+
+def merge(tape: Tape, path: Path) -> int:
+    """Import the file of one run's compressed lines, and remove it; returns the run's number."""
+    number = _taken_in(tape, path.read_bytes(), path.parent)
     path.unlink()
     return number
 
@@ -522,16 +543,33 @@ def merge_left_over(tape: Tape) -> None:
 async def played(
     player: StudyPlayer,
     jobs: Sequence[tuple[Arm, StudyRun]],
-    *,
     parallel: int | None,
-    executor: Executor | MakesExecutor | None,
-    done: Callable[[StudyRun], Any],
+    done: Callable[[StudyRun], Awaitable[None]],
+    *,
+    executor: Executor | MakesExecutor | None = None,
+    of: int,
+    line: str,
 ) -> None:
-    """Play a study's runs, here or elsewhere, and call back with each as it ends."""
+    """Play the runs that are left, here or elsewhere, and call back with each as it ends.
+
+    Args:
+        player: plays them.
+        jobs: the runs that are left.
+        parallel: how many at once.
+        done: awaited with each run.
+        executor: who plays them elsewhere.
+        of: how many runs there are, with those that were done before.
+        line: what the line of progress calls a run; empty for no such line.
+    """
     if executor is None:
         runs = play_here(player, jobs, parallel or 8)
     else:
         runs = play_elsewhere(executor, player, jobs, parallel)
-    async with aclosing(runs) as ended:  # type: ignore[type-var]
+    first = of - len(jobs) + 1
+    async with (
+        progress_line(line, number=first, last=of, enabled=bool(line)) as advance,
+        aclosing(runs) as ended,  # type: ignore[type-var]
+    ):
         async for entry in ended:
+            advance()
             await done(entry)

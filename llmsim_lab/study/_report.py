@@ -26,7 +26,6 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
 from llmsim_lab.study._checklist import LIKE, STATUSES, Checklist, Evidence, checklist
 from llmsim_lab.study._design import LAST, AnyStudy, said
-from llmsim_lab.study._playing import StudyRun
 from llmsim_lab.tape._changes import flat
 from llmsim_lab.tape._codec import dumps
 
@@ -38,6 +37,13 @@ _MOST_COLUMNS = 4
 _MOST_ROWS = 12
 """Rows of a table that is not folded."""
 _MOST_SEEDS = 20
+_PLAYED_WITH = {
+    "llmsim-lab": "package",
+    "git revision": "git",
+    "Python": "python",
+    "platform": "platform",
+}
+"""Titles of what the runs' manifests say, and its names there."""
 _SIZE = (7.0, 3.9)
 """Of a chart, inches."""
 _BACKGROUNDS = "#ffffff", "#0d1117"
@@ -168,20 +174,18 @@ def _head(study: AnyStudy, evidence: Evidence, asked: Checklist) -> Markup:
 
 
 def _played(study: AnyStudy) -> str:
-    tape = study.tape
-    if tape is None:
-        return ""
+    infos = study.tape.runs() if study.tape is not None else ()
     numbers = {it.run for it in study._entries.values()}
-    dates = sorted(
-        date[:10]
-        for info in tape.runs()
-        if info.id in numbers
-        for date in (info.started, info.ended)
-        if date
+    days = sorted(
+        {
+            date[:10]
+            for info in infos
+            if info.id in numbers
+            for date in (info.started, info.ended)
+            if date
+        }
     )
-    if not dates:
-        return ""
-    return f"Played {dates[0]}." if dates[0] == dates[-1] else f"Played {dates[0]} to {dates[-1]}."
+    return f"Played {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
 
 
 def _design(study: AnyStudy) -> Markup:
@@ -192,9 +196,9 @@ def _design(study: AnyStudy) -> Markup:
     else:
         kind = {"full": "every combination of levels"}.get(str(design), str(design))
     seeds = study.seeds
-    which = (
-        f"{seeds[0]} to {seeds[-1]}" if _is_range(seeds) else clip(", ".join(map(str, seeds)), 200)
-    )
+    which = clip(", ".join(map(str, seeds)), 200)
+    if len(seeds) > 1 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
+        which = f"{seeds[0]} to {seeds[-1]}"
     outcomes = ", ".join(_outcome_name(label, it) for label, it in study.outcome.items())
     facts: list[tuple[object, object]] = [
         ("design", f"{kind}: {len(study.arms)} arms"),
@@ -217,10 +221,6 @@ def _design(study: AnyStudy) -> Markup:
             _folded("arms", arms, header),
         ]
     )
-
-
-def _is_range(seeds: Sequence[int]) -> bool:
-    return list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))) and len(seeds) > 1
 
 
 def _level_names(levels: Mapping[str, Any]) -> Markup:
@@ -250,11 +250,11 @@ def _registration(study: AnyStudy) -> Markup:
     plan = study._registered
     if plan is None:
         named = {it for it in study._registrations.values() if it is not None}
-        if named:
-            digests = ", ".join(sorted(it[:12] for it in named))
-            return _p(f"The runs name the plan {digests}, whose file was not read for this report.")
+        digests = ", ".join(sorted(it[:12] for it in named))
         return _p(
-            "Nothing was registered: what is compared, and over how many runs, was not fixed."
+            f"The runs name the plan {digests}, whose file was not read for this report."
+            if named
+            else "Nothing was registered: what is compared, and over how many runs, was not fixed."
         )
     hypotheses = Markup("<ul>{}</ul>").format(
         join(Markup("<li>{}</li>").format(safe(text)) for text in plan["hypotheses"])
@@ -407,7 +407,7 @@ def _charts(study: AnyStudy, palette: _Palette) -> Markup:
         notes.append(f"No column by turn, so no chart: {', '.join(without)}.")
     if not columns:
         columns = [it.column for it in study._trial.series if it.column in numbers][:1]
-    figures: list[object] = []
+    figures = []
     for column in columns:
         try:
             figures.append(_figure(study, column, palette))
@@ -510,33 +510,21 @@ def _parts(colour: str) -> tuple[float, float, float]:
 def _settings(evidence: Evidence) -> Markup:
     by_arm = {arm: _settings_of(evidence, arm) for arm in evidence.study.arms}
     names = dict.fromkeys(name for settings in by_arm.values() for name in settings)
-    differing = [
-        name for name in names if len({settings.get(name) for settings in by_arm.values()}) > 1
+    cells = {name: [settings.get(name) for settings in by_arm.values()] for name in names}
+    shared = {name: each[0] for name, each in cells.items() if len(set(each)) == 1}
+    grid: list[Any] = [
+        [name, *map(_setting, each)] for name, each in cells.items() if name not in shared
     ]
-    shared = [name for name in names if name not in differing]
-    parts: list[object] = []
-    if differing:
-        cells = {
-            name: [_setting(settings.get(name)) for settings in by_arm.values()]
-            for name in differing
-        }
-        if len(by_arm) <= _MOST_COLUMNS:
-            header: list[object] = ["setting", *by_arm]
-            rows = [[name, *cells[name]] for name in differing]
-        else:
-            header = ["arm", *differing]
-            rows = [
-                [arm, *(cells[name][place] for name in differing)]
-                for place, arm in enumerate(by_arm)
-            ]
-        parts += [_p("What differs between the arms:"), _folded("settings", rows, header)]
-    else:
-        parts.append(_p("The arms have the same settings."))
-    first = next(iter(by_arm.values()))
-    every = table(("setting", "all arms"), [(name, _setting(first.get(name))) for name in shared])
-    parts.append(details(f"what all arms share: {len(shared)} settings", _wide(every, "settings")))
-    parts += _prompts(evidence)
-    return join(parts)
+    differing = _p("The arms have the same settings.")
+    if grid:
+        header: Sequence[object] = ["setting", *by_arm]
+        if len(by_arm) > _MOST_COLUMNS:
+            header, *grid = zip(["arm", *by_arm], *grid, strict=True)
+        above = _p("What differs between the arms:")
+        differing = join([above, _folded("settings", grid, header)])
+    every = table(("setting", "all arms"), [(name, _setting(it)) for name, it in shared.items()])
+    folded = details(f"what all arms share: {len(shared)} settings", _wide(every, "settings"))
+    return join([differing, folded, *_prompts(evidence)])
 
 
 def _setting(text: str | None) -> Markup:
@@ -553,11 +541,8 @@ def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
     own = {name: value for name, value in config.items() if name not in ("name", "seed", "llm")}
     if llm := evidence.settings(arm):
         own["llm"] = {name: it for name, it in llm.items() if name not in CLIENT_SETTINGS[1:]}
-    own["model"] = [
-        {"name": it.get("name"), "backend": it.get("backend"), "version": it.get("version")}
-        | {"digest": it.get("digest")}
-        for it in evidence.models[arm]
-    ]
+    of_model = ("name", "backend", "version", "digest")
+    own["model"] = [{name: it.get(name) for name in of_model} for it in evidence.models[arm]]
     own["prompts"] = {
         place: it["digest"][:12] for place, it in (manifest.get("prompts") or {}).items()
     }
@@ -567,8 +552,8 @@ def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
     # What is given beside the configuration, such as players as functions.
     own["given"] = {
         name: said(level)
-        for name, level in study._world._values(study._by_name[arm]).items()
-        if study._world._targets[name][0] not in ("config", "model", "prompt")
+        for name, level in study._world.values(study._by_name[arm]).items()
+        if study._world.kind_of(name) not in ("config", "model", "prompt")
     }
     return {name: text for name, text in flat(own).items() if text not in ("{}", "[]")}
 
@@ -585,19 +570,18 @@ def _prompts(evidence: Evidence) -> Iterator[Markup]:
 
 def _failures(study: AnyStudy) -> Markup:
     failed = [it for it in study._in_order() if it.status == "failed"]
-    left = sum(study.counts[it] for it in ("stopped", "left"))
+    left = study.counts["stopped"] + study.counts["left"]
     parts = [_p(f"{left} of {len(study._entries)} runs are not done yet.")] if left else []
     if not failed:
         return join([*parts, _p("No run failed.")])
-    by_error: dict[str, list[StudyRun]] = {}
-    for entry in failed:
-        by_error.setdefault(entry.error, []).append(entry)
     rows = []
-    for error, entries in sorted(by_error.items(), key=lambda it: -len(it[1])):
-        places = [f"{it.arm}, seed {it.seed}, turn {it.turns + 1}" for it in entries]
-        more = f" … and {len(places) - _MOST_SEEDS} more" if len(places) > _MOST_SEEDS else ""
-        where = "; ".join(places[:_MOST_SEEDS]) + more
-        rows.append((safe(error, limit=2_000), _n(len(entries)), where))
+    for error, count in Counter(it.error for it in failed).most_common():
+        where = [
+            f"{it.arm}, seed {it.seed}, turn {it.turns + 1}" for it in failed if it.error == error
+        ]
+        more = f" … and {count - _MOST_SEEDS} more" if count > _MOST_SEEDS else ""
+        places = "; ".join(where[:_MOST_SEEDS]) + more
+        rows.append((safe(error, limit=2_000), _n(count), places))
     shares = [
         f"{arm}: {count} of {len(study.seeds)} ({count / len(study.seeds):.0%})"
         for arm, count in Counter(it.arm for it in failed).items()
@@ -638,16 +622,7 @@ def _runs(evidence: Evidence) -> Markup:
         ("design's digest", Markup('<span class="mono">{}</span>').format(study._notes.digest)),
         ("model calls", f"{evidence.calls:,}"),
         *([("decisions of models", ", ".join(decided) or "none")] if evidence.calls else []),
-        *(
-            (title, each(name))
-            for title, name in (
-                ("llmsim-lab", "package"),
-                ("git revision", "git"),
-                ("Python", "python"),
-                ("platform", "platform"),
-            )
-            if each(name)
-        ),
+        *((title, each(name)) for title, name in _PLAYED_WITH.items() if each(name)),
     ]
     rows = [
         [

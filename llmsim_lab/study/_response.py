@@ -27,6 +27,7 @@ from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
+from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, EconomyError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import Run
@@ -36,9 +37,9 @@ from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, NoModel, _load, belongs_to, copied, resume
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._config import CommitteeConfig
 from llmsim_lab.study._charts import response_chart
-from llmsim_lab.study._design import Arm, Models, World, WrongFunctionError, seeds_of
+from llmsim_lab.study._design import ALL_ALIKE, Models, World, WrongFunctionError, seeds_of
+from llmsim_lab.study._playing import one_at_a_time
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.validators import AlwaysValid
 
@@ -122,14 +123,18 @@ def impulse_response(
     """
     if tape is None and isinstance(subject, Run) and subject.tape and not subject.tape.read_only:
         tape = subject.tape
+    if not isinstance(shock, Mapping) or not shock:
+        raise ConfigError(
+            f"shock={shock!r:.80} must be a dict, such as {{'supply': 1}} or {{'coins.Ann': -10}}"
+        )
     response = ImpulseResponse(
         _Pairs(
             make=_maker(subject, llm_client, name, parameters),
-            shock=_checked_shock(shock),
+            shock=dict(shock),
             at=whole_number("at", at, least=0),
             horizon=whole_number("horizon", horizon, least=1),
             seeds=_seeds(seeds, subject, parameters),
-            columns=None if columns is None else _listed(columns),
+            columns=[columns] if isinstance(columns, str) else columns,
             against=against,
             parallel=whole_number("parallel", parallel, least=1),
             tape=Tape(tape) if isinstance(tape, str | Path) else tape,
@@ -142,18 +147,6 @@ def impulse_response(
     if play:
         run_sync(response.arun())
     return response
-
-
-def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
-
-
-def _checked_shock(shock: Any) -> Mapping[str, Any]:
-    if not isinstance(shock, Mapping) or not shock:
-        raise ConfigError(
-            f"shock={shock!r:.80} must be a dict, such as {{'supply': 1}} or {{'coins.Ann': -10}}"
-        )
-    return dict(shock)
 
 
 def _seeds(seeds: Any, subject: Any, parameters: Mapping[str, Any]) -> tuple[int, ...]:
@@ -184,11 +177,10 @@ def _maker(
         )
     turns = given.pop("turns", None)
     world, models = World(subject, fixed=given, factors={}, turns=turns), Models(client)
-    all_alike = Arm(name="", levels={}, values={})
 
     def made(seed: int) -> AnyRun:
-        asked = models.of(world, all_alike)
-        run = world.run(all_alike, seed, asked)
+        asked = models.of(world, ALL_ALIKE)
+        run = world.run(ALL_ALIKE, seed, asked)
         if name:
             run.config = run.config.model_copy(update={"name": name})
         # A function may make its run without a model, or with another.
@@ -205,10 +197,13 @@ def _again(run: AnyRun, client: LLMClient | None, changes: Mapping[str, Any]) ->
     config = run.config.model_copy(update=dict(changes))
     done = [item for turn in run.turns[1:] for item in turn.interventions]
     done += [one for at, its in run.planned.items() if at > run.turn_number for one in its]
-    parts = copied({name: getattr(run, name) for name in run.given}, client, {})
-    for part in parts.values():
+    parts = copied(_own(run), client, {})
+    for part in parts.values():  # those of the user's own get the pair's seed
         for one in part if isinstance(part, Sequence) else (part,):
-            _seed(one, config.seed)
+            if isinstance(one, EconomicEngine) and one.shocks is not None:
+                one.shocks = replace(one.shocks, seed=config.seed)
+            elif isinstance(one, NationAgent):
+                one.seed = config.seed
     return type(run).rebuilt(
         # What was done to the first turn is in its state.
         config.model_copy(update={"interventions": tuple(done)}),
@@ -228,14 +223,6 @@ def _without_chains(state: Any) -> Any:
     return state.model_copy(update={"reasoning_chains": ()}) if chains else state
 
 
-def _seed(part: Any, seed: int) -> None:
-    """Give a part of the user's own the pair's seed."""
-    if isinstance(part, EconomicEngine) and part.shocks is not None:
-        part.shocks = replace(part.shocks, seed=seed)
-    elif isinstance(part, NationAgent):
-        part.seed = seed
-
-
 def _by_rule(run: AnyRun, against: Any) -> AnyRun:
     """Return the run that is compared with: the same start and seeds, and a rule that decides."""
     if isinstance(run, Simulation) and against != "rule":
@@ -244,8 +231,8 @@ def _by_rule(run: AnyRun, against: Any) -> AnyRun:
                 f"against={against!r:.60} is not a policy rule: a TaylorRule(), or a function of "
                 "inflation, output_gap and previous_rate"
             )
-        config = run.config.by_rules().model_copy(update={"committee": CommitteeConfig()})
-        parts = {"engine": copied({"engine": run.engine}, None, {})["engine"]}
+        config = run.config.by_rules().model_copy(update={"committee": Committee()})
+        parts = copied({"engine": run.engine} if "engine" in run.given else {}, None, {})
         limits = getattr(run.engine, "limits", config.engine.limits)
         rule = TaylorRuleAgent(rule=against, limits=limits, exact=True)
         state = _without_chains(run.turns[0].state)
@@ -254,7 +241,7 @@ def _by_rule(run: AnyRun, against: Any) -> AnyRun:
             agents=[rule],
             validator=AlwaysValid(),
             state=state.model_copy(update={"agents": {}}),
-            **(parts if "engine" in run.given else {}),
+            **parts,
         )
     if against == "rule" and hasattr(run.config, "by_rules"):
         config, players = run.config.by_rules(), {}
@@ -280,11 +267,11 @@ def _by_rule(run: AnyRun, against: Any) -> AnyRun:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What one seed's forks were: numbers by column, a list of turns from the shock on."""
+    """What the shock did in one seed's forks: numbers by column, of so many turns from it on."""
 
-    shocked: dict[str, list[float]]
-    unshocked: dict[str, list[float]]
-    at_bound: bool = False
+    moved: dict[str, list[float]]
+    turns: int
+    at_bound: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -296,7 +283,7 @@ class _Pairs:
     at: int
     horizon: int
     seeds: tuple[int, ...]
-    columns: tuple[str, ...] | None
+    columns: Sequence[str] | None
     against: Any
     parallel: int
     tape: Tape | None
@@ -307,20 +294,10 @@ class _Pairs:
     words: str = ""
     linear: dict[str, list[float]] = field(default_factory=dict)
     failed: dict[int, Exception] = field(default_factory=dict)
-    playing: bool = False
 
     async def play(self) -> tuple[dict[int, _Pair], dict[int, _Pair]]:
         """Return the pairs by seed: those of the run, and those of what it is compared with."""
-        if self.playing:
-            raise ConfigError("this response is being played; wait for it, or cancel it")
-        self.playing = True
         self.failed.clear()
-        try:
-            return await self._play()
-        finally:
-            self.playing = False
-
-    async def _play(self) -> tuple[dict[int, _Pair], dict[int, _Pair]]:
         room, last = asyncio.Semaphore(self.parallel), len(self.seeds)
         async with progress_line("pair", number=1, last=last, enabled=self.progress) as advance:
 
@@ -374,10 +351,8 @@ class _Pairs:
     def _look_at(self, run: AnyRun) -> None:
         """Take from the first run what all share: the columns, and the linear solution."""
         known = {one.column: one for one in run.series}
-        if self.columns is not None:
-            self.series = tuple(known.get(it, Series(column=it, label=it)) for it in self.columns)
-        else:
-            self.series = tuple(known.values())
+        columns = known if self.columns is None else self.columns
+        self.series = tuple(known.get(it, Series(column=it, label=it)) for it in columns)
         if not self.series:
             raise ConfigError(
                 f"a {type(run).__name__} charts no numbers, so that no response can be seen; name "
@@ -409,9 +384,14 @@ class _Pairs:
             )
         finally:
             base.close()
+        here, there, end = self._values(shocked), self._values(unshocked), self.at + self.horizon
         return _Pair(
-            self._values(shocked),
-            self._values(unshocked),
+            {
+                name: [after - before for after, before in zip(values, there[name], strict=False)]
+                for name, values in here.items()
+                if name in there
+            },
+            turns=min(end, shocked.turn_number, unshocked.turn_number) - self.at + 1,
             at_bound=_touches_bound([*shocked.turns, *unshocked.turns], base, self.at),
         )
 
@@ -451,16 +431,16 @@ class _Pairs:
 
     def _values(self, run: AnyRun) -> dict[str, list[float]]:
         turns = [turn for turn in run.turns if self.at <= turn.number <= self.at + self.horizon]
-        rows = [run.own_columns(turn) for turn in turns]
+        rows = [
+            {name: it for name, it in run.own_columns(turn).items() if isinstance(it, int | float)}
+            for turn in turns
+        ]
         found: dict[str, list[float]] = {}
         for one in self.series:
-            values = [row.get(one.column) for row in rows]
-            if all(isinstance(it, int | float) for it in values):
-                found[one.column] = [float(it) for it in values]
+            if all(one.column in row for row in rows):
+                found[one.column] = [float(row[one.column]) for row in rows]
             elif self.columns is not None:
-                there = {
-                    name for row in rows for name, it in row.items() if isinstance(it, int | float)
-                }
+                there = set().union(*rows)
                 raise ConfigError(
                     f"{one.column!r} is not a number at each turn from {self.at} on"
                     f"{closest(one.column, there)}; the numbers are {', '.join(sorted(there))}"
@@ -478,9 +458,8 @@ def _interventions(
 ) -> list[dict[str, Any]]:
     """Return a shock as this world's interventions, with numbers added to what is there."""
     known = _known(run)
-    done: dict[str, Any] = {"turn": at}
     added = {name: by for name, by in shock.items() if name not in known}
-    done |= {name: value for name, value in shock.items() if name in known}
+    done = {"turn": at} | {name: value for name, value in shock.items() if name in known}
     if "shock" in known:
         hits = {name: added.pop(name) for name in _SHOCKS if name in added}
         if hits:
@@ -498,18 +477,18 @@ def _interventions(
             "a shock to the economy's equations and a change of its state are two shocks; give one"
         )
     values: dict[str, Any] = {}
+    numbers = [key for key, it in row.items() if isinstance(it, int | float)]
     for name, by in added.items():
-        if not isinstance(row.get(name), int | float) or isinstance(row[name], bool):
-            numbers = [key for key, it in row.items() if isinstance(it, int | float)]
+        if name not in numbers or isinstance(row[name], bool):
             raise ConfigError(
                 f"shock: there is no number {name!r}{closest(name, numbers)} in the state of a "
                 f"{type(run).__name__}; there are {', '.join(numbers[:12])}"
             )
         real_number(name, by)
         values[name] = row[name] + by
-    agents = {name: name.partition(".") for name in values if "set_agents" in known and "." in name}
     own: dict[str, dict[str, Any]] = {}
-    for name, (agent, _, variable) in agents.items():
+    for name in [it for it in values if "set_agents" in known and "." in it]:
+        agent, _, variable = name.partition(".")
         own.setdefault(agent, {})[variable] = values.pop(name)
     if own:
         done["set_agents"] = {**done.get("set_agents", {}), **own}
@@ -594,15 +573,15 @@ def _fork_on(
             continue
         fork = _load(tape, info, base.llm_client, _own(base))
         there = [one for at, its in fork.planned.items() if at > fork_at for one in its]
-        same = fork.turns[place].state == state and list(fork.turns[place].interventions) == done
-        if same and there == planned and _prompts_agree(fork, base):
+        there_too = fork.prompts.keys() & base.prompts.keys()
+        if (
+            fork.turns[place].state == state
+            and list(fork.turns[place].interventions) == done
+            and there == planned
+            and all(fork.prompts[at].digest == base.prompts[at].digest for at in there_too)
+        ):
             found.append(fork)
     return max(found, key=lambda fork: int(fork.turn_number), default=None)
-
-
-def _prompts_agree(one: AnyRun, other: AnyRun) -> bool:
-    both = one.prompts.keys() & other.prompts.keys()
-    return all(one.prompts[at].digest == other.prompts[at].digest for at in both)
 
 
 # --- the economy ----------------------------------------------------------------------------------
@@ -669,7 +648,7 @@ class ImpulseResponse:
         self.linear: Mapping[str, Sequence[float]] = {}
         self.notes: tuple[str, ...] = ()
         self._series: Mapping[str, Series] = {}
-        self._less = ""
+        self._less, self._playing = "", False
 
     def run(self) -> ImpulseResponse:
         """Do what ``arun`` does from plain code."""
@@ -686,15 +665,11 @@ class ImpulseResponse:
                 response is being played already.
         """
         plan = self._pairs
-        done, rule = await plan.play()
+        with one_at_a_time(self, "response"):
+            done, rule = await plan.play()
         self.seeds, self.shock = tuple(done), plan.words
         self._series = {one.column: one for one in plan.series}
-        shortest = min(
-            len(values)
-            for pair in [*done.values(), *rule.values()]
-            for arm in (pair.shocked, pair.unshocked)
-            for values in arm.values()
-        )
+        shortest = min(pair.turns for pair in [*done.values(), *rule.values()])
         notes = [f"seed {seed} failed: {_fault(error)}" for seed, error in plan.failed.items()]
         if shortest <= self.horizon:
             notes.append(
@@ -731,11 +706,10 @@ class ImpulseResponse:
                 "there is nothing to subtract: impulse_response(..., against=TaylorRule())"
             )
         new = copy.copy(self)
-        both = self.curves.keys() & self.rule_curves.keys()
         new.curves = {
             name: curve - self.rule_curves[name]
             for name, curve in self.curves.items()
-            if name in both
+            if name in self.rule_curves
         }
         new.rule_curves, new.linear, new._less = {}, {}, ", minus the rule's"
         return new
@@ -746,11 +720,6 @@ class ImpulseResponse:
                 "this response is not played yet: response.run(), or await response.arun()"
             )
 
-    def _band(self, column: str) -> tuple[Any, Any, Any]:
-        from llmsim_lab.study._statistics import sup_t_band  # here, since it imports numpy
-
-        return sup_t_band(self.curves[column].to_numpy(), level=self.level)
-
     def frame(self) -> pd.DataFrame:
         """Return a row for each column and turn.
 
@@ -760,10 +729,12 @@ class ImpulseResponse:
         """
         import pandas as pd
 
+        from llmsim_lab.study._statistics import sup_t_band  # here, since it imports numpy
+
         self._check_played()
         parts = []
-        for name in self.curves:
-            mean, low, high = self._band(name)
+        for name, curve in self.curves.items():
+            mean, low, high = sup_t_band(curve.to_numpy(), level=self.level)
             rule = self.rule_curves.get(name)
             parts.append(
                 pd.DataFrame(
@@ -802,21 +773,19 @@ class ImpulseResponse:
         title = f"Response of {one.label[:1].lower() + one.label[1:]}{self._less}"
         return response_chart(part, one, title=title, shock=self.shock, level=self.level)
 
-    def _peaks(self) -> list[tuple[str, int, float, float, float]]:
-        found = []
-        for name in self.curves:
-            mean, low, high = self._band(name)
-            peak = int(abs(mean).argmax())
-            found.append((name, peak, float(mean[peak]), float(low[peak]), float(high[peak])))
-        return found
+    def _peaks(self) -> Iterator[Any]:
+        """Return the frame's row of each column's largest response."""
+        frame = self.frame()
+        largest = frame["mean"].abs().groupby(frame["column"], sort=False).idxmax()
+        return frame.loc[largest].itertuples()
 
     def __str__(self) -> str:
         if not self.curves:
             return f"impulse response, not played yet ({len(self._pairs.seeds)} pairs)"
         lines = [f"response to {self.shock}{self._less}, n = {len(self.seeds)} pairs"]
-        for name, peak, mean, low, high in self._peaks():
-            band = f" [{low:.3g}, {high:.3g}]" if len(self.seeds) > 1 else ""
-            lines.append(f"{name}: largest {peak} turns after, {mean:+.3g}{band}")
+        for it in self._peaks():
+            band = f" [{it.low:.3g}, {it.high:.3g}]" if it.n > 1 else ""
+            lines.append(f"{it.column}: largest {it.horizon} turns after, {it.mean:+.3g}{band}")
         return "\n".join([*lines, *self.notes])
 
     def __repr__(self) -> str:
@@ -826,14 +795,14 @@ class ImpulseResponse:
         if not self.curves:
             return str(pairs([("pairs", len(self._pairs.seeds))], caption=str(self)))
         rows = []
-        for name, peak, mean, low, high in self._peaks():
-            band = f"{low:.3g} to {high:.3g}" if len(self.seeds) > 1 else "none"
-            rule = self.rule_curves.get(name)
-            there = "" if rule is None else f"{rule.mean().iloc[peak]:+.3g}"
-            rows.append([name, peak, f"{mean:+.3g}", band, there])
+        for it in self._peaks():
+            band = f"{it.low:.3g} to {it.high:.3g}" if it.n > 1 else "none"
+            rule = f"{it.rule:+.3g}" if it.column in self.rule_curves else ""
+            rows.append([it.column, it.horizon, f"{it.mean:+.3g}", band, rule])
         header = ["", "turns after", "largest response", f"{self.level:.0%} band", "rule"]
         caption = f"Response to {self.shock}{self._less}, {len(self.seeds)} pairs of forks"
-        return str(join([table(header, rows, caption=caption), *map(_line, self.notes)]))
+        notes = (pairs([("note", note)]) for note in self.notes)
+        return str(join([table(header, rows, caption=caption), *notes]))
 
 
 def _fault(error: Exception) -> str:
@@ -846,35 +815,17 @@ def _same(curve: pd.DataFrame) -> bool:
     return bool((abs(values - values[0]) <= _DUST * abs(values).max()).all())
 
 
-def _line(note: str) -> Any:
-    return pairs([("note", note)])
-
-
 def _curves(found: Mapping[int, _Pair], turns: int) -> Curves:
     import pandas as pd
 
     if not found:
         return {}
-    first = next(iter(found.values()))
-    everywhere = [
-        name
-        for name in first.shocked
-        if all(name in arm for pair in found.values() for arm in (pair.shocked, pair.unshocked))
-    ]
+    first, *others = (pair.moved for pair in found.values())
     index, columns = pd.Index(found, name="seed"), pd.RangeIndex(turns, name="horizon")
     return {
         name: pd.DataFrame(
-            [
-                [
-                    after - before
-                    for after, before in zip(
-                        pair.shocked[name][:turns], pair.unshocked[name][:turns], strict=True
-                    )
-                ]
-                for pair in found.values()
-            ],
-            index=index,
-            columns=columns,
+            [pair.moved[name][:turns] for pair in found.values()], index=index, columns=columns
         )
-        for name in everywhere
+        for name in first
+        if all(name in other for other in others)
     }

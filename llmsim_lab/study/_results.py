@@ -163,34 +163,20 @@ def samples_frame(
     bench = next(iter(benches.values()))
     of_turn = [name for name in outcomes if name not in OF_DECISIONS]
     columns = ["variant", *(["wording"] if len(arm_of) > len(arms) else [])]
-    columns += [
-        *(["run"] if len(benches) > 1 else []),
-        "turn",
-        "sample",
-        "seed",
-        "agent",
-        "decision",
-        "reasoning",
-        "confidence",
-        "status",
-    ]
+    columns += ["run"] if len(benches) > 1 else []
+    columns += ["turn", "sample", "seed", "agent", "decision", "reasoning", "confidence", "status"]
     columns += ["accepted"] if isinstance(bench.simulation, Simulation) else []
     columns += [*(["before", of_turn[0], "move"] if of_turn else []), *of_turn[1:]]
-    return pd.DataFrame(
-        rows, columns=[*columns, "calls", "tokens", "seconds", "completed", "detail"]
-    )
+    columns += ["calls", "tokens", "seconds", "completed", "detail"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _sample_rows(
     bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes
 ) -> Iterable[dict[str, Any]]:
     done = came_off(bench, sample, played)
-    common: dict[str, Any] = {
-        "turn": sample.turn,
-        "sample": sample.sample,
-        "seed": sample.seed,
-        "completed": done,
-    }
+    common: dict[str, Any] = {"turn": sample.turn, "sample": sample.sample, "seed": sample.seed}
+    common["completed"] = done
     of_turn = [name for name in outcomes if name not in OF_DECISIONS]
     for name in of_turn:
         # Not the old value, which would count as a decision to hold.
@@ -200,9 +186,7 @@ def _sample_rows(
         common |= {"before": before, "move": common[of_turn[0]] - before}
     failures = (
         # A failure of the client's begins with the component already.
-        chain.reasoning
-        if chain.reasoning.startswith(f"{chain.component}:")
-        else f"{chain.component}: {chain.reasoning}"
+        f"{chain.component}: {chain.reasoning.removeprefix(f'{chain.component}:').lstrip()}"
         for chain in played.chains
         if chain.status == "failed"
     )
@@ -221,11 +205,8 @@ def _sample_rows(
         decided = [chain for chain in chains if done or chain.status != "failed"]
         sure = [chain.confidence for chain in decided if chain.confidence is not None]
         worst = min((chain.status for chain in chains), key=_WORST_FIRST.index, default="ok")
-        calls = [
-            call
-            for call in asked
-            if (site := call.request.site) is not None and (site.agent or "") == agent
-        ]
+        sites = ((call, call.request.site) for call in asked)
+        calls = [call for call, site in sites if site is not None and (site.agent or "") == agent]
         action = actions.get(agent)
         judged = getattr(action, "validation_result", None) if done else None
         yield common | {
@@ -389,7 +370,7 @@ def these_wordings(frame: pd.DataFrame) -> str:
 
 def _answers_effect(frame: pd.DataFrame, variant: str, reference: str, only: str) -> Effect:
     """Return how far apart two variants' answers are, whatever they are about."""
-    from llmsim_lab.study._statistics import Effect, energy_test
+    from llmsim_lab.study._statistics import Effect
 
     texts = _texts(frame)
     sides = [
@@ -403,17 +384,35 @@ def _answers_effect(frame: pd.DataFrame, variant: str, reference: str, only: str
         return replace(effect, note="no sample of both was played")
     x, y = ([text for _, text in side] for side in sides)
     blocks = [turn for turn, _ in sides[0]], [turn for turn, _ in sides[1]]
+    situations = len({*blocks[0], *blocks[1]})
+    where = f"these {situations} situations" if situations > 1 else "this situation"
+    found = answers_apart(replace(effect, n=situations, speaks_of=where + only), x, y, blocks)
+    assert found.estimate is not None
+    return replace(found, estimate=round(found.estimate, 12) + 0.0)  # never minus zero
+
+
+def answers_apart(
+    effect: Effect,
+    x: Sequence[str],
+    y: Sequence[str],
+    blocks: tuple[Sequence[object], Sequence[object]] | None = None,
+) -> Effect:
+    """Return an effect with the energy distance of two arms' answers, and its p-value.
+
+    It is that of their words, or of whether they are the same where few different ones were given.
+    """
+    from llmsim_lab.study._statistics import energy_test  # here, since it imports numpy
+
     # Both arms together decide it, so that the permutations share it.
     few = len({*x, *y}) <= (len(x) + len(y)) / 2
     statistic, p = energy_test(x, y, distance="labels" if few else "words", blocks=blocks)
-    situations = len({*blocks[0], *blocks[1]})
+    how = "permuted" if blocks is None else "permuted by situation"
     return replace(
         effect,
-        estimate=round(statistic, 12) + 0.0,  # never minus zero
+        estimate=statistic,
         p=p,
-        n=situations,
-        speaks_of=(f"these {situations} situations" if situations > 1 else "this situation") + only,
-        method=f"energy distance of {'answers' if few else 'their words'}, permuted by situation",
+        p_family=p,
+        method=f"energy distance of {'answers' if few else 'their words'}, {how}",
     )
 
 
@@ -449,27 +448,21 @@ def exact_effects(
 
     from llmsim_lab.study._statistics import exact_situation_effects
 
-    rows: list[dict[str, Any]] = []
-    seen: set[tuple[str, int | None, int, str]] = set()
     arm_of = {label: arm for arm, labels in arms.items() for label in labels}
+    # Every sample of a turn measures the same chances.
+    known: dict[tuple[str, int | None, int, str], Choice[Any]] = {}
     for sample, choices in chances.items():
         for agent, choice in choices.items():
-            place = (sample.variant, sample.run, sample.turn, agent)
-            if place in seen:  # every sample of a turn measures the same chances
-                continue
-            seen.add(place)
-            common = {"arm": arm_of[sample.variant], "run": sample.run or 1}
-            common |= {"situation": sample.turn}
-            options = choice.probabilities
-            if all(isinstance(it, int | float) and not isinstance(it, bool) for it in options):
-                rows += [
-                    common | {"outcome": "choice", "value": float(option), "chance": p}
-                    for option, p in options.items()
-                ]
-                continue
-            for option, p in options.items():
-                pair = common | {"outcome": f"chance of {getattr(option, 'value', option)}"}
-                rows += [pair | {"value": 1.0, "chance": p}, pair | {"value": 0.0, "chance": 1 - p}]
+            known.setdefault((sample.variant, sample.run, sample.turn, agent), choice)
+    rows: list[tuple[Any, ...]] = []
+    for (label, run, turn, _), choice in known.items():
+        options, place = choice.probabilities, (arm_of[label], run or 1, turn)
+        if all(isinstance(it, int | float) and not isinstance(it, bool) for it in options):
+            rows += [(*place, "choice", float(option), p) for option, p in options.items()]
+            continue
+        for option, p in options.items():
+            name = f"chance of {getattr(option, 'value', option)}"
+            rows += [(*place, name, 1.0, p), (*place, name, 0.0, 1 - p)]
     frame = pd.DataFrame(rows, columns=["arm", "run", "situation", "outcome", "value", "chance"])
     if not rows:
         return []
@@ -507,11 +500,9 @@ def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, faile
         text += " Evidence of a difference by itself, but not once adjusted for all comparisons."
     else:
         text += f" Evidence of a difference at {effect.speaks_of}."
-    if effect.outcome == ANSWERS:
-        pass
-    elif None in floors:
+    if effect.outcome != ANSWERS and None in floors:
         text += " The noise floor is not known: it takes two samples a turn."
-    else:
+    elif effect.outcome != ANSWERS:
         one, other = (number(floor) for floor in floors if floor is not None)
         text += (
             f" Two single samples of one prompt at one state differ by {one} and {other}"
@@ -547,16 +538,13 @@ def directions(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     moves, frame = _moves(frame), _placed(frame)
     rows = []
     for variant in variants:
-        known = [move for (name, _, _), move in moves.items() if name == variant and move]
-        counts = Counter(known)
-        shares = {
-            name: counts[name] / len(known) if known else math.nan
-            for name in ("raise", "hold", "lower")
-        }
+        counts = Counter(move for place, move in moves.items() if place[0] == variant and move)
+        used = counts.total()
+        shares = {it: counts[it] / used if used else math.nan for it in ("raise", "hold", "lower")}
         failed = frame[(frame["variant"] == variant) & ~frame["completed"].astype(bool)]
         # A sample has a row an agent, and fails once.
         count = len(failed[["turn", "sample"]].drop_duplicates())
-        rows.append({"variant": variant, **shares, "used": len(known), "failed": count})
+        rows.append({"variant": variant, **shares, "used": used, "failed": count})
     return pd.DataFrame(rows)
 
 
@@ -579,7 +567,7 @@ def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     for place in texts:
         there.setdefault(place[:2], []).append(place)
     turns = dict.fromkeys(turn for _, turn in there)
-    rows = []
+    compared: list[tuple[str, str, list[tuple[Place, Place]]]] = []
     for variant in variants[1:]:
         both = [
             pair
@@ -587,33 +575,25 @@ def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
             for pair in product(there.get((variants[0], turn), []), there.get((variant, turn), []))
         ]
         of = f"{variants[0]} and {variant}"
-        same = [(a, b) for a, b in both if a[2] == b[2]]
-        other = [(a, b) for a, b in both if a[2] != b[2]]
-        rows.append({"of": of, "seeds": "same", **_shares(same, moves, texts)})
-        rows.append({"of": of, "seeds": "different", **_shares(other, moves, texts)})
+        compared.append((of, "same", [(a, b) for a, b in both if a[2] == b[2]]))
+        compared.append((of, "different", [(a, b) for a, b in both if a[2] != b[2]]))
     for variant in variants:
         pairs = [p for turn in turns for p in combinations(there.get((variant, turn), []), 2)]
-        of = f"{variant} and itself"
-        rows.append({"of": of, "seeds": "different", **_shares(pairs, moves, texts)})
-    return pd.DataFrame(rows)
+        compared.append((f"{variant} and itself", "different", pairs))
+    rows = []
+    for of, seeds, pairs in compared:
+        (direction_share, _), (answer_share, whole) = _same(pairs, moves), _same(pairs, texts)
+        rows.append((of, seeds, direction_share, answer_share, whole, len(pairs) - whole))
+    columns = ["of", "seeds", "same_direction", "same_answer", "pairs", "failed"]
+    return pd.DataFrame(rows, columns=columns)
 
 
-def _shares(
-    pairs: Sequence[tuple[Place, Place]],
-    moves: dict[Place, str | None],
-    texts: dict[Place, str | None],
-) -> dict[str, float | int]:
-    def share(of: dict[Place, str | None]) -> float:
-        known = [(of[a], of[b]) for a, b in pairs if of[a] is not None and of[b] is not None]
-        return sum(a == b for a, b in known) / len(known) if known else math.nan
-
-    whole = sum(texts[a] is not None and texts[b] is not None for a, b in pairs)
-    return {
-        "same_direction": share(moves),
-        "same_answer": share(texts),
-        "pairs": whole,
-        "failed": len(pairs) - whole,
-    }
+def _same(
+    pairs: Sequence[tuple[Place, Place]], of: Mapping[Place, str | None]
+) -> tuple[float, int]:
+    """Return the share of pairs that are alike, of those in which both are known; and how many."""
+    known = [(of[a], of[b]) for a, b in pairs if of[a] is not None and of[b] is not None]
+    return sum(a == b for a, b in known) / len(known) if known else math.nan, len(known)
 
 
 def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
@@ -648,18 +628,18 @@ def _plain(text: str) -> str:
 
 
 def _moves(frame: pd.DataFrame) -> dict[Place, str | None]:
-    frame = _placed(frame)
-    keys = zip(frame["variant"], frame["turn"], frame["sample"], strict=True)
     moves = frame["move"] if "move" in frame else [math.nan] * len(frame)
-    return {key: direction(move) for key, move in zip(keys, moves, strict=True)}
+    return {key: direction(move) for key, move in zip(_places(frame), moves, strict=True)}
+
+
+def _places(frame: pd.DataFrame) -> Iterable[Place]:
+    return zip(*(_placed(frame)[key] for key in _KEYS), strict=True)
 
 
 def _texts(frame: pd.DataFrame) -> dict[Place, str | None]:
     """Return what was decided in each sample, all agents together; None where one failed."""
     texts: dict[Place, str | None] = {}
-    frame = _placed(frame)
-    keys = zip(frame["variant"], frame["turn"], frame["sample"], strict=True)
-    for key, text in zip(keys, frame["decision"], strict=True):
+    for key, text in zip(_places(frame), frame["decision"], strict=True):
         before = texts.get(key, "")
         texts[key] = f"{before}\n{_plain(text)}" if text and before is not None else None
     return texts

@@ -1262,7 +1262,7 @@ def sup_t_band(
     if not moves.any():
         return mean, mean.copy(), mean.copy()
     correlation = np.atleast_2d(np.corrcoef(rows[:, moves], rowvar=False))
-    correlation += _shrinkage(n) * (np.eye(len(correlation)) - correlation)
+    correlation += 1 / n * (np.eye(len(correlation)) - correlation)
     values, vectors = np.linalg.eigh(correlation)
     mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
     rng = np.random.default_rng(seed)
@@ -1272,10 +1272,6 @@ def sup_t_band(
     largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
     reach = np.where(moves, np.quantile(largest, level, method="weibull") * error, 0.0)
     return mean, mean - reach, mean + reach
-
-
-def _shrinkage(n: int) -> float:
-    return 1 / n
 
 
 # --- how much can be seen -------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.html import join, pairs, safe, table
+from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.text import closest, duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
@@ -33,7 +33,6 @@ from llmsim_lab.llm._embedded.store import CATALOGUE
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
 from llmsim_lab.run._config import idle_seeds
-from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._turn import turn_row
 from llmsim_lab.study._charts import arms_chart
 from llmsim_lab.study._design import (
@@ -75,11 +74,12 @@ Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 
 _PLAYED = set[tuple[Path, str] | None]()
 """The studies that this process is playing, by tape and name; one without a tape is its own."""
-_COSTS = ("calls", "tokens", "seconds")
 _FEW = 3
 """Runs that a spread is estimated from at least."""
 _ROUNDING = 1e-12
 _MOST_ERRORS = 3
+_OUTCOMES = ["arm", "seed", "outcome", "value"]
+_STATES = ("done", "failed", "stopped", "left")
 _CODE = ("methods", "parameters", "state")
 """Digests of a world's code; not of its file, which holds more than the world."""
 
@@ -164,11 +164,9 @@ class StudyPlan:
             costs.append(f"{duration(3600 * self.hours)} one after the other")
         if self.disk_bytes is not None:
             costs.append(f"{self.disk_bytes / 1e6:,.1f} MB on the tape")
-        if not self.runs:
-            pass
-        elif costs:
+        if self.runs and costs:
             lines.append(f"About {', '.join(costs)} ({self.based_on}).")
-        else:
+        elif self.runs:
             lines.append(
                 "Calls, tokens, hours and disk are not known before a run was played: "
                 "plan(pilot='a.tape'), or plan() again after some runs."
@@ -285,7 +283,7 @@ class Study:
         self._notes = Notes(self.name, identity)
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
-        self._player = StudyPlayer(self._world, self._models, self._notes, None)
+        self._player = StudyPlayer(self._world, self._models, self._notes)
         self._listeners: list[Callable[[], object]] = []
         self._player.on_change = self._tell
         self._registered: dict[str, Any] | None = None
@@ -293,16 +291,13 @@ class Study:
         self._looks: list[int] = []
         self._registrations: dict[Key, Any] = {}
         self._other_code = 0
-        self._running = False
-        self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None] | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._entries = {
             (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
             for seed in self.seeds
             for arm in self._arms
         }
-        if self._path is not None and self._path.exists():
-            self._open()
-        if self._tape is not None:
+        if self.tape is not None:
             self._find()
 
     # --- playing -----------------------------------------------------------------------------
@@ -353,9 +348,9 @@ class Study:
             ConfigError: there is no model, or the study is being played already, also by another
                 ``Study`` of its name on the same tape.
         """
-        if self._running:
+        if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
-        path = self._path if self._tape is None else self._tape.path
+        path = self._tape_path
         key = None if path is None else (path.resolve(), self.name)
         if key is not None and key in _PLAYED:
             raise ConfigError(
@@ -369,43 +364,31 @@ class Study:
                 "a budget is counted in one process; without executor=, or give each run its own "
                 "limit with turns="
             )
-        self._running = True
         _PLAYED.add(key)
-        self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._task = asyncio.current_task()
         try:
             self._begin(executor)
             jobs = [
                 (self._by_name[it.arm], it) for it in self._entries.values() if it.status != "done"
             ]
             self._player.purse = None if budget is None else Purse(budget)
-            total = len(self._entries)
-            async with progress_line(
-                "run", number=total - len(jobs) + 1, last=total, enabled=progress
-            ) as advance:
 
-                async def done(entry: StudyRun) -> None:
-                    self._entries[entry.arm, entry.seed] = entry
-                    self._player.playing.pop((entry.arm, entry.seed), None)
-                    advance()
-                    self._tell()
-                    if entry.status == "failed":
-                        log_event(
-                            logger,
-                            logging.WARNING,
-                            "STUDY_RUN_FAILED",
-                            study=self.name,
-                            arm=entry.arm,
-                            seed=entry.seed,
-                            turn=entry.turns,
-                            error=entry.error,
-                        )
-                    returned = on_run(entry) if on_run is not None else None
-                    if inspect.isawaitable(returned):
-                        await returned
+            async def done(entry: StudyRun) -> None:
+                self._entries[entry.key] = entry
+                self._player.playing.pop(entry.key, None)
+                self._tell()
+                if entry.status == "failed":
+                    where = {"arm": entry.arm, "seed": entry.seed, "turn": entry.turns}
+                    self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
+                returned = on_run(entry) if on_run is not None else None
+                if inspect.isawaitable(returned):
+                    await returned
 
-                await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
+            total, line = len(self._entries), "run" if progress else ""
+            player = self._player
+            await played(player, jobs, parallel, done, executor=executor, of=total, line=line)
         finally:
-            self._running, self._task = False, None
+            self._task = None
             _PLAYED.discard(key)
             self._player.playing.clear()
             self._after()
@@ -417,9 +400,8 @@ class Study:
 
         Whoever awaits ``arun`` gets a ``CancelledError``.
         """
-        task = self._task
-        if task is not None and task[1] is not None:
-            task[0].call_soon_threadsafe(task[1].cancel)
+        if (task := self._task) is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for what changes as the study is played.
@@ -445,22 +427,20 @@ class Study:
     @property
     def running(self) -> bool:
         """Whether the study is being played."""
-        return self._running
+        return self._task is not None
 
     def progress(self) -> list[StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
-        playing = dict(self._player.playing)
+        turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
-            it
-            if (run := playing.get((it.arm, it.seed))) is None
-            else replace(it, status="running", turns=run.turn_number, error="")
+            replace(it, status="running", turns=turns[it.key], error="") if it.key in turns else it
             for it in self._in_order()
         ]
 
     def _begin(self, executor: object) -> None:
         """Open the tape, find what is on it, and check what only matters when runs are played."""
         if self._tape is None and self._path is not None:
-            self._open()
+            self._tape = Tape(self._path)
         if self._tape is not None:
             if self._tape.read_only:
                 raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
@@ -468,7 +448,7 @@ class Study:
             merge_left_over(self._tape)
             self._find()
             if why := self._mixed_code():
-                log_event(logger, logging.WARNING, "CODE_CHANGED", study=self.name, reason=why)
+                self._warn("CODE_CHANGED", reason=why)
         self._player.tape = self._tape
         seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
         if executor is None:
@@ -477,9 +457,10 @@ class Study:
                 if client is None and arm is self._arms[0]:
                     client = self._own_client()
             if why := idle_seeds(seeds, model_seed=client.config.seed if client else None):
-                log_event(
-                    logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", study=self.name, reason=why
-                )
+                self._warn("SEEDS_CHANGE_NOTHING", reason=why)
+
+    def _warn(self, event: str, **fields: Any) -> None:
+        log_event(logger, logging.WARNING, event, study=self.name, **fields)
 
     def _own_client(self) -> LLMClient | None:
         """Return the client that a function gives its run; raise ConfigError where one lacks."""
@@ -490,8 +471,7 @@ class Study:
                 f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
                 "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
             )
-        client: LLMClient | None = run.llm_client
-        return client
+        return cast("LLMClient | None", run.llm_client)
 
     def _after(self) -> None:
         """Find out how far runs are that were interrupted."""
@@ -508,17 +488,13 @@ class Study:
             if entry.status == "left":
                 self._entries[key] = replace(entry, status="stopped", turns=run.turn_number)
 
-    def _open(self) -> None:
-        assert self._path is not None
-        self._tape = Tape(self._path)
-
     def _find(self) -> None:
         """Read which runs are on the tape, and how far they are."""
         assert self._tape is not None
         registered, other_code = {}, {}
         now = self._trial.code_digests
         for entry, note, code in self._notes.found(self._tape):
-            key = entry.arm, entry.seed
+            key = entry.key
             for look in note.get("looks", []):
                 if isinstance(look, int) and look not in self._looks:
                     self._looks.append(look)
@@ -537,10 +513,14 @@ class Study:
             self._tape = None
 
     @property
+    def _tape_path(self) -> Path | None:
+        return self._path if self._tape is None else self._tape.path
+
+    @property
     def tape(self) -> Tape | None:
         """The tape that the runs are on, if they are on one."""
         if self._tape is None and self._path is not None and self._path.exists():
-            self._open()
+            self._tape = Tape(self._path)
         return self._tape
 
     # --- what came of it ---------------------------------------------------------------------
@@ -562,16 +542,9 @@ class Study:
 
         rows = []
         for it in self._in_order():
-            own: dict[str, Any] = {
-                "seed": it.seed,
-                "run": it.run,
-                "status": it.status,
-                "turns": it.turns,
-            }
-            own |= {"error": it.error}
+            own = {name: getattr(it, name) for name in ("seed", "run", "status", "turns", "error")}
             rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
-        frame = pd.DataFrame(rows)
-        return frame.astype({"run": "Int64"})
+        return pd.DataFrame(rows).astype({"run": "Int64"})
 
     def _in_order(self) -> Iterator[StudyRun]:
         """Yield the runs arm by arm."""
@@ -590,7 +563,7 @@ class Study:
 
     def _rows(self, entry: StudyRun) -> list[dict[str, Any]]:
         """Return a run's frame as rows, from the tape or from memory."""
-        if (run := self._player.kept.get((entry.arm, entry.seed))) is not None:
+        if (run := self._player.kept.get(entry.key)) is not None:
             return [turn_row(turn, run.own_columns(turn)) for turn in run.turns]
         tape = self.tape
         assert tape is not None
@@ -704,12 +677,11 @@ class Study:
             outcome = next(iter([*measures, *columns]), None) or []
         if isinstance(outcome, Mapping):
             found = dict(outcome)
-        elif isinstance(outcome, str) or callable(outcome):
-            found = {_label_of(outcome): outcome}
         else:
-            found = {_label_of(item): item for item in outcome}
-            if len(found) < len(outcome):
-                twice = Counter(map(_label_of, outcome)).most_common(1)[0][0]
+            items = [outcome] if isinstance(outcome, str) or callable(outcome) else list(outcome)
+            found = {_label_of(item): item for item in items}
+            if len(found) < len(items):
+                twice = Counter(map(_label_of, items)).most_common(1)[0][0]
                 raise ConfigError(
                     f"two outcomes are called {twice!r}; give them labels: outcome={{'one': ..., "
                     "'other': ...}"
@@ -730,17 +702,12 @@ class Study:
         column = name.removesuffix(LAST)
         # A mapping in a state may be filled later, so of its columns only the field is known.
         fields = getattr(type(first.state), "model_fields", {})
-        if (
-            column in row
-            or (column in measures and column == name)
-            or column.partition(".")[0] in fields
-        ):
-            return
         known = [*measures, *(key for key, value in row.items() if isinstance(value, int | float))]
-        raise ConfigError(
-            f"outcome {name!r} is not a column of {self._cls.__name__}{closest(column, known)}; "
-            f"there are {', '.join(known)}"
-        )
+        if not (column in row or name in measures or column.partition(".")[0] in fields):
+            raise ConfigError(
+                f"outcome {name!r} is not a column of {self._cls.__name__}"
+                f"{closest(column, known)}; there are {', '.join(known)}"
+            )
 
     def outcomes(self) -> pd.DataFrame:
         """Return a row for each run that has ended and each outcome.
@@ -750,23 +717,20 @@ class Study:
         import pandas as pd
 
         rows = [
-            {"arm": entry.arm, "seed": entry.seed, "outcome": label, "value": value}
+            (entry.arm, entry.seed, label, value)
             for entry in self._in_order()
             if entry.status in ("done", "failed")
             for label, value in self._values_of(entry).items()
         ]
-        return pd.DataFrame(rows, columns=["arm", "seed", "outcome", "value"])
+        return pd.DataFrame(rows, columns=_OUTCOMES)
 
     def _values_of(self, entry: StudyRun) -> dict[str, float]:
         if entry.status != "done":
             return dict.fromkeys(self.outcome, math.nan)
-        key = (entry.arm, entry.seed), entry.run
+        key = entry.key, entry.run
         if key not in self._values:
-            rows = (
-                self._rows(entry)
-                if any(isinstance(it, str) for it in self.outcome.values())
-                else []
-            )
+            of_columns = any(isinstance(it, str) for it in self.outcome.values())
+            rows = self._rows(entry) if of_columns else []
             self._values[key] = {
                 label: self._value(entry, item, rows) for label, item in self.outcome.items()
             }
@@ -829,6 +793,11 @@ class Study:
         from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
         real_number("level", level, least=0.5, most=0.9999)
+        if not isinstance(grid, Mapping | None):
+            raise ConfigError(
+                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
+                "0.25}"
+            )
         if not self.outcome:
             raise ConfigError(
                 f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
@@ -844,7 +813,13 @@ class Study:
                 "study.outcomes().merge(study.runs), or name contrasts=[(arm, arm)]"
             )
         self._check_arms(contrasts or ())
-        self._check_grid(grid)
+        for name, step in (grid or {}).items():
+            if name not in self.outcome:
+                raise ConfigError(
+                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
+                    f"are {', '.join(self.outcome)}"
+                )
+            real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
@@ -865,22 +840,6 @@ class Study:
                     f"{', '.join(self.arms)}"
                 )
 
-    def _check_grid(self, grid: Any) -> None:
-        if grid is None:
-            return
-        if not isinstance(grid, Mapping):
-            raise ConfigError(
-                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
-                "0.25}"
-            )
-        for name, step in grid.items():
-            if name not in self.outcome:
-                raise ConfigError(
-                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
-                    f"are {', '.join(self.outcome)}"
-                )
-            real_number(f"grid[{name!r}]", step, least=0)
-
     def _mixed_code(self) -> str:
         """Return how many runs another version of the world played; empty if none."""
         if not self._other_code:
@@ -899,13 +858,14 @@ class Study:
             return ""
         whole = done == len(self._entries)
         if self._registered is not None:
-            plan = self._registered
+            plan, asked = self._registered, list(map(list, contrasts or ()))
+            same = contrasts is None or asked == plan["contrasts"]
+            if not same or plan["outcomes"] != list(self.outcome):
+                return f"not the registered contrasts and outcomes ({plan['digest'][:12]})"
             before = sum(it != plan["digest"] for it in self._registrations.values())
             late = f", after {before} runs had been begun" if before else ""
-            if whole and len(self.seeds) == plan["n"] and self._is_registered(contrasts):
+            if whole and len(self.seeds) == plan["n"]:
                 return f"as registered{late} ({plan['digest'][:12]})"
-            if not self._is_registered(contrasts):
-                return f"not the registered contrasts and outcomes ({plan['digest'][:12]})"
         if done not in self._looks:
             self._looks.append(done)
             self._keep_looks()
@@ -918,21 +878,14 @@ class Study:
             "effects(watched=True) may be watched"
         )
 
-    def _is_registered(self, contrasts: Sequence[tuple[str, str]] | None) -> bool:
-        assert self._registered is not None
-        plan = self._registered
-        same: bool = contrasts is None or [list(pair) for pair in contrasts] == plan["contrasts"]
-        return same and plan["outcomes"] == list(self.outcome)
-
     def _keep_looks(self) -> None:
         """Write on the tape at how many runs somebody looked: the next process counts on."""
         tape = self._tape
         first = next((it.run for it in self._entries.values() if it.run is not None), None)
-        if tape is None or tape.read_only or first is None:
-            return
-        manifest = tape.run(first).manifest
-        note = {**manifest[NOTE], "looks": self._looks}
-        tape.update_manifest(first, {**manifest, NOTE: note})
+        if tape is not None and not tape.read_only and first is not None:
+            manifest = tape.run(first).manifest
+            note = {**manifest[NOTE], "looks": self._looks}
+            tape.update_manifest(first, {**manifest, NOTE: note})
 
     # --- before it is played -----------------------------------------------------------------
 
@@ -997,27 +950,11 @@ class Study:
                 )
         if not there:
             own = {key: it for key, it in plan.items() if key not in ("outcomes", "n")}
-            path.write_text(yaml_text({**self._as_file(path), **own}), encoding="utf-8")
+            path.write_text(yaml_text({**as_file(self, path), **own}), encoding="utf-8")
         digest = hashlib.sha256(dumps(said(plan)).encode()).hexdigest()
         self._registered = {**plan, "digest": digest}
         self._notes.registration = digest
         return path
-
-    def _as_file(self, path: Path) -> dict[str, Any]:
-        tape = self._path or (self._tape.path if self._tape is not None else None)
-        return as_file(
-            self._world,
-            self._factors,
-            path=path,
-            name=self.name,
-            design=self._design,
-            seeds=self.seeds,
-            turns=self.turns,
-            outcome=self.outcome,
-            aa=AA in self.arms,
-            model=self._models.given,
-            tape=tape,
-        )
 
     def report(self, path: str | Path) -> Path:
         """Write what a referee asks for as one HTML file, and return its path.
@@ -1038,30 +975,26 @@ class Study:
         """
         from llmsim_lab.study._statistics import smallest_effect  # here, since it imports numpy
 
-        left = sum(it.status != "done" for it in self._entries.values())
+        left = len(self._entries) - self.counts["done"]
         costs, where = self._costs(pilot)
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
         for label, spread in self._spreads(pilot).items():
             if label in smallest:
                 smallest[label] = smallest_effect(spread, len(self.seeds))
-        scale = left * self.turns
         return StudyPlan(
             runs=left,
             done=len(self._entries) - left,
             arms=len(self._arms),
             seeds=len(self.seeds),
             turns=self.turns,
-            calls=scale * costs["calls"] if costs else None,
-            tokens=scale * costs["tokens"] if costs and costs["tokens"] else None,
-            hours=scale * costs["seconds"] / 3600 if costs else None,
-            disk_bytes=scale * costs["bytes"] if costs and "bytes" in costs else None,
+            **{name: left * self.turns * cost for name, cost in costs.items()},
             smallest=smallest,
             memory=self._memory(),
             based_on=where,
         )
 
     def _costs(self, pilot: Any) -> tuple[dict[str, float], str]:
-        """Return what a turn costs, and what tells so; empty where nothing does."""
+        """Return what a turn costs, as far as it is known, and what tells so."""
         source = pilot if pilot is not None else self
         runs: list[list[dict[str, Any]]]
         if isinstance(source, Study):
@@ -1073,12 +1006,13 @@ class Study:
         turns = sum(len(rows) - 1 for rows in runs)
         if not turns:
             return {}, ""
-        costs = {
-            name: sum(row.get(name) or 0 for rows in runs for row in rows) / turns
-            for name in _COSTS
-        }
+        calls, tokens, seconds = (
+            sum(row.get(name) or 0 for rows in runs for row in rows) / turns
+            for name in ("calls", "tokens", "seconds")
+        )
+        costs = {"calls": calls, "hours": seconds / 3600} | ({"tokens": tokens} if tokens else {})
         if tape is not None:
-            costs["bytes"] = tape.path.stat().st_size / turns
+            costs["disk_bytes"] = tape.path.stat().st_size / turns
         what = f"the mean of {turns} turns of {len(runs)} runs"
         return costs, f"{what} on {tape.path.name}" if tape is not None else what
 
@@ -1089,15 +1023,13 @@ class Study:
         else:
             values, reference = self._values_on(pilot), self.reference
         found: dict[str, float] = {}
-        if reference is None:
-            return found
         for label, part in values.groupby("outcome"):
             table_ = part.pivot_table(index="seed", columns="arm", values="value")
             if reference not in table_:
                 continue
-            others = table_.drop(columns=[reference, *({AA} & set(table_))])
-            spreads = others.sub(table_[reference], axis=0).dropna(how="all")
-            variances = [spreads[arm].var() for arm in others if spreads[arm].count() >= _FEW]
+            apart = table_.sub(table_[reference], axis=0)
+            others = [arm for arm in apart if arm not in (reference, AA)]
+            variances = [apart[arm].var() for arm in others if apart[arm].count() >= _FEW]
             if variances:
                 # The arms' mean, since nobody knows which of them it will be about.
                 spread = math.sqrt(math.fsum(variances) / len(variances))
@@ -1115,15 +1047,14 @@ class Study:
             note = info.manifest.get(NOTE)
             if not isinstance(note, Mapping) or note.get("arm") not in self.arms:
                 continue
-            entry = StudyRun(arm=note["arm"], seed=note["seed"], status="done", run=info.id)
+            entry = StudyRun(note["arm"], note["seed"], "done", info.id)
             frame = list(tape.frame_rows(info.id).values())
             rows += [
-                {"arm": entry.arm, "seed": entry.seed, "outcome": label}
-                | {"value": self._value(entry, item, frame)}
+                (entry.arm, entry.seed, label, self._value(entry, item, frame))
                 for label, item in self.outcome.items()
                 if isinstance(item, str) and len(frame) > 1
             ]
-        return pd.DataFrame(rows, columns=["arm", "seed", "outcome", "value"])
+        return pd.DataFrame(rows, columns=_OUTCOMES)
 
     def _memory(self) -> str:
         named = [self._world.model(arm) or self._models.given for arm in self._arms]
@@ -1159,21 +1090,15 @@ class Study:
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}"]
         lines += [f"  {error}" for error in self._errors()]
-        if self._shows_effects():
-            try:
-                lines.append(str(self.effects()))
-            except LabError as error:
-                lines.append(f"effects: {error}")
-        return "\n".join(lines)
+        shown = self._effects_shown()
+        return "\n".join([*lines, *([str(shown)] if shown is not None else [])])
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
 
     def _about(self) -> str:
         counts = self.counts
-        states = [
-            f"{counts[it]} {it}" for it in ("done", "failed", "stopped", "left") if counts[it]
-        ]
+        states = [f"{counts[it]} {it}" for it in _STATES if counts[it]]
         size = f"{len(self._arms)} arms, {len(self.seeds)} seeds, {self.turns} turns"
         return f"{size}: {', '.join(states)}"
 
@@ -1183,18 +1108,24 @@ class Study:
             f"{count} failed: {error:.200}" for error, count in errors.most_common(_MOST_ERRORS)
         ]
 
-    def _shows_effects(self) -> bool:
+    def _effects_shown(self) -> Effects | str | None:
+        """Return the effects, or why there are none; nothing while there is nothing to compare."""
         # To show them while runs are left would be a look that nobody asked for.
-        counts = self.counts
-        ended = counts["done"] + counts["failed"] == len(self._entries)
-        return ended and bool(counts["done"]) and self.reference is not None and len(self._arms) > 1
+        done, failed = self.counts["done"], self.counts["failed"]
+        if not done or done + failed < len(self._entries) or len(self._arms) < 2:
+            return None
+        if self.reference is None:
+            return None
+        try:
+            return self.effects()
+        except LabError as error:
+            return f"effects: {error}"
 
     def _repr_html_(self) -> str:
-        tape = self._path or (self._tape.path if self._tape is not None else None)
         facts: list[tuple[object, object]] = [
             ("design", self._about()),
             ("outcomes", ", ".join(self.outcome)),
-            ("tape", tape.name if tape is not None else "none: kept in memory"),
+            ("tape", self._tape_path.name if self._tape_path else "none: kept in memory"),
             *(("failed", error) for error in self._errors()),
         ]
         factors = list(next(iter(self.arms.values())))
@@ -1208,13 +1139,10 @@ class Study:
             ]
             for arm, levels in self.arms.items()
         ]
-        parts: list[object] = [pairs(facts, caption=f"Study {self.name!r}"), table(header, rows)]
-        if self._shows_effects():
-            try:
-                parts.append(Markup(self.effects()._repr_html_()))
-            except LabError as error:
-                parts.append(safe(f"effects: {error}"))
-        return str(join(parts))
+        shown = self._effects_shown()
+        below = Markup(shown._repr_html_()) if isinstance(shown, Effects) else shown or ""
+        caption = f"Study {self.name!r}"
+        return str(join([pairs(facts, caption=caption), table(header, rows), below]))
 
 
 def _beside(levels: Mapping[str, Any], others: set[str]) -> dict[str, Any]:
@@ -1246,8 +1174,5 @@ def _groups(names: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in names:
         before, dot, key = name.rpartition(".")
-        if dot:
-            found.setdefault(before, []).append(key)
-        else:
-            found.setdefault(name, [])
+        found.setdefault(before or name, []).extend([key] if dot else [])
     return found

@@ -120,14 +120,10 @@ class Changes:
         return [clip(f"state: {', '.join(_few(fields))}", _MAX_CHANGE)] if fields else []
 
     def _done(self, run: int, since: int | None) -> Iterator[str]:
-        """Yield a run's interventions, and those that were planned in the end, in words."""
+        """Return a run's interventions, and those that were planned in the end, in words."""
         records = self._records(run, since, None)
-        for item in _listed(records, "interventions"):
-            yield _words(item)
-        if records:
-            last = max(records)
-            for item in _listed({last: records[last]}, "planned"):
-                yield _words(item)
+        last = {turn: records[turn] for turn in sorted(records)[-1:]}
+        return map(_words, [*_listed(records, "interventions"), *_listed(last, "planned")])
 
     def _records(self, run: int, first: int | None, last: int | None) -> dict[int, Any]:
         """Return the records with interventions, and the last one, by turn; with the parents'."""
@@ -359,11 +355,7 @@ class TextTree:
     """
 
     def __init__(
-        self,
-        runs: Iterable[RunInfo],
-        *,
-        title: str,
-        changes: Callable[[int], Sequence[str]],
+        self, runs: Iterable[RunInfo], *, title: str, changes: Callable[[int], Sequence[str]]
     ) -> None:
         runs = list(runs)
         numbers = {info.id for info in runs}

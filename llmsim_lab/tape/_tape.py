@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.tape._changes import Changes, TextTree
-from llmsim_lab.tape._codec import (
-    RecordedCall,
-    RunInfo,
-    Verb,
-    call_of,
-    dumps,
-    info_of,
-    loads,
-    now,
-)
+from llmsim_lab.tape._codec import RecordedCall, RunInfo, Verb, call_of, dumps, info_of, loads, now
 from llmsim_lab.tape._file import COLUMNS, TapeFile
 from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._transfer import export_jsonl, export_parquet, import_jsonl

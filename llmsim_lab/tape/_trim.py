@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
@@ -83,7 +83,7 @@ def redact(
             [[text]] = file.query("SELECT manifest FROM runs WHERE id = ?", (run,))
             manifest = loads(text, f"the manifest of run {run}")
             names = _names_in(manifest.get("config"))
-            _Redaction(file, connection, run, names, components, states=states).apply()
+            _Redaction(file, connection, run, names, components, states).apply()
             earlier = manifest.get("redacted")
             entries = [*(earlier if isinstance(earlier, list) else []), entry]
             Ledger(run).change(connection, manifest=dumps({**manifest, "redacted": entries}))
@@ -101,90 +101,86 @@ def _drop_texts(connection: sqlite3.Connection) -> None:
     connection.execute(f"DELETE FROM texts WHERE id NOT IN ({SHARED})")
 
 
+@dataclass(slots=True)
 class _Redaction:
     """One run's texts, replaced.
 
-    Args:
+    Attributes:
         file: the tape's.
         connection: in a transaction.
         run: the run.
         names: texts that stay, since states and chains refer to them.
         components: whose texts are replaced; all if None.
         states: whether every free text of the states is replaced, whoever wrote it.
+        replaced: what was replaced in calls and chains, by turn, to find its copies in the records.
+        all_replaced: the same, of all turns.
+        outside: texts of interventions; one that a model was sent as it is, is replaced as well.
+        counted: how many calls the run's tally counts.
+        digest: the tally's.
     """
 
-    def __init__(
-        self,
-        file: TapeFile,
-        connection: sqlite3.Connection,
-        run: int,
-        names: set[str],
-        components: Collection[str] | None,
-        *,
-        states: bool,
-    ) -> None:
-        self._file = file
-        self._connection = connection
-        self._run = run
-        self._components = components
-        self._states = states
-        self._settings = SettingsCache()
-        self._keys: Counter[bytes] = Counter()
-        self._replaced: dict[int | None, set[str]] = {}
-        """What was replaced in calls and chains, by turn, to find its copies in the records."""
-        self._all_replaced: set[str] = set()
-        self._outside: set[str] = set()
-        """Texts of interventions; one that a model was sent as it is, is replaced as well."""
-        self._names = names
-        tallies = file.query("SELECT calls, digest FROM tallies WHERE run = ?", (run,))
-        self._counted, self._digest = tallies[0]
+    file: TapeFile
+    connection: sqlite3.Connection
+    run: int
+    names: set[str]
+    components: Collection[str] | None
+    states: bool
+    settings: SettingsCache = field(default_factory=SettingsCache)
+    keys: Counter[bytes] = field(default_factory=Counter)
+    replaced: dict[int | None, set[str]] = field(default_factory=dict)
+    all_replaced: set[str] = field(default_factory=set)
+    outside: set[str] = field(default_factory=set)
+    counted: int = 0
+    digest: bytes = b""
 
     def apply(self) -> None:
         """Replace the texts, and the seals and the tally with them."""
-        for [text] in self._file.query("SELECT record FROM turns WHERE run = ?", (self._run,)):
-            record = loads(text, f"a turn of run {self._run}")
-            self._outside |= {
+        tallies = "SELECT calls, digest FROM tallies WHERE run = ?"
+        [[self.counted, self.digest]] = self.file.query(tallies, (self.run,))
+        for [text] in self.file.query("SELECT record FROM turns WHERE run = ?", (self.run,)):
+            record = loads(text, f"a turn of run {self.run}")
+            self.outside |= {
                 text.strip() for part in _FROM_OUTSIDE for text in _leaves(record[part])
             }
-        for row in self._file.in_batches("calls", "run = ?", (self._run,)):
+        for row in self.file.in_batches("calls", "run = ?", (self.run,)):
             self._call(row)
         columns = ", ".join(COLUMNS["turns"])
         # One turn in memory at a time: a record may be large.
-        for [turn] in self._file.query(
-            "SELECT turn FROM turns WHERE run = ? ORDER BY turn", (self._run,)
+        for [turn] in self.file.query(
+            "SELECT turn FROM turns WHERE run = ? ORDER BY turn", (self.run,)
         ):
-            [row] = self._file.query(
-                f"SELECT {columns} FROM turns WHERE run = ? AND turn = ?", (self._run, turn)
+            [row] = self.file.query(
+                f"SELECT {columns} FROM turns WHERE run = ? AND turn = ?", (self.run, turn)
             )
             self._turn(row)
-        self._connection.execute(
-            "UPDATE tallies SET digest = ? WHERE run = ?", (self._digest, self._run)
+        self.connection.execute(
+            "UPDATE tallies SET digest = ? WHERE run = ?", (self.digest, self.run)
         )
 
     def _covers(self, component: object) -> bool:
-        return self._components is None or component in self._components
+        return self.components is None or component in self.components
 
     # --- calls ---------------------------------------------------------------------------
 
     def _call(self, row: sqlite3.Row) -> None:
-        attempt = call_of(row, *self._file.shared_by(row)).attempt
-        self._names |= {name for name in (row["agent"], row["component"]) if name}
+        attempt = call_of(row, *self.file.shared_by(row)).attempt
+        self.names |= {name for name in (row["agent"], row["component"]) if name}
         if self._covers(row["component"]):
             sent = (one.content for one in attempt.request.messages if one.role == "user")
-            self._remember(row["turn"], (text for text in sent if text.strip() in self._outside))
+            self._remember(row["turn"], (text for text in sent if text.strip() in self.outside))
             if attempt.reply is not None:
                 answer = attempt.reply.text
                 self._remember(row["turn"], [answer, *_leaves(_parsed(answer))])
             attempt = _without_texts(attempt)
-        request = encode_request(attempt.request, self._settings)
+        request = encode_request(attempt.request, self.settings)
         # Requests that differed may be equal now, so that equal ones are counted again.
-        key = nth_key(request.key, self._keys[request.key])
+        key = nth_key(request.key, self.keys[request.key])
         if not row["forgotten"]:
-            self._keys[request.key] += 1
+            self.keys[request.key] += 1
         if not self._covers(row["component"]):
             return
-        settings = self._file.text_id(
-            self._connection, request.settings.text, request.settings.digest
+        settings = self.file.text_id(
+            self.connection, request.settings.text, request.settings.digest
         )
         cells = {
             **dict(row),
@@ -197,47 +193,47 @@ class _Redaction:
             "fault": fault_text(attempt),
         }
         own = seal([cells[name] for name in SEALED["calls"]])
-        self._connection.execute(
+        self.connection.execute(
             "UPDATE calls SET key = :key, messages = :messages, settings = :settings, "
             "origin = NULL, spans = NULL, reply = :reply, fault = :fault, seal = :seal "
             "WHERE id = :id",
             {**cells, "seal": own},
         )
-        if row["place"] <= self._counted:  # otherwise the tally does not count it yet
-            self._digest = mixed(self._digest, row["seal"], own)
+        if row["place"] <= self.counted:  # otherwise the tally does not count it yet
+            self.digest = mixed(self.digest, row["seal"], own)
 
     def _remember(self, turn: int | None, texts: Iterable[str]) -> None:
         found = {text.strip() for text in texts if " " in text.strip()}
-        self._replaced.setdefault(turn, set()).update(found)
-        self._all_replaced |= found
+        self.replaced.setdefault(turn, set()).update(found)
+        self.all_replaced |= found
 
     # --- turns ---------------------------------------------------------------------------
 
     def _turn(self, row: sqlite3.Row) -> None:
-        what = f"turn {row['turn']} of run {self._run}"
+        what = f"turn {row['turn']} of run {self.run}"
         record, frame_row = (loads(row[name], what) for name in ("record", "row"))
         for chain in record["chains"]:
-            self._names |= {chain["agent"], chain["component"]}
+            self.names |= {chain["agent"], chain["component"]}
             if self._covers(chain["component"]):
                 self._remember(row["turn"], [chain["reasoning"]])
                 for name in ("reasoning", "prompt_text"):
                     if chain.get(name):
                         chain[name] = _digest(chain[name])
-        quotable = {text for text in self._replaced.get(row["turn"], ()) if len(text) >= _MIN_QUOTE}
+        quotable = {text for text in self.replaced.get(row["turn"], ()) if len(text) >= _MIN_QUOTE}
 
         def cleaned(text: str) -> str:
-            if text in self._names or " " not in text.strip():
+            if text in self.names or " " not in text.strip():
                 return text
-            if text.strip() in self._all_replaced or any(part in text for part in quotable):
+            if text.strip() in self.all_replaced or any(part in text for part in quotable):
                 return _digest(text)
             return text
 
         def emptied(text: str) -> str:
-            return text if text in self._names or " " not in text.strip() else _digest(text)
+            return text if text in self.names or " " not in text.strip() else _digest(text)
 
         for part, value in record.items():
             if part not in (*_FROM_OUTSIDE, "chains", "calls"):
-                change = emptied if self._states and part == "state" else cleaned
+                change = emptied if self.states and part == "state" else cleaned
                 record[part] = _mapped(value, change)
         outside = {part: _mapped(record[part], self._unless_sent) for part in _FROM_OUTSIDE}
         kept = {
@@ -246,17 +242,17 @@ class _Redaction:
             if part in frame_row
         }
         record |= outside
-        frame_row = {**_mapped(frame_row, emptied if self._states else cleaned), **kept}
+        frame_row = {**_mapped(frame_row, emptied if self.states else cleaned), **kept}
         texts = dumps(record), dumps(frame_row)
-        own = seal((self._run, row["turn"], *texts))
-        self._connection.execute(
+        own = seal((self.run, row["turn"], *texts))
+        self.connection.execute(
             "UPDATE turns SET record = ?, row = ?, seal = ? WHERE run = ? AND turn = ?",
-            (*texts, own, self._run, row["turn"]),
+            (*texts, own, self.run, row["turn"]),
         )
-        self._digest = mixed(self._digest, row["seal"], own)
+        self.digest = mixed(self.digest, row["seal"], own)
 
     def _unless_sent(self, text: str) -> str:
-        return _digest(text) if text.strip() in self._outside & self._all_replaced else text
+        return _digest(text) if text.strip() in self.outside & self.all_replaced else text
 
 
 # --- texts ---------------------------------------------------------------------------------------

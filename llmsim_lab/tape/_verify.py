@@ -7,6 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, get_args
 
 from llmsim_lab._util.text import printable
@@ -66,13 +67,8 @@ def verify(tape: Tape) -> list[Finding]:
     replaying a run is the proof that its turns follow from its calls. At most a thousand findings
     are returned.
     """
-    findings: list[Finding] = []
     with tape.file.snapshot():
-        for finding in _findings(tape):
-            findings.append(finding)
-            if len(findings) >= _MAX_FINDINGS:
-                break
-    return findings
+        return list(islice(_findings(tape), _MAX_FINDINGS))
 
 
 def _findings(tape: Tape) -> Iterator[Finding]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel
@@ -26,11 +25,7 @@ from llmsim_lab.types import ChatReply, ToolCall
 
 _DIED = "80-runner-killed-nonstream"
 _RUNNER_DIED: str = recorded(_DIED)["error"]
-_TEXTS = {
-    429: "too many requests",
-    500: _RUNNER_DIED,
-    503: recorded("82-queue-full-cold")["error"],
-}
+_TEXTS = {429: "too many requests", 500: _RUNNER_DIED, 503: recorded("82-queue-full-cold")["error"]}
 FaultName = Literal[
     "status",
     "delay",
@@ -410,12 +405,7 @@ class FakeOllama:
         ready.wait()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._thread:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()

@@ -49,8 +49,7 @@ class Validator(ABC):
     """Marks each action as validated or not."""
 
     def __init__(self) -> None:
-        self._accepted = 0
-        self._rejected = 0
+        self._verdicts: list[bool] = []
 
     @abstractmethod
     async def validate_actions(
@@ -60,32 +59,25 @@ class Validator(ABC):
 
     def get_stats(self) -> ValidatorStats:
         """Return the counts since this validator was made."""
-        total = self._accepted + self._rejected
+        total, accepted = len(self._verdicts), sum(self._verdicts)
         return ValidatorStats(
             total_validated=total,
-            accepted=self._accepted,
-            rejected=self._rejected,
-            rejection_rate=self._rejected / total if total else 0.0,
+            accepted=accepted,
+            rejected=total - accepted,
+            rejection_rate=(total - accepted) / total if total else 0.0,
         )
 
     def recount(self, actions: Iterable[Action]) -> None:
         """Reset the counts to those of these marked actions, which are all that a run has."""
-        self._accepted = self._rejected = 0
-        self._count(actions)
-
-    def _count(self, actions: Iterable[Action]) -> None:
-        for action in actions:
-            self._accepted += action.validated
-            self._rejected += not action.validated
+        self._verdicts = [action.validated for action in actions]
 
     def _mark(self, actions: Sequence[Action], results: Sequence[ValidationResult]) -> list[Action]:
         """Return marked copies and count them."""
-        marked = [
+        self._verdicts += [result.is_valid for result in results]
+        return [
             action.model_copy(update={"validated": result.is_valid, "validation_result": result})
             for action, result in zip(actions, results, strict=True)
         ]
-        self._count(marked)
-        return marked
 
 
 class AlwaysValid(Validator):
@@ -128,10 +120,6 @@ class LLMValidator(Validator):
     @abstractmethod
     def _get_domain_description(self) -> str:
         """Return a sentence that says what belongs to the domain."""
-
-    def _rule(self) -> str:
-        """Return how strict to be, in words for the model."""
-        return _PERMISSIVE if self.permissive else _STRICT
 
     async def validate_actions(
         self, actions: Sequence[Action], state: SimulationState
@@ -202,6 +190,6 @@ class EconLLMValidator(LLMValidator):
     def _construct_validation_prompt(self, action: Action) -> str:
         return self.prompt.render(
             domain_description=self._get_domain_description(),
-            rule=self._rule(),
+            rule=_PERMISSIVE if self.permissive else _STRICT,
             action=action.action_string,
         ).sourced(_SOURCES, permissive=self.permissive, agent=action.agent_name)

@@ -126,9 +126,18 @@ def test_a_link_opens_a_call_with_its_prompt_by_slot(opened: Opened, first_run: 
     expect(detail.locator(".slots")).not_to_contain_text("You are a validator")
 
 
+def test_beside_a_chart_of_counts_stand_whole_numbers(opened: Opened, tmp_path: Path) -> None:
+    page = opened.open(write(data_path("tapes/social.tape"), tmp_path / "social.html"))
+    posts = page.get_by_role("img", name="Posts, a turn")
+    assert posts.locator("text[text-anchor=end]").all_text_contents() == ["0", "5"]
+
+
 def test_two_calls_and_two_runs_are_compared_word_by_word(opened: Opened, first_run: Path) -> None:
+    page = opened.open(first_run, "a=1&b=4&view=compare")
+    expect(page.get_by_role("region", name="Prompts").locator("del").first).to_have_text("2.86")
     page = opened.open(first_run, "run=3&a=10&b=40&view=compare")
     prompts = page.get_by_role("region", name="Prompts")
+    expect(page.get_by_label("Left")).to_contain_text("turn 4 · United States, agent")
     expect(prompts.locator("del").first).to_contain_text("an economic policy advisor for")
     expect(prompts.locator("ins").first).to_contain_text("central banker who fears inflation")
     page = opened.open(first_run, "view=compare&of=runs&a=1&b=3")

@@ -145,7 +145,7 @@ def test_a_run_of_a_model_that_failed_the_gate_says_so(llmsim_lab: Run, raiser: 
     assert "economic gate" not in out
     economics_card("ollama:smollm2-135m")
     _, out, _ = llmsim_lab("run", "run.yaml")
-    assert "smollm2-135m: Fails the economic gate; direction (fail): raises in 96 of 96" in out
+    assert "smollm2-135m failed the economic gate: of draws raises" in out
     Path("run.yaml").write_text("turns: 0\nbriefing: thin\nllm: {model: 'ollama:smollm2-135m'}\n")
     _, out, _ = llmsim_lab("run", "run.yaml")
     assert "economic gate" not in out

@@ -530,8 +530,8 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("config", "the manifest has no config"),
-        ("llm", "the settings of the model: "),
+        ("config", "run 1 on the tape is damaged: the manifest has no config"),
+        ("llm", "the settings of the model are not understood: model: Input should be a valid"),
     ],
 )
 def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
@@ -547,8 +547,7 @@ def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
         arguments = (name, *options, "a.tape") if name == "tape" else (name, "a.tape", *options)
         status, _, err = llmsim_lab(*arguments)
         assert status == 1
-        assert err.startswith("error: run 1 on a.tape is damaged: ")
-        assert message in err
+        assert err.startswith(f"error: {message}")
 
 
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:

@@ -30,7 +30,7 @@ def test_a_rate_that_is_not_a_number_is_an_error(model: MacroModel, rate: float)
 @pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
 def test_a_level_changed_behind_the_lags_back_is_an_error_with_the_way_out(name: str) -> None:
     state = STEADY_STATE.model_copy(update={name: 9.0})
-    way_out = rf"change levels with economy\.set_levels\(state, {name}=\.\.\.\)"
+    way_out = rf"change levels with run\.intervene\(turn, \{{'{name}': \.\.\.\}}\)"
     with pytest.raises(ConfigError, match=rf"{name}=9\.0 but the state's lags say .*; {way_out}"):
         MODEL.advance(state, interest_rate=4.0)
 

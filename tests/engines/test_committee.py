@@ -15,10 +15,10 @@ from llmsim_lab.engines._fidelity import stated_rate
 from llmsim_lab.models import Action
 
 
-def outcome(*rates: float, current: float = 4.0, chair: str = "", **rule: Any) -> float:
+def outcome(*rates: float, current: float = 4.0, **rule: Any) -> float:
     """The rate that members A, B, C ... with these votes set."""
     votes = dict(zip("ABCDE", rates, strict=False))
-    return Committee(chair=chair, **rule).rate(votes, current=current)
+    return Committee(**rule).rate(votes, current=current)
 
 
 # The rules
@@ -69,9 +69,12 @@ def test_without_the_chairs_vote_the_median_decides() -> None:
     assert outcome(4.5, 5.0, 5.0, rule="chair", chair="Z") == 5.0
 
 
-@pytest.mark.parametrize("rule", ["median", "majority", "chair"])
+RULES = [{"rule": "median"}, {"rule": "majority"}, {"rule": "chair", "chair": "A"}]
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_without_a_vote_the_rate_stays(rule: Any) -> None:
-    assert outcome(rule=rule, chair="A") == 4.0
+    assert outcome(**rule) == 4.0
 
 
 # In an engine
@@ -163,12 +166,12 @@ async def test_if_all_votes_are_rejected_the_rate_stays() -> None:
     assert state.reasoning_chains[0].reasoning == "No vote counts, so the rate stays at 4%."
 
 
-@pytest.mark.parametrize("rule", ["median", "majority", "chair"])
+@pytest.mark.parametrize("rule", RULES)
 async def test_the_order_of_the_actions_changes_nothing(rule: Any) -> None:
     actions = [vote("A", 25), vote("B", -50), vote("C", 25), vote("D", 100, validated=False)]
     states = []
     for order in permutations(actions):
-        engine = EconomicEngine(committee=Committee(rule=rule, chair="B"))
+        engine = EconomicEngine(committee=Committee(**rule))
         states.append(await engine.run_turn(list(order)))
     assert all(state == states[0] for state in states)
     assert len(states) == 24

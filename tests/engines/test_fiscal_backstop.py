@@ -20,12 +20,12 @@ def test_the_budget_makes_up_for_the_rate_beyond_what_is_tolerated() -> None:
         inflation=-3.0, output_gap=-8.0, previous_rate=0.0
     )
     assert wanted == -7.5
-    demand = FiscalBackstop().demand(SLUMP, lower_bound=0.0, real_rate_to_gap=0.1)
+    demand = FiscalBackstop().demand(SLUMP, lower_bound=0.0, model=RudebuschSvensson())
     assert demand == pytest.approx(0.1 * (7.5 - 2.0))
 
 
 def test_the_budget_does_nothing_in_an_economy_that_the_rate_can_steer() -> None:
-    assert FiscalBackstop().demand(GlobalState(), lower_bound=0.0, real_rate_to_gap=0.1) == 0.0
+    assert FiscalBackstop().demand(GlobalState(), lower_bound=0.0, model=RudebuschSvensson()) == 0.0
 
 
 def played(*, backstop: bool, start: GlobalState = SLUMP) -> Simulation:

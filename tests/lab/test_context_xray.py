@@ -18,7 +18,7 @@ from llmsim_lab.lab import (
     RunTree,
     TurnStepper,
 )
-from llmsim_lab.lab._context_xray import as_attempt, clip_lines
+from llmsim_lab.lab._context_xray import as_attempt
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load
 from llmsim_lab.types import ChatRequest
@@ -258,8 +258,11 @@ async def test_the_stepper_plays_a_crisis() -> None:
 
 
 def test_lines_are_cut_not_wrapped() -> None:
-    assert clip_lines(["  a", "b" * 400]).splitlines()[0] == "  a"
-    assert len(clip_lines(["b" * 400])) == 300
+    simulation = make_crisis(modules=[talking("mud" * 200, "Mud all around.")])
+    simulation.run(1)
+    cut = [line for line in ContextXRay(simulation).static_text().splitlines() if len(line) == 300]
+    assert len(cut) == 1
+    assert re.match(r"  \S.*…$", cut[0])
 
 
 def test_what_comes_back_where_silence_makes_room_is_said_to_be_there() -> None:

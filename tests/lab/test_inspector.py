@@ -54,7 +54,7 @@ def test_a_rules_step_says_so_and_what_it_proposed() -> None:
     inspector.show(agent="Rule")
     assert "by rule" in inspector.body.value
     assert "Set the interest rate to" in inspector.body.value
-    assert "agent (by rule, confidence 1.0): Set the interest rate to" in inspector.static_text()
+    assert "agent (by rule, confidence 1): Set the interest rate to" in inspector.static_text()
 
 
 def test_the_initial_state_has_no_decisions() -> None:

@@ -19,7 +19,6 @@ from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
 from llmsim_lab.lab._html import (
-    _marked,
     copyable,
     facts_html,
     legend_html,
@@ -604,8 +603,8 @@ def test_what_was_searched_is_marked_in_prompt_and_reply_until_nothing_is_found(
 
 
 def test_a_hit_is_marked_across_a_slot_and_beside_itself() -> None:
-    spans = (Span(name="x", start=3, end=5, role="user", source="a test"),)
-    html = str(_marked("ab 12 cd", spans, {"x": 1}, "B 1"))
+    slot = Span(name="x", start=3, end=5, role="user", source="a test")
+    html = str(lit("ab 12 cd", "B 1", slots=[(1, slot)]))
     found = re.findall(r'underline">([^<]*)</mark>', html)
     assert "".join(found) == "b 1"
     assert re.sub("<[^>]+>", "", html) == "ab [1] 12 cd"

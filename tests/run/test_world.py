@@ -1006,3 +1006,99 @@ def test_two_numbers_of_one_name_are_an_error_and_not_one_column() -> None:
     made = new_class("Market", (Run[Dotted],), exec_body=lambda names: names.update(turn=stay))
     with pytest.raises(ConfigError, match=r"two values of the state are called prices.a.b"):
         made().to_frame()
+
+
+class Several(Reply):
+    words: list[str] = Field(default_factory=list)
+    share: float = Field(gt=0, lt=1)
+    count: int = Field(gt=2, lt=5)
+    free: float
+    name: str = ""
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        (lambda ask: ask(" ", Gift, "Give."), "' ' is not the name of a player"),
+        (lambda ask: ask("Ann", Pot, "Give."), "Ann is asked for .*ask for a class derived from R"),
+        (lambda ask: ask("Ann", Gift, "Give.", tag=2), "tag=2 must be a text"),
+        (lambda ask: ask("Ann", Gift, "{{ turn }}", turn=3), "'turn' has a value in every prompt"),
+        (lambda ask: ask("Ann", Gift, 7), "7 is not a prompt; give a text"),
+        (lambda ask: ask.each(["Ann", "Ann"], Gift, "Give."), "'Ann' is asked twice by one"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_says_why(question: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        asking(question)(llm_client=one()).run(1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"shar": (0, 1)}, r"limits name 'shar' \(did you mean 'share'\?\), which Several lacks"),
+        ({"name": (0, 1)}, "limits of name: it is not a number; give the values allowed"),
+        ({"words": ["a"]}, "limits of words: it holds several values"),
+        ({"count": "3"}, "limits of count for Ann are '3'; give"),
+        ({"count": (float("nan"), 3)}, "NaN is not a bound"),
+        ({"free": (0, float("inf"))}, "free for Ann has no bound on one side: from 0 to inf"),
+    ],
+)
+def test_limits_that_say_nothing_are_errors_that_show_the_right_form(
+    limits: Any, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        asked_of("random", Several, **limits)
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [(0, "step of amount is 0; it must be a number above 0"), (0.01, "makes 2001 values from 0")],
+)
+def test_a_step_that_makes_no_grid_is_an_error(step: float, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        asking(lambda ask: ask("Ann", Gift, "Give.", step={"amount": step}))(llm_client=one()).run()
+
+
+def test_chance_keeps_to_open_bounds_and_fills_lists() -> None:
+    drawn = asked_of("random", Several)
+    assert 0 < drawn.share < 1
+    assert 3 <= drawn.count <= 4
+    assert len(drawn.words) <= 3
+
+
+def test_a_rule_is_told_which_value_is_not_on_the_list() -> None:
+    with pytest.raises(ConfigError, match="amount must be one of 5, 15, and it is 6"):
+        asked_of(lambda question: 6, Gift, amount=[5, 15])
+    with pytest.raises(ConfigError, match=r"rule of Ann answered .*amount: .*valid integer"):
+        asked_of(lambda question: "many", Gift)
+
+
+def test_a_rule_may_be_async() -> None:
+    async def rule(question: Question) -> int:
+        await asyncio.sleep(0)
+        return 4
+
+    assert asked_of(rule, Gift).amount == 4
+
+
+def test_what_a_turn_asks_after_its_end_is_an_error() -> None:
+    kept: list[Ask] = []
+
+    async def keep(ask: Ask) -> None:
+        kept.append(ask)
+
+    asking(keep)(llm_client=one()).run(1)
+    with pytest.raises(ConfigError, match="turn 1 is over, and Ann is asked in it"):
+        asyncio.run(awaited(kept[0]))
+
+
+async def awaited(ask: Ask) -> Any:
+    return await ask("Ann", Gift, "Give.")
+
+
+def test_the_random_numbers_of_a_turn_are_not_drawn_on_another_thread() -> None:
+    question = asking(lambda ask: asyncio.to_thread(lambda: ask.rng.random()))
+    with pytest.raises(
+        ConfigError, match=r"ask.rng is drawn from on another thread; draw in the t"
+    ):
+        question().run(1)

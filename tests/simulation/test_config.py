@@ -10,7 +10,7 @@ import pytest
 from builders import make_client, make_config, requests_of
 from pydantic import ValidationError
 
-from llmsim_lab.errors import ConfigError, LabError, PromptError
+from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import NationConfig
@@ -134,7 +134,7 @@ def test_prompt_files_are_found_beside_the_configuration(
     ],
 )
 def test_a_prompt_file_that_is_not_there_is_named(tmp_path: Path, text: str) -> None:
-    with pytest.raises(PromptError, match=r"cannot read the prompt file .*none\.md"):
+    with pytest.raises(ConfigError, match=r"line 1: .*prompt: cannot read .* file .*none\.md"):
         read(tmp_path, text)
 
 

@@ -161,7 +161,7 @@ def test_no_turns_leave_the_initial_state() -> None:
 @pytest.mark.parametrize("turns", [-1, 1.5, "3", True])
 def test_a_wrong_number_of_turns_is_an_error(turns: Any) -> None:
     simulation = make_simulation()
-    with pytest.raises(ConfigError, match=r"turns=.* must be a whole number, 0 or more"):
+    with pytest.raises(ConfigError, match=r"turns=.* must be a whole number from 0 on"):
         simulation.run(turns)
     assert simulation.turn_number == 0
 

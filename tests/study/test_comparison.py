@@ -386,7 +386,7 @@ async def test_a_comparison_runs_once_at_a_time() -> None:
     experiment = make_comparison(llm_client=seeded_client())
     first = asyncio.ensure_future(experiment.arun())
     await asyncio.sleep(0)
-    with pytest.raises(ConfigError, match="is running"):
+    with pytest.raises(ConfigError, match="is being played"):
         await experiment.arun()
     await first
 

@@ -137,6 +137,7 @@ def test_what_a_sentence_does_is_found_in_a_world_of_ones_own() -> None:
     found = Comparison(goods(), prompt={"more": generous}, samples=6, outcome="given.Ann")
     found.run()
     effect, answers = found.effects
+    assert found.effects.to_frame()["outcome"].tolist() == ["given.Ann", "answers"]
     assert (effect.contrast, effect.outcome) == ("more \u2212 as it was", "given.Ann")
     assert effect.estimate == pytest.approx(10, abs=1e-9)
     assert effect.unit == "situations"

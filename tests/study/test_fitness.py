@@ -246,6 +246,15 @@ def test_a_card_is_measured_once_and_then_read() -> None:
     assert kept_cards() == [first]
 
 
+@pytest.mark.usefixtures("_one_check")
+def test_a_card_of_other_checks_is_measured_anew(tmp_path: Path) -> None:
+    card_of(obeys, folder=tmp_path)
+    [path] = tmp_path.iterdir()
+    assert len(kept_cards(tmp_path)) == 1
+    path.write_text(path.read_text().replace('"version_of_checks": 1', '"version_of_checks": 0'))
+    assert kept_cards(tmp_path) == []
+
+
 def test_a_card_that_was_stopped_continues_after_the_last_whole_check() -> None:
     begun: list[str] = []
 

@@ -491,6 +491,7 @@ class Card:
         ([Card("small", "pass")], "ok"),
         ([Card("small", "fail")], "missing"),
         ([Card("small", "undecided")], "unknown"),
+        ([Card("small", "pass"), Card("small", "fail")], "ok"),  # the newest comes first
     ],
 )
 def test_the_gate_is_answered_from_the_card_that_is_kept(

@@ -110,6 +110,13 @@ def test_details_start_folded_unless_asked() -> None:
     assert "<details open>" in details("a", "b", open=True)
 
 
+@pytest.mark.parametrize(("text", "directed"), [("שלום", True), ("سلام", True), ("हाँ 好 é", False)])
+def test_what_is_read_from_the_right_begins_there(text: str, directed: bool) -> None:
+    for html in (details(text, "b"), table((), [("b", text)]), styled(text)):
+        assert (f'dir="auto">{text}<' in re.sub(r' style="[^"]*"', "", html)) is directed
+    assert pre(text).count("dir=") == 1
+
+
 class Shop(BaseModel):
     goods: int
     town: str = "Ur"

@@ -65,19 +65,21 @@
     const text = size >= 1e6 || (size < 0.005 && size > 0) ? value.toPrecision(3) : value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
     return text.replace("-", "−");
   }
+  const seconds = (value) => `${figure(Math.round(100 * value) / 100)} s`;
   const clip = (text, length) => (text.length > length ? `${text.slice(0, length - 1 - (text.codePointAt(length - 2) > 0xffff))}…` : text);
   const oneLine = (text) => visible(text).replace(/\s+/g, " ").trim();
-  const status = (word) => h("span", { class: `status ${word || "lost"}` }, { "": "no decision", lost: "made again" }[word] ?? word);
+  const status = (word, many) => h("span", { class: `status ${word || "lost"}` }, { "": "no decision", lost: "made again" }[word] ?? word, many && ` ${count(many)}`);
   const option = (value, text, chosen) => h("option", { value, selected: String(value) === String(chosen ?? "") }, text);
+  const part = (title, ...content) => h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, title)), content);
+  const fold = (title, ...content) => h("details", { class: "message" }, h("summary", null, title), content);
+  const note = (text, kind = "") => h("p", { class: `note ${kind}`, dir: "auto" }, visible(text));
+  /** A table with a scroll bar of its own where the page is too narrow for it. */
+  const wide = (table, kind = "") => h("div", { class: `wide ${kind}`, tabindex: "0", role: "group", "aria-label": "Table" }, table);
   const low = (text) => text.toLowerCase();
   const ends = (values) => values.reduce(([least, most], it) => [Math.min(least, it), Math.max(most, it)], [Infinity, -Infinity]);
   const group = (items, key) => {
     const found = new Map();
-    for (const item of items) {
-      const at = key(item);
-      if (!found.has(at)) found.set(at, []);
-      found.get(at).push(item);
-    }
+    for (const item of items) if (!found.get(key(item))?.push(item)) found.set(key(item), [item]);
     return found;
   };
 
@@ -273,17 +275,11 @@
   // --- overview: the tree and the charts --------------------------------------------------------
 
   function statusCounts(run) {
-    const found = new Map();
-    for (const at of callsOf(run)) if (calls.run[at] === run.id) { const its = word("status", at); found.set(its, (found.get(its) || 0) + 1); }
-    return h("span", { class: "counts" }, [...STATUSES, "lost", ""].filter((it) => found.has(it)).map((it) => {
-      const node = status(it);
-      node.append(` ${count(found.get(it))}`);
-      return node;
-    }));
+    const found = group(callsOf(run).filter((at) => calls.run[at] === run.id), (at) => word("status", at));
+    return h("span", { class: "counts" }, [...STATUSES, "lost", ""].map((it) => found.has(it) && status(it, found.get(it).length)));
   }
 
   function tree() {
-    const all = [...runs.values()], below = group(all, (run) => (runs.has(run.parent) && run.parent < run.id ? run.parent : null));
     const item = (run) => {
       const first = run.fork == null ? 1 : run.fork + 1;
       const how = run.fork != null ? `fork of run ${run.parent} at turn ${run.fork}` : run.parent != null ? `${run.verb} of run ${run.parent}` : run.verb;
@@ -294,17 +290,12 @@
         h("span", { class: "line2" }, h("span", null, how), h("span", null, turns), statusCounts(run)),
         run.parent == null && run.changes.length > 0 && h("span", { class: "line3", dir: "auto" }, oneLine(run.changes.join("; "))));
     };
-    const top = h("ul", { class: "tree card" });
-    // Not by recursion: forks of forks may be deeper than the stack.
-    const todo = (below.get(null) || []).map((run) => [run, top]).reverse();
-    while (todo.length) {
-      const [run, into] = todo.pop(), li = h("li", null, item(run)), children = below.get(run.id) || [];
-      into.append(li);
-      if (children.length) {
-        const inner = h("ul");
-        li.append(inner);
-        todo.push(...children.map((child) => [child, inner]).reverse());
-      }
+    const top = h("ul", { class: "tree card" }), lists = new Map();
+    for (const run of runs.values()) { // parents come before their forks
+      const below = h("ul", { hidden: true }), into = lists.get(run.parent) || top;
+      lists.set(run.id, below);
+      into.hidden = false;
+      into.append(h("li", null, item(run), below));
     }
     return top;
   }
@@ -317,8 +308,8 @@
       everyColumn ? "Fewer columns" : `All ${named.length + rest.length} columns`);
     const bad = run.outcome && run.outcome !== "done";
     main.append(
-      bad && h("p", { class: "note bad", dir: "auto" }, `Run ${run.id}: ${visible(run.outcome)}`) || "",
-      run.note ? h("p", { class: "note", dir: "auto" }, visible(run.note)) : "",
+      bad ? note(`Run ${run.id}: ${run.outcome}`, "bad") : "",
+      run.note ? note(run.note) : "",
       h("section", { "aria-label": "Runs" }, h("div", { class: "head" }, h("h2", null, runs.size > 1 ? `${runs.size} runs` : "The run"),
         h("span", { class: "soft small" }, runs.size > 1 ? "forks stand below what they came from, with what they changed" : oneLine(run.kind)),
         runs.size > 1 && h("a", { class: "right small", href: link({ view: "compare", a: run.parent ?? run.id, b: run.parent != null ? run.id : ([...runs.keys()].find((id) => id !== run.id)), of: "runs" }) }, "Compare two runs")), tree()));
@@ -335,7 +326,7 @@
 
   function ticks(from, to, most, whole) {
     const raw = Math.max((to - from) / most || 1, whole ? 1 : 0), power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 2.5, 5, 10].map((it) => it * power).find((it) => it >= raw), found = [];
+    const step = [1, 2, 2.5, 5, 10].map((it) => it * power).find((it) => it >= raw && !(whole && it % 1)), found = [];
     for (let at = Math.ceil(from / step) * step; at <= to + step * 1e-9; at += step) found.push(Math.abs(at) < step * 1e-9 ? 0 : at);
     return { found, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (step / power === 2.5 ? 1 : 0)) };
   }
@@ -525,7 +516,7 @@
       choose: (turn) => go({ view: "turns", turn }),
     });
     const split = h("div", { class: "split" }, turns.node, detail);
-    if (run.note) main.append(h("p", { class: "note", dir: "auto" }, visible(run.note)));
+    if (run.note) main.append(note(run.note));
     main.append(split);
     function update() {
       const turn = run.at.includes(state.turn) ? state.turn : innerWidth > 860 ? run.at[Math.min(1, run.at.length - 1)] : null;
@@ -548,18 +539,19 @@
     const changed = ([it, value]) => {
       const was = cell(run, it.column, before);
       if (!isNumber(was) || !isNumber(value) || was === value) return "";
-      return `${value > was ? "+" : "−"}${figure(Math.abs(Number((value - was).toPrecision(12))))}`;
+      const by = Math.abs(Number((value - was).toPrecision(12)));
+      return `${value > was ? "+" : "−"}${Number.isInteger(value) && Number.isInteger(was) || !Number.isInteger(by) ? figure(by) : by.toFixed(2)}`;
     };
     return [
       h("button", { class: "back", on: { click: () => view.back() } }, "← Turns"),
       h("h2", null, turnName(run, turn)),
-      h("div", { class: "facts" }, played !== run.id && turn > 0 && h("span", null, `played by run ${played}`), isNumber(spent) && turn > 0 && h("span", null, `${figure(spent)} s`),
+      h("div", { class: "facts" }, played !== run.id && turn > 0 && h("span", null, `played by run ${played}`), isNumber(spent) && turn > 0 && h("span", null, seconds(spent)),
         cell(run, "calls", turn) ? h("a", { href: link({ view: "calls", turn }) }, plural(cell(run, "calls", turn), "call")) : "", isNumber(cell(run, "tokens", turn)) && cell(run, "tokens", turn) > 0 && h("span", null, `${count(cell(run, "tokens", turn))} tokens`)),
       done ? h("div", { class: "story fromoutside" }, h("div", { class: "soft small" }, "From outside"), h("div", { dir: "auto" }, visible(done))) : "",
-      story.length ? h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, "What happened")), h("div", { class: "story" }, story.map((line) => block(line)))) : "",
-      own.length ? h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, "Decisions")), own.map(decision)) : "",
-      facts.length || textual.length ? h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, turn === 0 ? "Where it starts" : "Where it led")),
-        h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, h("table", null, h("tbody", null,
+      story.length ? part("What happened", h("div", { class: "story" }, story.map((line) => block(line)))) : "",
+      own.length ? part("Decisions", own.map(decision)) : "",
+      facts.length || textual.length ? part(turn === 0 ? "Where it starts" : "Where it led",
+        wide(h("table", null, h("tbody", null,
           facts.map((fact) => h("tr", null, h("td", null, h("bdi", null, visible(fact[0].label)), fact[0].unit ? h("span", { class: "soft" }, ` ${visible(fact[0].unit)}`) : ""), h("td", { class: "n" }, figure(fact[1])), h("td", { class: "n soft" }, changed(fact)))),
           textual.map((name) => h("tr", null, h("td", null, visible(name)), h("td", { colspan: "2", dir: "auto" }, block(cell(run, name, turn))))))))) : "",
     ];
@@ -579,15 +571,25 @@
 
   // --- calls ------------------------------------------------------------------------------------
 
+  /** What narrows a list: a search, lists of values, and how many are left; what is chosen goes to `apply`. */
+  function filters(what, label, lists, apply) {
+    let wait;
+    const later = () => { clearTimeout(wait); wait = setTimeout(() => apply({ q: search.value }), 120); };
+    const search = h("input", { type: "search", placeholder: `${label}   /`, "aria-label": label, value: state.q || "", on: { input: later } });
+    const select = ([name, title, values, all = title]) => h("select", { "aria-label": title, on: { change: (event) => apply({ [name]: event.target.value }) } },
+      option("", all, state[name]), values.map((it) => (Array.isArray(it) ? option(...it, state[name]) : option(it, clip(oneLine(it), 40), state[name]))));
+    const found = h("span", { class: "soft small", role: "status" });
+    main.append(h("div", { class: "filters" }, search, lists.filter(Boolean).map(select), found));
+    return { search, tell: (kept, all) => { found.textContent = kept === all ? plural(all, what) : `${count(kept)} of ${plural(all, what)}`; } };
+  }
+
   function callsView(run) {
     const every = () => (state.all ? calls.id.map((_, at) => at).sort(order) : callsOf(run));
-    const search = h("input", { type: "search", placeholder: "Search prompts and replies   /", "aria-label": "Search prompts and replies", value: state.q || "" });
     const values = (column) => [...new Set(every().map((at) => word(column, at)))].filter(Boolean).sort();
-    const select = (name, title, options) => h("select", { "aria-label": title, on: { change: (event) => filter({ [name]: event.target.value }) } }, option("", title, state[name]), options.map((it) => (Array.isArray(it) ? option(it[0], it[1], state[name]) : option(it, clip(oneLine(it), 40), state[name]))));
     const turns = [...new Set(every().map((at) => calls.turn[at]))].filter((it) => it != null).sort((a, b) => a - b);
-    const selects = [select("player", "All players", values("player")), select("component", "All components", values("component")), select("status", "All statuses", [...STATUSES.filter((it) => values("status").includes(it)), ["faults", "with a fault"]]), select("turn", "All turns", turns.map((it) => [it, `Turn ${it}`])),
-      runs.size > 1 && h("select", { "aria-label": "Which runs", on: { change: (event) => filter({ all: event.target.value }) } }, option("", "This run", state.all), option("1", "All runs", state.all))];
-    const found = h("span", { class: "soft small", role: "status" });
+    const bar = filters("call", "Search prompts and replies", [["player", "All players", values("player")], ["component", "All components", values("component")],
+      ["status", "All statuses", [...STATUSES.filter((it) => values("status").includes(it)), ["faults", "with a fault"]]], ["turn", "All turns", turns.map((it) => [it, `Turn ${it}`])],
+      runs.size > 1 && ["all", "Which runs", [["1", "All runs"]], "This run"]], filter);
     const detail = h("section", { class: "card detail", "aria-label": "Call", tabindex: "-1" });
     const answers = new Map();
     const rows = list({
@@ -603,22 +605,20 @@
       choose: (at, open) => { change({ call: calls.id[at] }); showDetail(); if (open && innerWidth <= 860) detail.focus(); },
     });
     const split = h("div", { class: "split" }, rows.node, detail);
-    main.append(h("div", { class: "filters" }, search, selects, found), split);
+    main.append(split);
 
     function filter(next) {
       const again = "all" in next;
       change({ ...next, call: undefined });
       if (again) { view = null; main.replaceChildren(); view = callsView(run); view.fits ??= () => true; } else apply();
     }
-    let wait;
-    search.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(() => filter({ q: search.value }), 120); });
     function apply() {
       const wanted = low(state.q || "").trim(), hits = wanted ? textsWith(wanted) : null;
       const has = (at) => [...calls.messages[at].map((it) => it[1]), calls.reply[at], calls.thinking[at], calls.detail[at], calls.tools[at]].some((it) => it != null && hits[it]);
       const kept = every().filter((at) => (!state.player || word("player", at) === state.player) && (!state.component || word("component", at) === state.component)
         && (!state.status || (state.status === "faults" ? word("fault", at) : word("status", at) === state.status)) && (state.turn == null || calls.turn[at] === state.turn) && (!hits || has(at)));
       rows.show(kept);
-      found.textContent = kept.length === every().length ? plural(kept.length, "call") : `${count(kept.length)} of ${plural(every().length, "call")}`;
+      bar.tell(kept.length, every().length);
       showDetail();
     }
     function showDetail() {
@@ -631,9 +631,10 @@
       detail.querySelector("mark")?.scrollIntoView({ block: "center" });
     }
     apply();
-    return { update: showDetail, fits: (before) => ["q", "player", "component", "status", "turn", "all"].every((name) => before[name] === state[name]), list: rows, detail, search, back: () => { change({ call: undefined }); split.classList.remove("open"); rows.node.focus(); } };
+    return { update: showDetail, fits: (before) => ["q", "player", "component", "status", "turn", "all"].every((name) => before[name] === state[name]), list: rows, detail, search: bar.search, back: () => { change({ call: undefined }); split.classList.remove("open"); rows.node.focus(); } };
   }
 
+  const whose = (at) => clip([word("player", at), word("component", at)].filter(Boolean).map(oneLine).join(", "), 50);
   /** Other calls that one would want to see beside this one. */
   function neighbours(at) {
     const like = (other) => other !== at && word("player", other) === word("player", at) && word("component", other) === word("component", at);
@@ -658,9 +659,9 @@
       h("button", { class: "back", on: { click: () => view.back() } }, "← Calls"),
       h("div", { class: "head" }, h("h2", { dir: "auto" }, visible(word("player", at) || word("component", at))), (word("status", at) || word("fault", at)) && status(word("status", at)), h("span", { class: "right soft small" }, `call ${id}`)),
       h("div", { class: "facts" }, fact("run", calls.run[at]), calls.turn[at] != null && h("a", { href: link({ view: "turns", turn: calls.turn[at] }) }, turnName(runs.get(calls.run[at]), calls.turn[at])), word("player", at) && h("span", { dir: "auto" }, visible(word("component", at))),
-        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && plural(calls.read[at], "token") || null), fact("written", calls.written[at] != null && plural(calls.written[at], "token") || null), h("span", null, `${figure(calls.seconds[at])} s`)),
+        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && plural(calls.read[at], "token") || null), fact("written", calls.written[at] != null && plural(calls.written[at], "token") || null), h("span", null, seconds(calls.seconds[at]))),
       near.length ? h("div", { class: "chips" }, h("span", { class: "soft" }, "Compare with"), near.map(([other, name]) => h("a", { class: "chip", href: link({ view: "compare", a: calls.id[other], b: id }) }, name))) : "",
-      h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, "Reply")), replyParts(at, reply, detail, wanted)),
+      part("Reply", replyParts(at, reply, detail, wanted)),
       prompt(at, form, wanted),
       h("details", { class: "fold" }, h("summary", null, "Settings of the request"), block(JSON.stringify({ ...settings, seed: calls.seed[at] ?? undefined, replicate: calls.replicate[at] || undefined }, null, 1), { class: "mono" })),
     ];
@@ -670,7 +671,7 @@
     const fault = word("fault", at), fields = fieldsIn(reply), tools = textOf(calls.tools[at]), thinking = textOf(calls.thinking[at]);
     const parts = [];
     if (fault) parts.push(h("div", { class: "note bad" }, h("b", null, visible(fault)), detail ? block(detail, null, wanted) : ""));
-    if (thinking) parts.push(h("details", { class: "message" }, h("summary", null, `Thinking · ${count(thinking.length)} characters`), block(thinking, null, wanted)));
+    if (thinking) parts.push(fold(`Thinking · ${count(thinking.length)} characters`, block(thinking, null, wanted)));
     if (fields) {
       const { reasoning, ...own } = fields;
       parts.push(h("dl", { class: "answer" }, reasoning !== undefined && h("dd", { class: "reason" }, block(said(reasoning), null, wanted)),
@@ -731,9 +732,8 @@
     };
     const template = columns.map((name) => `${width(name)}px`).join(" ");
     let sorted = null;
-    const search = h("input", { type: "search", placeholder: "Search decisions   /", "aria-label": "Search decisions", value: state.q || "" });
-    const choose = (name, title) => { const values = [...new Set(all.map((row) => field(row, name)))].filter(Boolean).sort(); return values.length > 1 && h("select", { "aria-label": title, on: { change: (event) => { change({ [name]: event.target.value }); apply(); } } }, option("", title, state[name]), values.map((it) => option(it, clip(oneLine(it), 40), state[name]))); };
-    const found = h("span", { class: "soft small", role: "status" });
+    const values = (name) => [...new Set(all.map((row) => field(row, name)))].filter(Boolean).sort();
+    const bar = filters("decision", "Search decisions", ["player", "component", "status"].map((name) => values(name).length > 1 && [name, `All ${name === "status" ? "statuses" : `${name}s`}`, values(name)]), (next) => { change(next); apply(); });
     const line = (tag, made, props) => { const node = h("div", { class: "cells", ...props }, columns.map((name) => made(name))); node.style.gridTemplateColumns = template; return node; };
     const heads = h("div", { class: "heads", role: "rowgroup" });
     const sheet = h("div", { class: "card sheet", role: "grid", tabindex: "0", "aria-label": "Decisions", "aria-rowcount": all.length + 1, "aria-colcount": columns.length }, heads);
@@ -753,14 +753,12 @@
       const kept = all.filter((row) => ["player", "component", "status"].every((name) => !state[name] || field(row, name) === state[name]) && (!wanted || row.some((it) => typeof it === "string" && low(it).includes(wanted))));
       if (sorted) { const way = sorted.up ? 1 : -1, at = decided.place[sorted.name]; kept.sort((a, b) => (a[at] == null) - (b[at] == null) || (a[at] > b[at] ? way : a[at] < b[at] ? -way : 0)); }
       rows.show(kept);
-      found.textContent = kept.length === all.length ? plural(all.length, "decision") : `${count(kept.length)} of ${plural(all.length, "decision")}`;
+      bar.tell(kept.length, all.length);
     }
-    let wait;
-    search.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(() => { change({ q: search.value }); apply(); }, 120); });
-    main.append(h("div", { class: "filters" }, search, choose("player", "All players"), choose("component", "All components"), choose("status", "All statuses"), found), sheet);
+    main.append(sheet);
     drawHeads();
     apply();
-    return { list: rows, search };
+    return { list: rows, search: bar.search };
   }
 
   // --- comparison -------------------------------------------------------------------------------
@@ -801,7 +799,7 @@
     }
     return found.reverse();
   }
-  const words = (text) => text.match(/\s+|\p{Script=Han}|[\p{L}\p{N}\p{M}_]+|[^\s\p{L}\p{N}_]/gu) || [];
+  const words = (text) => text.match(/\s+|\p{Script=Han}|\d+(?:[.,]\d+)*|[\p{L}\p{N}\p{M}_]+|[^\s\p{L}\p{N}_]/gu) || [];
 
   /** Two texts side by side: equal lines together, in changed ones the changed words. */
   function diff(one, other, names) {
@@ -882,7 +880,7 @@
     const ids = callsOf(run);
     const first = callAt(state.a) ?? ids[0], second = callAt(state.b) ?? neighbours(first)[0]?.[0] ?? ids[1] ?? first;
     if (first == null) { main.append(h("p", { class: "empty" }, "This run made no call.")); return; }
-    const text = (at) => `Call ${calls.id[at]} · run ${calls.run[at]}${calls.turn[at] != null ? ` · turn ${calls.turn[at]}` : ""} · ${clip(oneLine(word("player", at) || word("component", at)), 30)}${calls.attempt[at] > 1 ? ` · attempt ${calls.attempt[at]}` : ""}`;
+    const text = (at) => `Call ${calls.id[at]} · run ${calls.run[at]}${calls.turn[at] != null ? ` · turn ${calls.turn[at]}` : ""} · ${whose(at)}${calls.attempt[at] > 1 ? ` · attempt ${calls.attempt[at]}` : ""}`;
     // A list of thousands would take long to open: those of the two players.
     const near = new Set([first, second, ...ids.filter((at) => [first, second].some((it) => word("player", it) === word("player", at))).slice(0, 400)]);
     pickers([...near].sort(order).map((at) => [calls.id[at], text(at)]), calls.id[first], calls.id[second]);
@@ -913,7 +911,7 @@
     const columns = series(one).named.length ? series(one).named : series(one).rest;
     const legend = h("div", { class: "legend" }, [one, other].map((it) => h("div", null, swatch(it), h("span", { dir: "auto" }, h("b", null, runName(it)), it.changes.length ? h("span", { class: "soft" }, ` · ${oneLine(it.changes.join("; "))}`) : ""))));
     if (columns.length) section("Turn by turn", legend, charts(other, [...new Set([...lineRuns(one), ...lineRuns(other)])], columns.filter((it) => other.rows[it.column]).slice(0, 24)));
-    section("What defines them", changed.length ? h("div", { class: "wide card", tabindex: "0", role: "group", "aria-label": "Table" }, table(["", ...names], changed.map((name) => [visible(name), block(f1[name] ?? "—"), block(f2[name] ?? "—")]))) : h("p", { class: "soft" }, "Configuration, model and versions are the same."));
+    section("What defines them", changed.length ? wide(table(["", ...names], changed.map((name) => [visible(name), block(f1[name] ?? "—"), block(f2[name] ?? "—")])), "card") : h("p", { class: "soft" }, "Configuration, model and versions are the same."));
     const places = [...new Set([...Object.keys(p1), ...Object.keys(p2)])], seen = group(places.filter((at) => p1[at]?.text !== p2[at]?.text), (at) => JSON.stringify([p1[at]?.text, p2[at]?.text]));
     if (seen.size) section("Prompt templates", [...seen.values()].map((its) => [h("h3", null, its.map(visible).join(", ")), diff(p1[its[0]]?.text ?? "", p2[its[0]]?.text ?? "", names), h("div", { class: "gap" })]));
     section("Decisions that differ", decisionsApart(one, other, names));
@@ -937,7 +935,7 @@
     }
     shown.sort((a, b) => a[0] - b[0]);
     if (!shown.length) return h("p", { class: "soft" }, "None.");
-    return [h("div", { class: "wide card", tabindex: "0", role: "group", "aria-label": "Table" }, table(["turn", "who", ...names, ""], shown.slice(0, 300))), shown.length > 300 ? h("p", { class: "soft" }, `and ${count(shown.length - 300)} more`) : ""];
+    return [wide(table(["turn", "who", ...names, ""], shown.slice(0, 300)), "card"), shown.length > 300 ? h("p", { class: "soft" }, `and ${count(shown.length - 300)} more`) : ""];
   }
   const table = (heads, rows) => h("table", null, h("thead", null, h("tr", null, heads.map((it) => h(it === "" ? "td" : "th", null, it)))), h("tbody", null, rows.map((row) => h("tr", null, row.map((it) => h("td", { class: isNumber(it) ? "n" : null, dir: isNumber(it) ? null : "auto" }, it))))));
 
@@ -947,12 +945,12 @@
     const { prompts = {}, ...rest } = manifest(run), whole = Object.entries(rest), nested = ([, it]) => it && typeof it === "object" && Object.keys(it).length > 0;
     const plain = Object.fromEntries(whole.filter((it) => !nested(it)));
     const blocks = [["run", { name: run.name, verb: run.verb, ...(run.started ? { started: run.started } : {}), outcome: run.outcome, ...plain }], ...whole.filter(nested)].map(([title, its]) => [title, Object.entries(flat(its))]);
-    if (run.note) main.append(h("p", { class: "note", dir: "auto" }, visible(run.note)));
+    if (run.note) main.append(note(run.note));
     section(`What defines run ${run.id}`, h("div", { class: "blocks" }, blocks.map(([title, rows]) => h("div", { class: "card" }, h("h3", null, visible(title)),
       h("table", null, h("tbody", null, rows.map(([name, value]) => h("tr", null, h("th", { scope: "row", dir: "auto" }, visible(name)), h("td", { class: value === "null" ? "soft" : null }, block(value, { class: /^[0-9a-f]{16,}\+?$/.test(value) ? "mono" : "" }))))))))));
     const texts2 = group(Object.keys(prompts), (place) => String(prompts[place]?.text));
     if (texts2.size) section("Prompt templates", [...texts2].map(([text, places]) => h("details", { class: "message", open: texts2.size < 3 }, h("summary", null, `${visible(prompts[places[0]]?.name ?? "")} · ${places.map(visible).join(", ")}`), block(text, { class: "mono" }))));
-    section("As JSON", h("details", { class: "message" }, h("summary", null, "The manifest as it is on the tape"), block(textOf(run.manifest), { class: "mono" })));
+    section("As JSON", fold("The manifest as it is on the tape", block(textOf(run.manifest), { class: "mono" })));
     return {};
   }
 

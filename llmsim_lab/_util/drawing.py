@@ -8,12 +8,13 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from llmsim_lab._util.html import SERIES_COLOURS
+from llmsim_lab._util.html import SERIES_COLOURS, visible
 from llmsim_lab._util.text import clip, printable
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = SERIES_COLOURS
@@ -39,6 +40,51 @@ def chart_class() -> type[Figure]:
             return buffer.getvalue(), {"alt": self.alt}
 
     return Chart
+
+
+def new_figure(across: float, down: float, *, figure_class: type[Figure] | None = None) -> Figure:
+    """Return an empty figure, white on dark pages too, whose parts make room for each other.
+
+    Args:
+        across: its width, inches.
+        down: its height, inches.
+        figure_class: of the figure; ``chart_class`` if not given.
+    """
+    made = figure_class or chart_class()
+    return made(figsize=(across, down), layout="constrained", facecolor="white")
+
+
+def told(figure: Figure, words: str) -> Figure:
+    """Return the figure with its content in words, for screen readers."""
+    figure.alt = visible(words)  # type: ignore[attr-defined]
+    return figure
+
+
+def plain_axes(axes: Axes, lines: Literal["x", "y"] | None = None) -> None:
+    """Take away the frame at the top and on the right.
+
+    Args:
+        axes: the axes.
+        lines: the axis whose values have lines behind what is drawn.
+    """
+    axes.spines[["top", "right"]].set_visible(False)
+    if lines:
+        axes.grid(axis=lines, color="#DDDDDD")
+        axes.set_axisbelow(True)
+
+
+def share_axis(axes: Axes, names: Sequence[str], *, ends: tuple[float, float]) -> None:
+    """Make axes of shares, 0 to 100 %, with a name a line, from the top.
+
+    Args:
+        axes: the axes.
+        names: of the lines.
+        ends: of the axis of shares, with room for what stands beside it.
+    """
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlim=ends, ylim=(len(names) - 0.4, -0.6))
+    plain_axes(axes, "x")
 
 
 def drawable(text: str, length: int = 40) -> str:

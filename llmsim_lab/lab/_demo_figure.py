@@ -5,8 +5,7 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.drawing import chart_class, drawable
-from llmsim_lab._util.html import visible
+from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, share_axis, told
 from llmsim_lab.economy import history
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import OIL_TURN, RULE, World
@@ -34,12 +33,13 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     Args:
         demonstration: of ``Demonstration.read``.
     """
-    figure: Figure = chart_class()(figsize=(11, 8), layout="constrained", facecolor="white")
+    figure = new_figure(11, 8)
     (oil, counts), (plain, mirrored) = figure.subplots(2, 2)
     _draw_oil(oil, demonstration)
     _draw_counts(counts, demonstration)
-    low, high = _bounds(demonstration)
-    start = _start(demonstration)
+    first = next(iter(demonstration.runs.values()))["plain"]
+    low, high = first.config.engine.rate_bounds
+    start = str(first.turns[0].state.period)
     shown: tuple[tuple[Axes, World, str], ...] = (
         (plain, "plain", f"Policy rate from {start}, inflation above target"),
         (mirrored, "mirrored", "The same quarters mirrored: inflation below target, slump"),
@@ -68,41 +68,25 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     sentence = drawable(demonstration.verdict, 2000)
     figure.suptitle(fill(sentence, 105), x=0.01, ha="left", fontsize=12, fontweight="bold")
-    figure.alt = visible(  # type: ignore[attr-defined]
-        f"{demonstration.verdict} {demonstration.headline}"
-    )
-    return figure
+    return told(figure, f"{demonstration.verdict} {demonstration.headline}")
 
 
-def _bounds(demonstration: Demonstration) -> tuple[float, float]:
-    first = next(iter(demonstration.runs.values()))["plain"]
-    return first.config.engine.rate_bounds
-
-
-def _start(demonstration: Demonstration) -> str:
-    first = next(iter(demonstration.runs.values()))["plain"]
-    return str(first.turns[0].state.period)
-
-
-def _look(demonstration: Demonstration, player: str) -> tuple[str, Any]:
+def _look(player: str) -> tuple[str, Any]:
     return _LOOKS.get(player, (_MODEL, "-"))
 
 
-def _line(axes: Axes, values: pd.DataFrame, look: tuple[str, Any], label: str) -> None:
+def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
     """Draw the mean of seeds and their range, as far as all of them go."""
     values = values.dropna()
-    colour, dashes = look
-    reach = (values.min(axis=1), values.max(axis=1))
-    axes.fill_between(values.index, *reach, color=colour, alpha=0.18, linewidth=0)
-    width = 2.6 if colour == _MODEL else 1.8
-    axes.plot(
-        values.index,
-        values.mean(axis=1),
-        color=colour,
-        linestyle=dashes,
-        linewidth=width,
-        label=label,
-    )
+    colour, dashes = _look(player)
+    turns, reach = values.index, (values.min(axis=1), values.max(axis=1))
+    axes.fill_between(turns, *reach, color=colour, alpha=0.18, linewidth=0)
+    look: dict[str, Any] = {
+        "color": colour,
+        "linestyle": dashes,
+        "linewidth": 2.6 if colour == _MODEL else 1.8,
+    }
+    axes.plot(turns, values.mean(axis=1), label=label, **look)
 
 
 def _draw_rates(axes: Axes, demonstration: Demonstration, world: World) -> None:
@@ -111,35 +95,31 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World) -> None:
         label = drawable(player, 60)
         if player == demonstration.model:
             label = f"{label}: mean and range of {count} seed{'' if count == 1 else 's'}"
-        _line(axes, demonstration.path(player, world), _look(demonstration, player), label)
-    axes.set_xlabel("quarter")
-    axes.set_ylabel("% per year")
-    _plain(axes)
+        _line(axes, demonstration.path(player, world), player, label)
+    axes.set(xlabel="quarter", ylabel="% per year")
+    _with_lines(axes)
 
 
 def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     """Draw the headline: with the oil shock minus without."""
     for player in (RULE, demonstration.model):
-        _line(axes, demonstration.responses(player), _look(demonstration, player), player)
+        _line(axes, demonstration.responses(player), player, player)
     prices = demonstration.responses(RULE, "inflation").mean(axis=1)
     axes.plot(prices.index, prices, color="#009E73", linestyle=(0, (5, 1, 1, 1)), label="inflation")
     axes.text(prices.index[-1], prices.iloc[-1], " inflation\n (rule)", fontsize=8, color="#007F5C")
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
     axes.axvline(OIL_TURN, color="#AAAAAA", linewidth=1)
     axes.axhline(0, color="black", linewidth=0.8)
+    rule, model = (demonstration.response(it).mean for it in (RULE, demonstration.model))
     axes.set_title(
-        f"Oil shock, rate with it minus without: {_shift(demonstration, RULE)} under the rule, "
-        f"{_shift(demonstration, demonstration.model)} under the model",
+        f"Oil shock, rate with it minus without: {rule:+.2f} under the rule, "
+        f"{model:+.2f} under the model",
         loc="left",
         fontsize="medium",
     )
-    axes.set_ylabel("percentage points")
-    axes.set_xlabel(f"quarter (the shock comes in quarter {OIL_TURN})")
-    _plain(axes)
-
-
-def _shift(demonstration: Demonstration, player: str) -> str:
-    return f"{demonstration.response(player).mean:+.2f}"
+    shock = f"quarter (the shock comes in quarter {OIL_TURN})"
+    axes.set(xlabel=shock, ylabel="percentage points")
+    _with_lines(axes)
 
 
 def _draw_counts(axes: Axes, demonstration: Demonstration) -> None:
@@ -147,7 +127,7 @@ def _draw_counts(axes: Axes, demonstration: Demonstration) -> None:
     players = demonstration.players
     for row, player in enumerate(players):
         one = demonstration.answer(player)
-        colour, _ = _look(demonstration, player)
+        colour, _ = _look(player)
         shares = []
         for raised, count, marker, filled, offset in (
             (one.raised_low, one.low, "^", colour, -0.24),
@@ -155,29 +135,16 @@ def _draw_counts(axes: Axes, demonstration: Demonstration) -> None:
         ):
             if not count:
                 continue
-            share = raised / count
+            share, words = raised / count, f"{raised} of {count}"
             shares.append(share)
             axes.plot([share], [row], marker, color=colour, markerfacecolor=filled, markersize=10)
-            axes.text(
-                share, row + offset, f"{raised} of {count}", fontsize=8, ha="center", va="center"
-            )
+            axes.text(share, row + offset, words, fontsize=8, ha="center", va="center")
         axes.plot(shares, [row] * len(shares), color=colour, linewidth=1, zorder=0)
-    axes.set_yticks(range(len(players)), [drawable(player, 60) for player in players])
-    axes.set_ylim(len(players) - 0.4, -0.6)
-    axes.set_xlim(-0.12, 1.12)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-    axes.set_title(
-        "Raises in quarters in which the rate is ▲ too low, ▽ too high",
-        loc="left",
-        fontsize="medium",
-    )
-    axes.grid(axis="x", color="#DDDDDD")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    share_axis(axes, [drawable(player, 60) for player in players], ends=(-0.12, 1.12))
+    title = "Raises in quarters in which the rate is ▲ too low, ▽ too high"
+    axes.set_title(title, loc="left", fontsize="medium")
 
 
-def _plain(axes: Axes) -> None:
-    axes.grid(axis="y", color="#E5E5E5")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+def _with_lines(axes: Axes) -> None:
+    plain_axes(axes, "y")
     axes.locator_params(axis="x", integer=True)

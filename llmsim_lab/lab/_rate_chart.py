@@ -7,7 +7,7 @@ shows the prompt. Until the page is there, without plotly, and in the static vie
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import told
+from llmsim_lab._util.html import styled
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
@@ -25,6 +27,7 @@ from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, dropdown, 
 from llmsim_lab.lab.charts._drawing import Drawing
 from llmsim_lab.lab.charts._export import (
     FileKind,
+    Item,
     alt_text,
     data_frame,
     data_table,
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 
 
 _MOST_BOXES = 7
+_PAGE = 10
+"""Turns on a page of the table."""
 
 
 class ChartControls:
@@ -61,7 +66,8 @@ class ChartControls:
         main: the large panel's column.
         panels: the small panels' columns.
         changed: called when something else is chosen.
-        references: which of ``rule`` and ``history`` there can be for these runs.
+        references: which of ``rule`` and ``history`` there can be for these runs, and whether they
+            are shown at first.
 
     Attributes:
         main: a list of all columns.
@@ -77,21 +83,18 @@ class ChartControls:
         main: str,
         panels: Collection[str],
         changed: Callable[[object], object],
-        references: Collection[str] = ("rule", "history"),
+        references: Mapping[str, bool],
     ) -> None:
         self.main = dropdown("Main chart", width="26em")
         self.main.options = [(str(item), item.column) for item in series]
         self.main.value = main
-        offered = [
-            item
+        self.panels = {
+            item.column: checkbox(item.label, value=item.column in panels)
             for place, item in enumerate(series)
             if place < _MOST_BOXES or item.column in panels
-        ]
-        self.panels = {
-            item.column: checkbox(item.label, value=item.column in panels) for item in offered
         }
-        self.rule = checkbox("Taylor rule", value=True)
-        self.history = checkbox("History", value=True)
+        self.rule = checkbox("Taylor rule", value=references.get("rule", False))
+        self.history = checkbox("History", value=references.get("history", False))
         for name, box in (("rule", self.rule), ("history", self.history)):
             box.layout.display = "" if name in references else "none"
         self.update = button("Update", tooltip="Read the runs again and draw them")
@@ -115,22 +118,18 @@ class ExportRow:
 
     Attributes:
         png, svg, csv: the buttons.
+        buttons: all three.
         link: to the file made last.
     """
 
     def __init__(self, wanted: Callable[[FileKind], object]) -> None:
-        self.png = button("PNG", tooltip="Make a picture of the chart to download")
-        self.svg = button("SVG", tooltip="Make a drawing of the chart to download, for papers")
-        self.csv = button("CSV", tooltip="Make a table of the runs' values to download")
+        drawing = "Make a drawing of the chart to download, for papers"
+        values = "Make a table of the runs' values to download"
+        self.png = button("PNG", "Make a picture of the chart to download", lambda: wanted("png"))
+        self.svg = button("SVG", drawing, lambda: wanted("svg"))
+        self.csv = button("CSV", values, lambda: wanted("csv"))
+        self.buttons = (self.png, self.svg, self.csv)
         self.link = w.HTML()
-        self.png.on_click(lambda _: wanted("png"))
-        self.svg.on_click(lambda _: wanted("svg"))
-        self.csv.on_click(lambda _: wanted("csv"))
-
-    @property
-    def buttons(self) -> tuple[w.Button, ...]:
-        """All three."""
-        return (self.png, self.svg, self.csv)
 
 
 class TablePart:
@@ -138,57 +137,56 @@ class TablePart:
 
     Args:
         changed: called when another page, or the table at all, is asked for.
-        page: turns on a page.
 
     Attributes:
         toggle: shows and hides it.
         earlier, later: turn the pages.
         html: the table.
         back: how many turns before the latest the page ends.
-        page: turns on a page.
     """
 
-    def __init__(self, changed: Callable[[], object], *, page: int) -> None:
+    def __init__(self, changed: Callable[[], object]) -> None:
         self._changed = changed
-        self.page = page
         self.back = 0
-        self.toggle = button("Show table", tooltip="Show the runs' values turn by turn")
-        self.earlier = button("Earlier turns", tooltip="Show the turns before these")
-        self.later = button("Later turns", tooltip="Show the turns after these")
+        self.toggle = button("Show table", "Show the runs' values turn by turn", self._on_toggle)
+        self.earlier = button(
+            "Earlier turns", "Show the turns before these", lambda: self._turn_page(_PAGE)
+        )
+        self.later = button(
+            "Later turns", "Show the turns after these", lambda: self._turn_page(-_PAGE)
+        )
         self.html = w.HTML()
         self.box = w.VBox([row(self.earlier, self.later), self.html])
         self.box.layout.display = "none"
-        self.toggle.on_click(self._on_toggle)
-        self.earlier.on_click(lambda _: self._turn_page(self.page))
-        self.later.on_click(lambda _: self._turn_page(-self.page))
 
-    @property
-    def open(self) -> bool:
-        """True while it is shown."""
-        return bool(self.box.layout.display != "none")
-
-    def _on_toggle(self, _: object) -> None:
-        self.box.layout.display = "none" if self.open else ""
-        self.toggle.description = "Hide table" if self.open else "Show table"
+    def _on_toggle(self) -> None:
+        hidden = self.box.layout.display == "none"
+        self.box.layout.display = "" if hidden else "none"
+        self.toggle.description = "Hide table" if hidden else "Show table"
         self._changed()
 
     def _turn_page(self, turns: int) -> None:
         self.back = max(0, self.back + turns)
         self._changed()
 
-    def show(self, html: object, *, turns: int) -> None:
-        """Show a page.
+    def draw(self, items: Sequence[Item], columns: Sequence[Series]) -> None:
+        """Show the page as it is now, if the table is shown.
 
         Args:
-            html: the table.
-            turns: how many turns there are in all, without the first.
+            items: the runs.
+            columns: what of them.
         """
+        if self.box.layout.display == "none":
+            return
+        last = last_turn(items)
+        turns = last - min(item.turns[0] for item in items)
+        self.back = min(self.back, turns // _PAGE * _PAGE)
+        html = data_table(items, columns, last=last - self.back, turns=_PAGE)
         self.html.value = str(sideways(html, name="Table of values"))
-        self.earlier.disabled = self.back + self.page > turns
+        self.earlier.disabled = self.back + _PAGE > turns
         self.later.disabled = self.back == 0
 
 
-_PAGE = 10
 _PANELS = 3
 
 
@@ -245,8 +243,15 @@ class RateChart(LabWidget):
         >>> chart.save("fan.svg")  # doctest: +SKIP
     """
 
-    _stops: Sequence[Callable[[], None]] = ()
     viewer: PromptViewer | None = None
+    # Of the class, since a choice made while the parts are laid out asks for a drawing already.
+    _stops: Sequence[Callable[[], None]] = ()
+    _interactive: Interactive | None = None
+    _loaded: threading.Thread | None = None
+    _drawn: Scene | None = None
+    _pictured: tuple[Scene | None, bytes] = (None, b"")
+    _stale = True
+    _displayed = _counted = False
 
     def __init__(
         self,
@@ -281,16 +286,7 @@ class RateChart(LabWidget):
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
         self._lay_out(main=main, panels=chosen)
         self._on_select = on_select
-        self._interactive: Interactive | None = None
-        self._loaded: threading.Thread | None = None
         self._scene: Scene
-        self._drawn: Scene | None = None
-        self._pictured: tuple[Scene, bytes] | None = None
-        self._stale = True
-        self._displayed = False
-        self._counted = False
-        # Turns, clicks and cells read and draw on threads of their own; drawing reads again.
-        self._lock = threading.RLock()
         self._pace = Pace(self._redraw, self.worker.call)
         self._stops = [
             track.simulation.listen(self._on_turn)
@@ -310,18 +306,16 @@ class RateChart(LabWidget):
             changed=self._on_choice,
             references=self._references(),
         )
-        self.controls_part.rule.value = self._rule is not False
-        self.controls_part.history.value = self._history is not False
         self.controls_part.update.on_click(lambda _: self.start(self._read_again))
         self.picture = w.HTML()
         self.prompts = w.VBox(layout=_flex(2, "24em"))
         self.prompts.layout.display = "none"
-        self.prompts_button = button("Show prompts", tooltip="Show the prompts of the latest turn")
-        self.prompts_button.on_click(lambda _: self.start(self._toggle_prompts))
+        latest = "Show the prompts of the latest turn"
+        self.prompts_button = self.starter("Show prompts", latest, self._toggle_prompts)
         self.remarks = w.HTML()
         self.chart = w.VBox([self.picture, self.remarks], layout=_flex(3, "30em"))
         self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
-        self.table = TablePart(self._show_table, page=_PAGE)
+        self.table = TablePart(self._show_table)
         self.controls = (self.controls_part.update, *self.export.buttons)
         self.children = (
             *self.controls_part.rows(),
@@ -333,11 +327,13 @@ class RateChart(LabWidget):
             self.table.box,
         )
 
-    def _references(self) -> list[str]:
+    def _references(self) -> dict[str, bool]:
         """Return what there is to compare with: nothing for a world without rates and quarters."""
-        found = ["rule"] if "interest_rate" in self._series else []
         dated = any(track.first_period for track in self._tracks)
-        return [*found, "history"] if dated or not isinstance(self._history, bool) else found
+        found = {"rule": self._rule is not False} if "interest_rate" in self._series else {}
+        if dated or not isinstance(self._history, bool):
+            found["history"] = self._history is not False
+        return found
 
     def _known(self, column: str) -> str:
         if column not in self._series:
@@ -352,7 +348,7 @@ class RateChart(LabWidget):
     @property
     def scene(self) -> Scene:
         """What the chart shows now, as values."""
-        with self._lock:
+        with self._view:
             self._up_to_date()
             return self._scene
 
@@ -382,7 +378,7 @@ class RateChart(LabWidget):
         Args:
             reread: True to read tapes again, too.
         """
-        with self._lock:
+        with self._view:
             self._stale = False
             for track in self._tracks:
                 if reread or track.simulation is not None:
@@ -401,7 +397,7 @@ class RateChart(LabWidget):
         return self._view_count > 0 if self._counted else self._displayed
 
     def _draw(self) -> None:
-        with self._lock:
+        with self._view:
             self._up_to_date()
             # Scenes are immutable and composed anew for each change, so identity says enough.
             if self._drawn is self._scene:
@@ -411,17 +407,15 @@ class RateChart(LabWidget):
                 from llmsim_lab.lab.charts._interactive import STYLE
 
                 self._interactive.show(self._scene)
-                name = Markup('<div role="img" aria-label="{}" style="height:1px"></div>').format(
-                    words
-                )
-                self.picture.value = STYLE + name
+                named = styled("", "height:1px", role="img", aria_label=words)
+                self.picture.value = STYLE + named
             else:
                 self.picture.value = str(image_html(self._png(), words))
             self._drawn = self._scene
 
     def _png(self) -> bytes:
         """Return the scene as a picture."""
-        if self._pictured is None or self._pictured[0] is not self._scene:
+        if self._pictured[0] is not self._scene:
             png = figure_bytes(Drawing(self._scene).figure, "png", dpi=96)
             self._pictured = self._scene, png
         return self._pictured[1]
@@ -432,7 +426,7 @@ class RateChart(LabWidget):
 
         from llmsim_lab.lab.charts._interactive import Interactive
 
-        with self._lock:
+        with self._view:
             self._interactive = Interactive(self.scene, self._on_point)
             self._drawn = None
             self._draw()
@@ -516,8 +510,7 @@ class RateChart(LabWidget):
             self._hide_prompts()
             self._resize()
             return
-        runs = [track for track in self._tracks if track.run is not None]
-        track = runs[0] if runs else None
+        track = next((track for track in self._tracks if track.run is not None), None)
         self._select(track, track.turns[1] if track else 0)
 
     def _hide_prompts(self) -> None:
@@ -535,31 +528,20 @@ class RateChart(LabWidget):
     # --- the table ---------------------------------------------------------------------------
 
     def _show_table(self) -> None:
-        if not self.table.open:
-            return
-        last = last_turn(self._items)
-        first = min(track.turns[0] for track in self._tracks)
-        self.table.back = min(self.table.back, (last - first) // _PAGE * _PAGE)
-        html = data_table(
-            self._items, self._scene.panel_series, last=last - self.table.back, turns=_PAGE
-        )
-        self.table.show(html, turns=last - first)
+        self.table.draw(self._items, self._scene.panel_series)
 
     # --- for papers --------------------------------------------------------------------------
 
     @property
     def figure(self) -> Figure:
         """The chart as a new matplotlib figure, the caller's to change."""
-        with self._lock:
-            self._up_to_date()
-            figure = Drawing(self._scene).figure
-            figure.alt = self.alt  # type: ignore[attr-defined]
-            return figure
+        with self._view:
+            return told(Drawing(self.scene).figure, self.alt)
 
     @property
     def frame(self) -> pd.DataFrame:
         """The runs' values below each other, as in the CSV file; see ``export.data_frame``."""
-        with self._lock:
+        with self._view:
             self._up_to_date()
             return data_frame(self._items, list(self._series.values()))
 
@@ -592,7 +574,7 @@ class RateChart(LabWidget):
     async def _make_link(self, kind: FileKind) -> None:
         # Gone while the file is made, so that nobody takes the one before.
         self.export.link.value = ""
-        link = download_link(self._content(kind), name=f"chart.{kind}", kind=kind)
+        link = download_link(self._content(kind), kind)
         upto = last_turn(self._items)
         self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 
@@ -600,14 +582,12 @@ class RateChart(LabWidget):
 
     def static_text(self) -> str:
         """Return first and latest values, the same for the same runs."""
-        with self._lock:
-            self._up_to_date()
-            return summary_text(self._items, self._scene)
+        with self._view:
+            return summary_text(self._items, self.scene)
 
     def static_html(self) -> Markup:
         """Return the picture, and first and latest values as a table."""
-        with self._lock:
-            self._up_to_date()
+        with self._view:
             self._draw()
             picture = image_html(small_png(self._png()), alt_text(self._items, self._scene))
             return picture + summary_html(self._items, self._scene)

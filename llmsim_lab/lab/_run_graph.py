@@ -7,11 +7,11 @@ that differ only in a seed, as a sweep's do, are one node until somebody unfolds
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from llmsim_lab._util.html import join, visible
 from llmsim_lab._util.text import clip, printable
@@ -93,11 +93,9 @@ def _groups(
         alike: dict[object, list[RunInfo]] = {}
         for info in tree.below[run]:
             words = "; ".join(tree.changed[info.id])
-            key = words if pattern is None else pattern.sub(r"\1#", words)
             own = info.id if info.id in tree.below else 0
-            alike.setdefault((own, info.name, info.fork_turn, key if pattern else own), []).append(
-                info
-            )
+            said = pattern.sub(r"\1#", words) if pattern else ""
+            alike.setdefault((own, info.name, info.fork_turn, said), []).append(info)
         found = []
         for runs in alike.values():
             fold = len(runs) >= _FEWEST and runs[0].id not in unfolded
@@ -137,58 +135,47 @@ def graph_svg(nodes: Sequence[Node], *, boxes: bool) -> Markup:
         boxes: True to draw the nodes as well, in dark on white, for an image; else they are drawn
             over it, and the colours are those of the text around.
     """
-    across, down = size_of(nodes)
+    columns, rows = grid_of(nodes)
+    across, down = columns * (NODE_WIDE + EDGE_WIDE) + NODE_WIDE, rows * ROW_HIGH
     ink = "#222" if boxes else "currentColor"
+    paper = Markup('<rect width="{}" height="{}" fill="#fff"/>').format(across, down)
+    shapes = [paper if boxes else "", *(_shape(node, boxes=boxes) for node in nodes)]
     return Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" '
         'font-family="system-ui, sans-serif" font-size="11" fill="{2}" style="display:block">'
         "{3}</svg>"
-    ).format(across, down, ink, join(_shapes(nodes, boxes=boxes)))
+    ).format(across, down, ink, join(shapes))
 
 
-def size_of(nodes: Sequence[Node]) -> tuple[int, int]:
-    """Return how wide and how high the graph is, pixels."""
-    columns = max(node.column for node in nodes)
-    rows = max(node.row for node in nodes) + 1
-    return columns * (NODE_WIDE + EDGE_WIDE) + NODE_WIDE, rows * ROW_HIGH
+def grid_of(nodes: Sequence[Node]) -> tuple[int, int]:
+    """Return how many columns of edges and rows of nodes the graph has."""
+    return max(node.column for node in nodes), max(node.row for node in nodes) + 1
 
 
-def _shapes(nodes: Sequence[Node], *, boxes: bool) -> Iterator[Markup]:
-    across, down = size_of(nodes)
-    if boxes:
-        yield Markup('<rect width="{}" height="{}" fill="#fff"/>').format(across, down)
-    for node in nodes:
-        left = node.column * (NODE_WIDE + EDGE_WIDE)
-        middle = node.row * ROW_HIGH + ROW_HIGH - NODE_HIGH // 2
-        if node.parent is not None:
-            begin = left - EDGE_WIDE
-            turn = node.parent * ROW_HIGH + ROW_HIGH - NODE_HIGH // 2
-            yield Markup(
-                '<path d="M{} {}h10V{}H{}" fill="none" stroke="#808080" stroke-width="1.5"/>'
-            ).format(begin, turn, middle, left)
-            lines = wrap(visible(node.words), _LINE)
-            shown = lines[:_LINES]
-            if len(lines) > _LINES:
-                shown[-1] = clip(f"{shown[-1]} …", _LINE)
-            yield Markup("<g><title>{}</title>{}</g>").format(
-                visible(node.words),
-                join(
-                    Markup('<text x="{}" y="{}">{}</text>').format(
-                        begin + 16, middle - 6 - 13 * (len(shown) - 1 - place), line
-                    )
-                    for place, line in enumerate(shown)
-                ),
-            )
-        if boxes or not node.runs:
-            yield Markup(
-                '<rect x="{}" y="{}" width="{}" height="{}" rx="4" fill="none" stroke="#808080"/>'
-                '<text x="{}" y="{}" font-size="12">{}</text>'
-            ).format(
-                left + 0.5,
-                middle - NODE_HIGH // 2,
-                NODE_WIDE - 1,
-                NODE_HIGH - 1,
-                left + 8,
-                middle + 4,
-                escape(clip(visible(node.name), 21)),
-            )
+def _shape(node: Node, *, boxes: bool) -> Markup:
+    left = node.column * (NODE_WIDE + EDGE_WIDE)
+    middle = (node.row + 1) * ROW_HIGH - NODE_HIGH // 2
+    parts = []
+    if node.parent is not None:
+        begin, turn = left - EDGE_WIDE, (node.parent + 1) * ROW_HIGH - NODE_HIGH // 2
+        path = '<path d="M{} {}h10V{}H{}" fill="none" stroke="#808080" stroke-width="1.5"/>'
+        lines = wrap(visible(node.words), _LINE)
+        if len(lines) > _LINES:
+            lines[_LINES - 1 :] = [clip(f"{lines[_LINES - 1]} …", _LINE)]
+        texts = [
+            Markup('<text x="{}" y="{}">{}</text>').format(begin + 16, middle - 6 - 13 * up, line)
+            for up, line in zip(range(len(lines))[::-1], lines, strict=True)
+        ]
+        parts += [
+            Markup(path).format(begin, turn, middle, left),
+            Markup("<g><title>{}</title>{}</g>").format(visible(node.words), join(texts)),
+        ]
+    if boxes or not node.runs:
+        rect = '<rect x="{}" y="{}" width="{}" height="{}" rx="4" fill="none" stroke="#808080"/>'
+        text = '<text x="{}" y="{}" font-size="12">{}</text>'
+        name = clip(visible(node.name), 21)
+        parts += [
+            Markup(rect).format(left + 0.5, middle - NODE_HIGH // 2, NODE_WIDE - 1, NODE_HIGH - 1),
+            Markup(text).format(left + 8, middle + 4, name),
+        ]
+    return join(parts)

@@ -23,7 +23,7 @@ from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
 from llmsim_lab.run._turn import WorldTurn, answer_in_words, decided, every_chain
-from llmsim_lab.types import Attempt, LLMReasoningChain, Status
+from llmsim_lab.types import Attempt, CallSite, LLMReasoningChain, Status
 
 if TYPE_CHECKING:
     from llmsim_lab.run._turn import RunTurn
@@ -67,17 +67,27 @@ class Seen:
 
     Attributes:
         turn: that was being played.
-        component: which made it.
-        agent: who decided, or whose action was judged or applied.
         attempt: the request and its outcome; None for a rule's decision.
         chain: the decision it led to; None where it led to none.
     """
 
     turn: int
-    component: str
-    agent: str
     attempt: Attempt | None
     chain: LLMReasoningChain | None
+
+    @property
+    def _origin(self) -> LLMReasoningChain | CallSite | None:
+        return self.chain or (self.attempt.request.site if self.attempt else None)
+
+    @property
+    def component(self) -> str:
+        """Which component made it."""
+        return self._origin.component if self._origin else ""
+
+    @property
+    def agent(self) -> str:
+        """Who decided, or whose action was judged or applied."""
+        return (self._origin.agent if self._origin else None) or ""
 
     @property
     def status(self) -> Status | None:
@@ -179,22 +189,21 @@ class Attempts:
             number: the turn's.
         """
         turn = turn_at(self.simulation, number)
-        found = []
-        for chain in every_chain(turn) if turn else ():
-            attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
-            found += [
-                Seen(
-                    turn=number,
-                    component=chain.component,
-                    agent=chain.agent,
-                    attempt=attempt,
-                    chain=chain,
-                )
-                for attempt in attempts
-            ]
-        if self.simulation.tape is not None:
-            run = self.player(number)
-            found += _only_on_tape(self.simulation.tape, run, number, whole=turn is not None)
+        found = [
+            Seen(turn=number, attempt=attempt, chain=chain)
+            for chain in (every_chain(turn) if turn else ())
+            for attempt in (chain.call.history if chain.call else (None,))
+        ]
+        tape = self.simulation.tape
+        if tape is not None:
+            # Those that failed for good, and, of a turn that is not whole, all.
+            rows = tape.file.query(
+                "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?)"
+                " ORDER BY id",
+                (self.player(number), number, turn is not None),
+            )
+            lost = (tape.call(row["id"]).attempt for row in rows)
+            found += [Seen(turn=number, attempt=attempt, chain=None) for attempt in lost]
         return found
 
     def search(self, wanted: str) -> Iterator[Hit]:
@@ -211,24 +220,6 @@ class Attempts:
                     # as it is, since lower() may change a text's length.
                     if low in text.lower() and (found := pattern.search(text)):
                         yield Hit(seen=seen, part=part, line=_line(text, found.start()))
-
-
-def _only_on_tape(tape: Tape, run: int | None, number: int, *, whole: bool) -> Iterator[Seen]:
-    """Yield the calls that failed for good, and, of a turn that is not whole, all."""
-    rows = tape.file.query(
-        "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?) ORDER BY id",
-        (run, number, whole),
-    )
-    for row in rows:
-        attempt = tape.call(row["id"]).attempt
-        site = attempt.request.site
-        yield Seen(
-            turn=number,
-            component=site.component if site else "",
-            agent=(site.agent if site else None) or "",
-            attempt=attempt,
-            chain=None,
-        )
 
 
 def fits(seen: Seen, *, status: str = "", component: str = "", agent: str = "") -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.lab._html import word_diff
 from llmsim_lab.lab._run_graph import (
     EDGE_WIDE,
     NODE_HIGH,
@@ -25,16 +24,16 @@ from llmsim_lab.lab._run_graph import (
     ROW_HIGH,
     Node,
     graph_svg,
+    grid_of,
     nodes_of,
 )
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import Choices, LabWidget, button, close_all, dropdown, row, settled
+from llmsim_lab.lab._widget import LabWidget, button, close_all, dropdown, row, settled
 from llmsim_lab.lab.charts._drawing import Drawing
-from llmsim_lab.lab.charts._export import figure_bytes, image_html
+from llmsim_lab.lab.charts._export import alt_text, figure_bytes, image_html
 from llmsim_lab.lab.charts._scene import ChartOptions, compose
-from llmsim_lab.lab.charts._tracks import Track, read_runs
+from llmsim_lab.lab.charts._tracks import read_runs, tracks_of
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
 from llmsim_lab.study._keeping import check_is_run
@@ -71,24 +70,19 @@ async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Che
     """
     # In threads, each with a connection of its own: reading and replaying would hold up the loop.
     findings, runs = await asyncio.to_thread(_verified, path)
-    same = 0
+    failed: list[Finding] = []
     for run in runs:
         on_run(run, len(runs))
-        found = await asyncio.to_thread(_replayed, path, run)
-        findings += found
-        same += not found
-    return Checked(findings=tuple(findings), same=same)
+        failed += await asyncio.to_thread(_replayed, path, run)
+    return Checked(findings=(*findings, *failed), same=len(runs) - len(failed))
 
 
 def _verified(path: Path) -> tuple[list[Finding], list[int]]:
     with Tape(path, read_only=True) as tape:
-        findings = verify(tape)
-        runs = [
-            info.id
-            for info in tape.runs()
-            if info.verb != "experiment" and not info.manifest.get("redacted")
-        ]
-        return findings, [] if findings else runs
+        if findings := verify(tape):
+            return findings, []
+        played = (info for info in tape.runs() if info.verb != "experiment")
+        return [], [info.id for info in played if not info.manifest.get("redacted")]
 
 
 def _replayed(path: Path, run: int) -> list[Finding]:
@@ -130,17 +124,19 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
     """Return names and values of what a run was; without dates, so the same for the same tape."""
     manifest = info.manifest
     first = 1 if info.fork_turn is None else info.fork_turn + 1
-    config, llm = _mapping(manifest.get("config")), _mapping(manifest.get("llm"))
+    config, llm, found = (_mapping(manifest.get(name)) for name in ("config", "llm", "model"))
+    digest = f"digest {str(found['digest'])[:12]}" if found.get("digest") else ""
+    model = (info.model or "none", str(found.get("backend") or ""), digest)
     origin = info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
     if info.fork_turn is not None:
         origin += f" at turn {info.fork_turn}"
-    found: list[tuple[str, object]] = [
+    told: list[tuple[str, object]] = [
         ("name", info.name),
         ("how it came about", origin),
         ("its own turns", f"{first} to {info.turns}" if info.turns >= first else "none yet"),
         ("requests recorded", f"{info.calls:,}"),
         ("outcome", info.outcome or "open: no end was noted, and it may continue"),
-        ("model", _model(info)),
+        ("model", ", ".join(part for part in model if part)),
         ("temperature", llm.get("temperature")),
         ("seed", manifest.get("seed")),
         ("kind of simulation", manifest.get("kind")),
@@ -148,17 +144,7 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
         ("parts given by the user", ", ".join(map(str, manifest.get("given") or ()))),
         ("recorded by llmsim-lab", manifest.get("package")),
     ]
-    return [(name, str(value)) for name, value in found if value not in (None, "")]
-
-
-def _model(info: RunInfo) -> str:
-    model = _mapping(info.manifest.get("model"))
-    parts = [info.model or "none"]
-    if backend := model.get("backend"):
-        parts.append(str(backend))
-    if digest := model.get("digest"):
-        parts.append(f"digest {str(digest)[:12]}")
-    return ", ".join(parts)
+    return [(name, str(value)) for name, value in told if value not in (None, "")]
 
 
 def _agents(config: Mapping[str, Any]) -> str:
@@ -172,10 +158,7 @@ def _agents(config: Mapping[str, Any]) -> str:
 
 
 def _interventions(tape: Tape, info: RunInfo) -> Markup:
-    frame = tape.turns_frame(info.id)
-    if "interventions" not in frame:
-        return Markup()
-    done = [str(text) for text in frame["interventions"] if text]
+    done = [str(text) for text in tape.turns_frame(info.id).get("interventions", ()) if text]
     if not done:
         return Markup()
     more = f" … and {len(done) - _MOST} more" if len(done) > _MOST else ""
@@ -187,10 +170,8 @@ def _prompts(tape: Tape, info: RunInfo) -> Markup:
     prompts = _mapping(info.manifest.get("prompts"))
     if not prompts:
         return Markup("<p>No part of it has a prompt.</p>")
-    rows = [
-        (place, _mapping(entry).get("name"), str(_mapping(entry).get("digest"))[:12])
-        for place, entry in list(prompts.items())[:_MOST]
-    ]
+    entries = [(place, _mapping(entry)) for place, entry in list(prompts.items())[:_MOST]]
+    rows = [(place, it.get("name"), str(it.get("digest"))[:12]) for place, it in entries]
     listed = details("Prompts", table(("part", "prompt", "digest"), rows))
     if info.parent is None:
         return listed
@@ -213,18 +194,11 @@ def prompt_changes(before: RunInfo, after: RunInfo) -> Iterator[tuple[str, Marku
     changed: dict[tuple[str, str], list[str]] = {}
     for place in new:
         if place in old:
-            texts = tuple(str(_mapping(of[place]).get("text", "")) for of in (old, new))
-            if texts[0] != texts[1]:
-                changed.setdefault((texts[0], texts[1]), []).append(place)
+            was, now = (str(_mapping(of[place]).get("text", "")) for of in (old, new))
+            if was != now:
+                changed.setdefault((was, now), []).append(place)
     for (was, now), places in changed.items():
-        if max(len(was), len(now)) > _MAX_COMPARED_CHARS:
-            diff = safe(
-                f"too long to compare word by word: over {_MAX_COMPARED_CHARS:,} characters"
-            )
-        else:
-            # It escapes what it is given; what is hidden in it is made visible first.
-            diff = Markup(PromptDiff(visible(was), visible(now))._repr_html_())
-        yield ", ".join(places), diff
+        yield ", ".join(places), word_diff(visible(was), visible(now), limit=_MAX_COMPARED_CHARS)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -247,12 +221,10 @@ def differences(compared: pd.DataFrame) -> pd.DataFrame:
     """
     change = compared.xs("difference", axis=1, level=1).drop(columns=_BY_NATURE, errors="ignore")
     # NaN, where a run lacks a number, equals nothing; it is not a difference.
-    apart: Any = change.ne(0) & ~(change.isna())
-    names = [name for name in change.columns if apart[name].any()]
-    if not names:
-        return compared.iloc[0:0, 0:0]
-    first = apart.index[apart.any(axis=1)][0]
-    return compared.loc[first:, names]
+    apart: Any = change.ne(0) & change.notna()
+    columns = list(apart.columns[apart.any()])
+    found: pd.DataFrame = compared.loc[apart.any(axis=1).cummax(), columns]
+    return found
 
 
 def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) -> Markup:
@@ -296,23 +268,16 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
     """
     names = [f"run {info.id}" for info in (a, b)]
     tracks = read_runs([tape], names=names, numbers=[a.id, b.id])
-    ends = [track.rows[-1] for track in tracks if isinstance(track, Track)]
+    ends = [track.rows[-1] for track in tracks_of(tracks)]
     shared = [item for item in series_on(tape, a) if all(item.column in end for end in ends)]
     if not shared:
         raise TapeError(f"runs {a.id} and {b.id} share no column that their kind charts")
-    main = shared[0]
-    choice = ChartOptions(
-        title=f"{main.label}: run {a.id} and run {b.id}",
-        main=main,
-        panels=tuple(shared[1 : _PANELS + 1]),
-    )
-    drawn = figure_bytes(Drawing(compose(tracks, choice)).figure, "png", dpi=96)
-    latest = "; ".join(
-        f"{name} ends at {number(end[main.column])} {main.unit}".rstrip()
-        for name, end in zip(names, ends, strict=True)
-    )
-    alt = f"Chart of {main.label.lower()}. {latest}"
-    return image_html(drawn, alt, style="max-width:100%;height:auto")
+    main, *others = shared
+    title = f"{main.label}: run {a.id} and run {b.id}"
+    choice = ChartOptions(title=title, main=main, panels=tuple(others[:_PANELS]))
+    scene = compose(tracks, choice)
+    drawn = figure_bytes(Drawing(scene).figure, "png", dpi=96)
+    return image_html(drawn, alt_text(tracks, scene))
 
 
 _NOTHING = 0
@@ -363,9 +328,7 @@ class RunTree(LabWidget):
         self.llm_client = llm_client
         self.comparison: pd.DataFrame | None = None
         self.checked: Checked | None = None
-        self._choices = Choices(threading.RLock(), show_error=self.show_fault)
         self._lay_out()
-        self._wire()
         self._set_busy(False)
         self.refresh()
         if run is not None:
@@ -377,54 +340,33 @@ class RunTree(LabWidget):
         self._unfolded: set[int] = set()
         self.run_box = dropdown("Run", width=_LIST_WIDTH)
         self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
-        self.open_button = button("Open", tooltip="Step through the run below")
-        self.close_button = button("Close", tooltip="Take the opened run away")
-        self.check_button = button("Verify", tooltip="Check the tape and replay each of its runs")
-        self.stop_button = button("Stop", tooltip="Break off what is under way")
-        self.refresh_button = button("Refresh", tooltip="Read the tape again")
-        self.facts = w.HTML()
-        self.differences = w.HTML()
-        self.chart = w.HTML()
+        self.open_button = self.starter("Open", "Step through the run below", self._open)
+        self.close_button = button("Close", "Take the opened run away", self.close_run)
+        checked = "Check the tape and replay each of its runs"
+        self.check_button = self.starter("Verify", checked, self._check)
+        self.stop_button = button("Stop", "Break off what is under way", self.worker.stop)
+        self.refresh_button = self.starter("Refresh", "Read the tape again", self._refresh)
+        self.facts, self.differences, self.chart = w.HTML(), w.HTML(), w.HTML()
         self.opened = w.VBox()
-        self._fixed = (
-            self.run_box,
-            self.other_box,
-            self.open_button,
-            self.check_button,
-            self.refresh_button,
-        )
-        hint = safe("Press a run to see it, and another one to compare the two.")
+        boxes = self.run_box, self.other_box
+        seen = self.open_button, self.close_button, self.check_button
+        self._fixed = (*boxes, self.open_button, self.check_button, self.refresh_button)
         self.stoppers = (self.stop_button,)
-        side = w.VBox(
-            [self.differences, self.chart], layout=w.Layout(flex="1 1 28em", max_width="100%")
-        )
+        side = w.Layout(flex="1 1 28em", max_width="100%")
+        compared = w.VBox([self.differences, self.chart], layout=side)
         self.children = (
-            w.HTML(str(hint)),
+            w.HTML("Press a run to see it, and another one to compare the two."),
             w.Box([self.tree], layout=w.Layout(overflow="auto", padding="0 0 8px")),
-            self.run_box,
-            self.other_box,
-            row(
-                self.open_button,
-                self.close_button,
-                self.check_button,
-                self.stop_button,
-                self.refresh_button,
-            ),
+            *boxes,
+            row(*seen, self.stop_button, self.refresh_button),
             self.status,
             self.error,
             self.retry,
-            row(self.facts, side, gap="24px"),
+            row(self.facts, compared, gap="24px"),
             self.opened,
         )
-
-    def _wire(self) -> None:
-        self._choices.on_choice(self.run_box, self._chosen)
-        self._choices.on_choice(self.other_box, self._chosen)
-        self.open_button.on_click(lambda _: self.start(self._open))
-        self.close_button.on_click(lambda _: self.close_run())
-        self.check_button.on_click(lambda _: self.start(self._check))
-        self.stop_button.on_click(lambda _: self.worker.stop())
-        self.refresh_button.on_click(lambda _: self.start(self._refresh))
+        for box in boxes:
+            self._choices.on_choice(box, self._chosen)
 
     # --- the tree and a run -------------------------------------------------------------------
 
@@ -442,33 +384,23 @@ class RunTree(LabWidget):
         text = self.tape.tree()
         if not text.runs:
             raise TapeError(f"the tape {self.tape.path} holds no run yet; record one first")
-        lines = text.lines[1:]
         self._text = text
-        options = [(clip(line, 100), info.id) for line, info in zip(lines, text.runs, strict=True)]
-        others = [
-            option
-            for option, info in zip(options, text.runs, strict=True)
-            if info.verb != "experiment"
-        ]
+        self._lines = {info.id: line for info, line in zip(text.runs, text.lines[1:], strict=True)}
+        options = [(clip(line, 100), run) for run, line in self._lines.items()]
+        played = {info.id for info in text.runs if info.verb != "experiment"}
+        others = [("nothing", _NOTHING), *(one for one in options if one[1] in played)]
         self._choices.options(self.run_box, options, self.run_box.value)
-        self._choices.options(
-            self.other_box, [("nothing", _NOTHING), *others], self.other_box.value
-        )
+        self._choices.options(self.other_box, others, self.other_box.value)
         self._show_graph()
         self._show_facts()
 
     def _show_graph(self) -> None:
         nodes = nodes_of(self._text, title=self.tape.path.name, unfolded=self._unfolded)
-        lines = {
-            info.id: line.lstrip("│├└─ ")
-            for line, info in zip(self._text.lines[1:], self._text.runs, strict=True)
-        }
         whole = w.Layout(grid_area="1 / 1 / -1 / -1", margin="0")
         edges = w.HTML(str(graph_svg(nodes, boxes=False)), layout=whole)
         self.nodes = {}
-        buttons = [self._button(node, lines) for node in nodes if node.runs]
-        columns = max(node.column for node in nodes)
-        rows = max(node.row for node in nodes) + 1
+        buttons = [self._button(node) for node in nodes if node.runs]
+        columns, rows = grid_of(nodes)
         place, between = self.tree.layout, f"{EDGE_WIDE}px {NODE_WIDE}px "
         place.grid_template_columns = f"{NODE_WIDE}px " + between * columns
         place.grid_template_rows = f"repeat({rows}, {ROW_HIGH}px)"
@@ -479,7 +411,7 @@ class RunTree(LabWidget):
         self._set_busy(self.worker.busy)
         self._press()
 
-    def _button(self, node: Node, lines: Mapping[int, str]) -> w.DOMWidget:
+    def _button(self, node: Node) -> w.DOMWidget:
         run = node.runs[0].id
         place = w.Layout(
             grid_area=f"{node.row + 1} / {2 * node.column + 1}",
@@ -493,7 +425,8 @@ class RunTree(LabWidget):
             folded = w.Button(description=f"{node.name} ▸", tooltip=said, layout=place)
             self._choices.on_click(folded, lambda: self._unfold(run))
             return folded
-        made = self.nodes[run] = w.ToggleButton(tooltip=visible(lines[run]), layout=place)
+        line = visible(self._lines[run].lstrip("│├└─ "))
+        made = self.nodes[run] = w.ToggleButton(tooltip=line, layout=place)
         self._choices.on_choice(made, lambda: self._pressed(run))
         return made
 
@@ -506,10 +439,8 @@ class RunTree(LabWidget):
         one, other = self.selected, int(self.other_box.value)
         if run == one:
             one, other = other or one, _NOTHING
-        elif run == other:
-            other = _NOTHING
         else:
-            other = run
+            other = _NOTHING if run == other else run
         self._choices.set(self.run_box, one)
         if other in [value for _, value in self.other_box.options]:
             self._choices.set(self.other_box, other)
@@ -560,11 +491,7 @@ class RunTree(LabWidget):
             self._show_comparison()
 
         self._press()
-        try:
-            self._show_facts()
-        except TapeError as error:
-            self.show_error(error)
-            return
+        self._show_facts()
         if self.other_box.value == _NOTHING:
             self._clear_comparison()
         else:
@@ -585,9 +512,8 @@ class RunTree(LabWidget):
         for info in (a, b):
             check_is_run(info)
         self.comparison = self.tape.compare(a.id, b.id)
-        self.differences.value = str(
-            differences_html(self.tape, a, b, differences(self.comparison))
-        )
+        apart = differences(self.comparison)
+        self.differences.value = str(differences_html(self.tape, a, b, apart))
         self.chart.value = str(chart_html(self.tape, a, b))
         self.say(f"Run {a.id} and run {b.id} are compared.")
 
@@ -643,15 +569,16 @@ class RunTree(LabWidget):
             shown = [str(finding) for finding in checked.findings[:_MOST_FINDINGS]]
             left = len(checked.findings) - len(shown)
             raise TapeError("; ".join(shown) + (f"; and {left} more" if left else ""))
-        runs = "1 run" if checked.same == 1 else f"{checked.same} runs"
-        self.say(f"The tape is sound; {runs} replayed to the same turns.")
+        runs = "run" if checked.same == 1 else "runs"
+        self.say(f"The tape is sound; {checked.same} {runs} replayed to the same turns.")
 
     # --- the static view ----------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return the tree and the selected run as plain text, the same for the same tape."""
         lines = [f"RunTree of {self.tape.path.name}", *self.tape.tree().lines[1:]]
-        lines += [f"  {name}: {clip(printable(value), 120)}" for name, value in self._facts()]
+        own = facts(self.tape.run(self.selected))
+        lines += [f"  {name}: {clip(printable(value), 120)}" for name, value in own]
         if self.comparison is not None:
             apart = differences(self.comparison)
             where = "nowhere" if apart.empty else f"at turn {number(apart.index[0])}"
@@ -662,15 +589,10 @@ class RunTree(LabWidget):
         """Return the same as simple HTML."""
         text = self.tape.tree()
         svg = graph_svg(nodes_of(text, title=self.tape.path.name), boxes=True)
-        drawn = Markup(
-            '<img alt="The tape\'s {} runs as a graph; the same as text is below." '
-            'src="data:image/svg+xml;base64,{}" style="max-width:100%">'
-        ).format(len(text.runs), base64.b64encode(svg.encode()).decode())
+        words = f"The tape's {len(text.runs)} runs as a graph; the same as text is below."
+        drawn = image_html(svg.encode(), words, "max-width:100%", kind="svg")
         lines: Markup = pre("\n".join(text.lines[1:]))
         if len(text.runs) > _MOST:
             lines = details(f"All {len(text.runs)} runs", lines)
-        parts = [drawn, lines, pairs(self._facts(), caption=f"Run {self.selected}")]
-        return join([*parts, safe(Markup(self.differences.value))])
-
-    def _facts(self) -> list[tuple[str, str]]:
-        return facts(self.tape.run(self.selected))
+        own = pairs(facts(self.tape.run(self.selected)), caption=f"Run {self.selected}")
+        return join([drawn, lines, own, Markup(self.differences.value)])

@@ -7,22 +7,22 @@ runs are left the effects are confidence sequences, which somebody who watches m
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.html import STATUS_COLOURS, join, safe, table, visible
+from llmsim_lab._util.html import LARGE, STATUS_COLOURS, join, safe, styled, table, visible
 from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import Choices, LabWidget, Pace, button, dropdown, number_box, row
+from llmsim_lab.lab._widget import LabWidget, Pace, button, close_all, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.study import Study
 from llmsim_lab.study._charts import runs_chart
@@ -39,25 +39,6 @@ _RESULTS_S, _RESULTS_REST = 1.0, 8.0
 
 # Colours with white on them have a contrast of 4.5 or more. What is left has a border only, in the
 # colour of the page's text, so that it reads on light and on dark pages.
-_STYLE = """<style>
-.llmsim-board .llmsim-run,.llmsim-legend .llmsim-run{font-size:0;line-height:24px;padding:0;
- overflow:hidden;text-align:center;border-radius:4px;color:#fff;box-shadow:none;opacity:1}
-.llmsim-run::after{font-size:14px;font-weight:700}
-.llmsim-legend .llmsim-run{display:inline-block;width:24px;height:24px;margin:0 6px 0 0;
- vertical-align:middle}
-.llmsim-board .llmsim-run:focus-visible{outline:3px solid #218bff;outline-offset:1px}
-.llmsim-board .llmsim-run.llmsim-open{outline:3px solid currentColor;outline-offset:1px}
-.llmsim-board .llmsim-done,.llmsim-legend .llmsim-done{background:%(done)s}
-.llmsim-board .llmsim-failed,.llmsim-legend .llmsim-failed{background:%(failed)s}
-.llmsim-board .llmsim-running,.llmsim-legend .llmsim-running{background:%(running)s}
-.llmsim-board .llmsim-stopped,.llmsim-legend .llmsim-stopped{background:%(stopped)s}
-.llmsim-board .llmsim-left,.llmsim-legend .llmsim-left{background:transparent;
- color:inherit;border:1px dashed #8c959f}
-.llmsim-board .llmsim-run.llmsim-open{outline-color:#bf8700}
-.llmsim-done::after{content:"✓"}.llmsim-failed::after{content:"✗"}
-.llmsim-running::after{content:"▶"}.llmsim-stopped::after{content:"‖"}
-.llmsim-left::after{content:"·"}
-</style>"""
 _COLOURS = {
     "done": STATUS_COLOURS["ok"],
     "failed": STATUS_COLOURS["failed"],
@@ -65,6 +46,21 @@ _COLOURS = {
     "stopped": STATUS_COLOURS["repaired"],
     "left": "transparent",
 }
+_STYLE = """<style>
+.llmsim-board .llmsim-run,.llmsim-legend .llmsim-run{font-size:0;line-height:24px;padding:0;
+ overflow:hidden;text-align:center;border-radius:4px;color:#fff;box-shadow:none;opacity:1}
+.llmsim-run::after{font-size:14px;font-weight:700}
+.llmsim-legend .llmsim-run{display:inline-block;width:24px;height:24px;margin:0 6px 0 0;
+ vertical-align:middle}
+.llmsim-board .llmsim-run:focus-visible{outline:3px solid #218bff;outline-offset:1px}
+.llmsim-board .llmsim-run.llmsim-open{outline:3px solid #bf8700;outline-offset:1px}
+:is(.llmsim-board,.llmsim-legend) .llmsim-left{color:inherit;border:1px dashed #8c959f}
+</style>"""
+_STYLES = "".join(
+    f":is(.llmsim-board,.llmsim-legend) .llmsim-{status}{{background:{colour}}}\n"
+    f'.llmsim-{status}::after{{content:"{_SIGNS[status]}"}}\n'
+    for status, colour in _COLOURS.items()
+)
 
 
 class StudyBoard(LabWidget):
@@ -101,8 +97,6 @@ class StudyBoard(LabWidget):
             )
         self.study = study
         self._parallel = parallel
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_fault)
         self._shown: Key | None = None
         self._began: tuple[float, float] | None = None
         self._pace = Pace(self._draw, self.worker.call)
@@ -110,18 +104,16 @@ class StudyBoard(LabWidget):
             self._draw_results, self.worker.call, least_s=_RESULTS_S, rest=_RESULTS_REST
         )
         self._lay_out()
-        self._wire()
         self.refresh()
         self._unfollow = study.listen(self._changed)
 
     def _lay_out(self) -> None:
         self.add_class("llmsim-board")
         names = list(self.study.outcome)
-        self.run_button = button(
-            "Run", tooltip="Play the runs that are left", button_style="primary"
-        )
-        self.stop_button = button("Stop", tooltip="Stop; what was played is kept")
-        self.close_button = button("Close", tooltip="Take the opened run away")
+        played = "Play the runs that are left"
+        self.run_button = self.starter("Run", played, self._run, button_style="primary")
+        self.stop_button = button("Stop", "Stop; what was played is kept", self._stop)
+        self.close_button = button("Close", "Take the opened run away", self.close_run)
         self.close_button.layout.display = "none"
         self.page_box = number_box("Page of runs", value=1, least=1, most=len(self._pages))
         self.page_box.layout.display = "" if len(self._pages) > 1 else "none"
@@ -135,7 +127,7 @@ class StudyBoard(LabWidget):
         self._ends: dict[str, w.HTML] = {}
         self.controls, self.stoppers = (self.run_button,), (self.stop_button,)
         self.children = (
-            w.HTML(_STYLE % _COLOURS),
+            w.HTML(f"{_STYLE}<style>{_STYLES}</style>"),
             self.heading,
             row(self.run_button, self.stop_button, self.page_box, self.retry),
             self.status,
@@ -151,11 +143,6 @@ class StudyBoard(LabWidget):
             self.opened,
         )
         self._lay_out_grid()
-
-    def _wire(self) -> None:
-        self.run_button.on_click(lambda _: self.start(self._run))
-        self.stop_button.on_click(lambda _: self._stop())
-        self.close_button.on_click(lambda _: self.close_run())
         self._choices.on_choice(self.page_box, self._turn_page)
         self._choices.on_choice(self.outcome_box, self._draw_results)
 
@@ -172,10 +159,7 @@ class StudyBoard(LabWidget):
         ]
 
     def _lay_out_grid(self) -> None:
-        before = [
-            *self.grid.children,
-            *(cell for line in self.grid.children for cell in line.children),
-        ]
+        before = self.grid.children
         arms, seeds = self._pages[self.page_box.value - 1]
         width = f"{min(24, 2 + max(len(arm) for arm in arms)) * 0.62:.1f}em"
         side = w.Layout(width=width, flex="0 0 auto")
@@ -192,15 +176,13 @@ class StudyBoard(LabWidget):
                 cell = self.cells[arm, seed] = w.Button(layout=square, style=style)
                 cell.on_click(partial(self._clicked, (arm, seed)))
             self._ends[arm] = w.HTML(layout=w.Layout(margin="0 0 0 8px"))
-            name = Markup('<div title="{}" style="{}">{}</div>').format(
-                visible(arm), _ONE_LINE, safe(clip(arm, 40))
-            )
+            name = styled(clip(arm, 40), _ONE_LINE, title=arm)
             inside = [*(self.cells[arm, seed] for seed in seeds), self._ends[arm]]
             parts = [w.HTML(str(name), layout=side), w.HBox(inside, layout=wrapped)]
             lines.append(w.HBox(parts, layout=line))
         self.grid.children = lines
         for part in before:
-            part.close()
+            close_all(part)
 
     def _turn_page(self) -> None:
         self._lay_out_grid()
@@ -235,16 +217,11 @@ class StudyBoard(LabWidget):
 
     def _draw_cell(self, key: Key, cell: w.Button, run: StudyRun) -> None:
         classes = {"llmsim-run", f"llmsim-{run.status}", *(["llmsim-open"] * (key == self._shown))}
-        said = self._said(run)
-        # Set only where it differs, since each change is a message to the page.
-        if cell.description != said:
-            cell.description = cell.tooltip = said
+        cell.description = cell.tooltip = self._said(run)
         kept = [name for name in cell._dom_classes if not name.startswith("llmsim-")]
-        wanted = (*kept, *sorted(classes))
-        if cell._dom_classes != wanted:
-            cell._dom_classes = wanted
-        if cell.disabled != (run.status == "left"):
-            cell.disabled = run.status == "left"
+        # Sorted, since what is set to what it is sends no message to the page.
+        cell._dom_classes = (*kept, *sorted(classes))
+        cell.disabled = run.status == "left"
 
     def _said(self, run: StudyRun) -> str:
         text = f"{clip(visible(run.arm), 60)}, seed {run.seed}: {run.status}"
@@ -253,18 +230,11 @@ class StudyBoard(LabWidget):
         return text + (f", {clip(visible(run.error), 200)}" if run.error else "")
 
     def _heading(self) -> Markup:
-        study = self.study
-        tape = study.tape
+        study, tape = self.study, self.study.tape
         where = f"tape {tape.path.name}" if tape is not None else "on no tape: kept in memory"
-        return Markup(
-            '<div style="font-size:1.25em;font-weight:600;line-height:1.6">{}</div><div>{}</div>'
-        ).format(
-            safe(f"Study {study.name!r}"),
-            safe(
-                f"{len(study.arms)} arms of {len(study.seeds)} seeds, {study.turns} turns each · "
-                f"{', '.join(study.outcome)} · {where}"
-            ),
-        )
+        size = f"{len(study.arms)} arms of {len(study.seeds)} seeds, {study.turns} turns each"
+        title = styled(f"Study {study.name!r}", f"{LARGE};line-height:1.6")
+        return title + styled(f"{size} · {', '.join(study.outcome)} · {where}")
 
     def _progress(self, runs: Mapping[Key, StudyRun]) -> Markup:
         total = len(runs)
@@ -280,17 +250,21 @@ class StudyBoard(LabWidget):
             f" · {counts[name]} {name}" for name in ("failed", "running", "stopped") if counts[name]
         )
         said += f" · about {duration(left)} left" if left is not None else ""
-        bar = join(
-            Markup('<div style="flex:{} 1 0;background:{}"></div>').format(counts[name], colour)
+        parts = [
+            styled("", f"flex:{counts[name]} 1 0;background:{colour}")
             for name, colour in _COLOURS.items()
             if counts[name]
+        ]
+        bar = styled(
+            join(parts),
+            _BAR,
+            role="progressbar",
+            aria_label="runs that have ended",
+            aria_valuemin=0,
+            aria_valuemax=total,
+            aria_valuenow=counts["done"] + counts["failed"],
         )
-        return Markup(
-            '<div style="line-height:1.6">{}</div>'
-            '<div role="progressbar" aria-label="runs that have ended" aria-valuemin="0" '
-            'aria-valuemax="{}" aria-valuenow="{}" style="display:flex;height:10px;'
-            'border:1px solid #8c959f;border-radius:5px;overflow:hidden;margin:2px 0 6px">{}</div>'
-        ).format(said, total, counts["done"] + counts["failed"], bar)
+        return styled(said, "line-height:1.6") + bar
 
     def _time_left(self, turns: int, runs: int) -> float | None:
         """Return an estimate in seconds, from the turns since playing began; None if not known."""
@@ -306,13 +280,8 @@ class StudyBoard(LabWidget):
         return (runs * self.study.turns - turns) * (now - began) / (turns - before)
 
     def _errors(self, runs: Iterable[StudyRun]) -> Markup:
-        errors = Counter(run.error for run in runs if run.status == "failed")
-        return join(
-            Markup(
-                '<div style="line-height:1.4;border-left:4px solid {};padding:2px 8px">{}</div>'
-            ).format(_COLOURS["failed"], safe(f"{count} failed: {error}", limit=500))
-            for error, count in errors.most_common(_MOST_ERRORS)
-        )
+        look = f"line-height:1.4;border-left:4px solid {_COLOURS['failed']};padding:2px 8px"
+        return join(styled(safe(line, limit=500), look) for line in _failures(runs))
 
     # --- what came of it ----------------------------------------------------------------------
 
@@ -341,21 +310,15 @@ class StudyBoard(LabWidget):
         label = self.outcome_box.value
         figures = []
         item = self.study.outcome[label]
-        try:
+        with suppress(ConfigError):  # of a measure of the whole run, which has no turns
             if isinstance(item, str):
                 figures.append(self.study.chart(item.removesuffix("@last")))
-        except ConfigError:  # a measure of the whole run, which has no turns
-            pass
         figures.append(runs_chart(self.study.outcomes(), label, arms=list(self.study.arms)))
         for figure in figures:
             figure.set_size_inches(_SIZE)
-        pictures = join(
-            Markup('<div style="flex:1 1 22em;max-width:40em">{}</div>').format(
-                figure_html(figure, dpi=100)
-            )
-            for figure in figures
-        )
-        return Markup('<div style="display:flex;flex-wrap:wrap;gap:12px">{}</div>').format(pictures)
+        pictures = (figure_html(figure, dpi=100) for figure in figures)
+        inside = join(styled(picture, "flex:1 1 22em;max-width:40em") for picture in pictures)
+        return styled(inside, "display:flex;flex-wrap:wrap;gap:12px")
 
     # --- clicks -------------------------------------------------------------------------------
 
@@ -364,11 +327,9 @@ class StudyBoard(LabWidget):
         left = len(self.study.arms) * len(self.study.seeds) - counts["done"]
         self.say(f"Playing {left} runs." if left else "Nothing is left to play.")
         await self.study.arun(parallel=self._parallel, progress=False)
-        counts = self.study.counts
-        failed = (
-            f"; {counts['failed']} failed, and Run plays them again" if counts["failed"] else ""
-        )
-        self.say(f"Finished: {counts['done']} runs are done{failed}.")
+        done, failed = self.study.counts["done"], self.study.counts["failed"]
+        again = f"; {failed} failed, and Run plays them again" if failed else ""
+        self.say(f"Finished: {done} runs are done{again}.")
 
     def _stop(self) -> None:
         if self.worker.busy:
@@ -447,8 +408,7 @@ class StudyBoard(LabWidget):
             own = [run for run in runs.values() if run.arm == arm]
             signs = clip("".join(_SIGNS[run.status] for run in own), 60)
             lines.append(f"  {printable(arm)}  {signs}  {_counted(own)}")
-        errors = Counter(run.error for run in runs.values() if run.status == "failed")
-        lines += [f"  {n} failed: {clip(printable(it), 200)}" for it, n in errors.most_common(3)]
+        lines += [f"  {clip(printable(line), 200)}" for line in _failures(runs.values())]
         if self.study.reference is not None and len(self.study.arms) > 1:
             try:
                 lines.append(str(self._effects()))
@@ -478,6 +438,10 @@ class StudyBoard(LabWidget):
 _MOST_SIGNS = 200
 _SIZE = 6.0, 3.9
 """Of a chart, inches: two stand beside each other."""
+_BAR = (
+    "display:flex;height:10px;border:1px solid #8c959f;border-radius:5px;overflow:hidden;"
+    "margin:2px 0 6px"
+)
 _ONE_LINE = "white-space:nowrap;overflow:hidden;text-overflow:ellipsis;line-height:1.6"
 
 
@@ -491,15 +455,8 @@ def _effects_table(effects: Effects) -> Markup:
         rows.append((effect.contrast, effect.outcome, shown))
     below = dict.fromkeys(f"Speaks of {it.speaks_of}: {it.method}." for it in effects)
     below |= dict.fromkeys(f"Note: {it.note}." for it in effects if it.note)
-    return join(
-        [
-            table(("effect", "outcome", ""), rows, caption=effects.label),
-            *(
-                Markup('<div style="font-size:0.9em;line-height:1.5">{}</div>').format(visible(it))
-                for it in below
-            ),
-        ]
-    )
+    notes = (styled(line, "font-size:0.9em;line-height:1.5") for line in below)
+    return join([table(("effect", "outcome", ""), rows, caption=effects.label), *notes])
 
 
 def _counted(runs: Iterable[StudyRun]) -> str:
@@ -507,39 +464,32 @@ def _counted(runs: Iterable[StudyRun]) -> str:
     return " · ".join(f"{counts[name]} {name}" for name in _SIGNS if counts[name])
 
 
+def _failures(runs: Iterable[StudyRun]) -> list[str]:
+    """Return the commonest errors, and how many runs have each."""
+    errors = Counter(run.error for run in runs if run.status == "failed")
+    return [f"{count} failed: {error}" for error, count in errors.most_common(_MOST_ERRORS)]
+
+
 def _sign(status: str, said: str) -> Markup:
     """Return a state's sign as a small coloured label that needs no style sheet."""
-    left = status == "left"
-    return Markup(
-        '<span role="img" aria-label="{}" title="{}" style="display:inline-block;width:1.5em;'
-        'text-align:center;margin:1px;border-radius:3px;{}">{}</span>'
-    ).format(
-        said,
-        said,
-        "border:1px dashed #8c959f" if left else f"background:{_COLOURS[status]};color:#fff",
-        _SIGNS[status],
-    )
+    look = f"background:{_COLOURS[status]};color:#fff"
+    if status == "left":
+        look = "border:1px dashed #8c959f"
+    css = f"display:inline-block;width:1.5em;text-align:center;margin:1px;border-radius:3px;{look}"
+    return styled(_SIGNS[status], css, tag="span", role="img", aria_label=said, title=said)
 
 
 def _legend() -> Markup:
     """Return what the signs mean; the words are there, so screen readers skip the signs."""
-    return Markup('<div class="llmsim-legend" style="line-height:2">{}</div>').format(
-        join(
-            Markup(
-                '<span style="white-space:nowrap;margin-right:16px">'
-                '<span aria-hidden="true" class="llmsim-run llmsim-{}"></span>{}</span>'
-            ).format(name, name)
-            for name in _SIGNS
-        )
+    names = (
+        Markup('<span aria-hidden="true" class="llmsim-run llmsim-{0}"></span>{0}').format(name)
+        for name in _SIGNS
     )
+    parts = join(styled(it, "white-space:nowrap;margin-right:16px", tag="span") for it in names)
+    return Markup('<div class="llmsim-legend" style="line-height:2">{}</div>').format(parts)
 
 
 def _seeds_html(seeds: Sequence[int]) -> Markup:
-    return Markup('<div style="display:flex;flex-wrap:wrap;line-height:1.2">{}</div>').format(
-        join(
-            Markup(
-                '<span style="width:24px;margin:0 1px;text-align:center;font-size:11px">{}</span>'
-            ).format(seed)
-            for seed in seeds
-        )
-    )
+    look = "width:24px;margin:0 1px;text-align:center;font-size:11px"
+    numbers = join(styled(seed, look, tag="span") for seed in seeds)
+    return styled(numbers, "display:flex;flex-wrap:wrap;line-height:1.2")

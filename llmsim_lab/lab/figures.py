@@ -15,8 +15,7 @@ from functools import cache
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.drawing import chart_class, drawable
-from llmsim_lab._util.html import visible
+from llmsim_lab._util.drawing import chart_class, drawable, new_figure, share_axis, told
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._demo_figure import demo_figure
@@ -85,8 +84,7 @@ def rate_figure(
     items = read_runs([dict(runs)])
     scene = compose(items, choice)
     figure = Drawing(replace(scene, marks=()), labelled=False).figure
-    figure.alt = alt_text(items, scene)  # type: ignore[attr-defined]
-    return figure
+    return told(figure, alt_text(items, scene))
 
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
@@ -104,48 +102,34 @@ def difference_figure(results: Comparison, outcome: Outcome = "interest_rate") -
         results: a comparison.
         outcome: one of those it measured.
     """
+    import pandas as pd
+
     summary = results.summary
     found = summary[summary["outcome"] == outcome].to_dict("records")
-    figure = chart_class()(
-        figsize=(8, 1.5 + 0.9 * len(found)), layout="constrained", facecolor="white"
-    )
+    figure = new_figure(8, 1.5 + 0.9 * len(found))
     axes: Axes = figure.subplots()
     values = sample_values(results.frame, outcome).pivot_table(
         index=["turn", "sample"], columns="variant", values="value", dropna=False
     )
     for place, item in enumerate(found):
         height = len(found) - place
-        if (floor := item["noise_floor"]) is not None and floor == floor:
-            axes.fill_betweenx(
-                [height - 0.4, height + 0.4], -floor, floor, color=_GREY, alpha=0.45, linewidth=0
-            )
+        # Pandas writes NaN for None where a column holds both.
+        there = {name: value for name, value in item.items() if pd.notna(value)}
+        if "noise_floor" in there:
+            ends, floor = [height - 0.4, height + 0.4], there["noise_floor"]
+            axes.fill_betweenx(ends, -floor, floor, color=_GREY, alpha=0.45, linewidth=0)
         if {item["variant"], item["reference"]} <= set(values.columns):
             pairs = (values[item["variant"]] - values[item["reference"]]).dropna()
             means = pairs.groupby(level="turn").mean()
             axes.plot(pairs, [height - 0.18] * len(pairs), ".", color=_BLUE, alpha=0.5)
             axes.plot(means, [height] * len(means), "o", color=_BLUE, fillstyle="none")
-        if item["estimate"] is not None and item["estimate"] == item["estimate"]:
-            # Pandas writes NaN, which differs from itself, where a column holds both.
-            low = (
-                item["low"]
-                if item["low"] == item["low"] and item["low"] is not None
-                else item["estimate"]
-            )
-            high = (
-                item["high"]
-                if item["high"] == item["high"] and item["high"] is not None
-                else item["estimate"]
-            )
-            reach = [[item["estimate"] - low], [high - item["estimate"]]]
-            axes.errorbar(
-                [item["estimate"]], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5
-            )
+        if "estimate" in there:
+            mean = there["estimate"]
+            reach = [[mean - there.get("low", mean)], [there.get("high", mean) - mean]]
+            axes.errorbar([mean], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5)
     axes.axvline(0, color="black", linewidth=1)
     axes.set_ylim(0.4, len(found) + 0.6)
-    axes.set_yticks(
-        [len(found) - place for place in range(len(found))],
-        [drawable(item["variant"], 24) for item in found],
-    )
+    axes.set_yticks(range(len(found), 0, -1), [drawable(item["variant"], 24) for item in found])
     name, unit = name_of(outcome)
     axes.set_xlabel(f"{name}: difference from {drawable(results.names[0], 24)}, {unit}")
     axes.set_title(
@@ -154,13 +138,12 @@ def difference_figure(results: Comparison, outcome: Outcome = "interest_rate") -
         loc="left",
         fontsize="small",
     )
-    figure.alt = _difference_alt(results, outcome)  # type: ignore[attr-defined]
-    return figure
+    return told(figure, _difference_alt(results, outcome))
 
 
 def _difference_alt(results: Comparison, outcome: Outcome) -> str:
     pairs = zip(results.effects, results.verdicts, strict=True)
-    return visible(" ".join(text for item, text in pairs if item.outcome == outcome))
+    return " ".join(text for item, text in pairs if item.outcome == outcome)
 
 
 _CARD_LOOKS = (("#0072B2", "o"), ("#D55E00", "D"), ("#009E73", "s"), ("#CC79A7", "^"))
@@ -179,7 +162,7 @@ def fitness_figure(*cards: FitnessCard) -> Figure:
     """
     if not 1 <= len(cards) <= len(_CARD_LOOKS):
         raise ConfigError(f"{len(cards)} cards; a picture holds 1 to {len(_CARD_LOOKS)}")
-    names = [drawable(name, 32) for name in column_names(cards)]
+    names = column_names(cards)
     shares = dict.fromkeys(
         one.title for card in cards for one in card.measures if one.hits is not None
     )
@@ -188,21 +171,18 @@ def fitness_figure(*cards: FitnessCard) -> Figure:
     )
     verdicts = [
         fill(drawable(f"{name}: {card.verdict}", 2000), 130)
-        for name, card in zip(column_names(cards), cards, strict=True)
+        for name, card in zip(names, cards, strict=True)
     ]
     lines = sum(text.count("\n") + 1 for text in verdicts) + len(cards)
     body = max(len(shares) * (0.22 + _CARD_ROW_IN * len(cards)), 0.3 * (len(others) + 2)) + 0.9
     foot = _CARD_LINE_IN * lines + 0.1
-    figure = chart_class()(
-        figsize=(7 + 2.4 * len(cards), body + foot), layout="constrained", facecolor="white"
-    )
+    figure = new_figure(7 + 2.4 * len(cards), body + foot)
     upper, lower = figure.subfigures(2, 1, height_ratios=[body, foot], squeeze=False).flat
     left, right = upper.subplots(1, 2, width_ratios=[5, 2 + 2.2 * len(cards)])
     _draw_shares(left, cards, names, list(shares))
-    _list_others(right, cards, list(others))
+    _list_others(right, cards, names, list(others))
     lower.text(0.01, 0.95, "\n\n".join(verdicts), va="top", fontsize=9)
-    figure.alt = visible(" ".join(map(str, cards)))  # type: ignore[attr-defined]
-    return figure
+    return told(figure, " ".join(map(str, cards)))
 
 
 def _draw_shares(
@@ -212,53 +192,40 @@ def _draw_shares(
         colour, shape = _CARD_LOOKS[place]
         known = {one.title: one for one in card.measures}
         offset = (place - (len(cards) - 1) / 2) * 0.7 / len(cards)
-        label: str | None = name
+        look: dict[str, Any] = {
+            "fmt": shape,
+            "color": colour,
+            "capsize": 3,
+            "label": drawable(name, 32),
+        }
         for row, title in enumerate(titles):
-            one = known.get(title)
-            if one is None or one.value is None or one.interval is None:
-                why = "not measured" if one is not None else ""
-                axes.text(0.01, row + offset, why, va="center", fontsize=8, color=colour)
+            if (one := known.get(title)) is None:
                 continue
-            low, high = one.interval
-            reach = [[one.value - low], [high - one.value]]
-            axes.errorbar(
-                [one.value],
-                [row + offset],
-                xerr=reach,
-                fmt=shape,
-                color=colour,
-                capsize=3,
-                label=label,
-            )
-            label = None  # one entry in the legend
-            counted = f"{one.hits}/{one.n}"
-            axes.text(1.04, row + offset, counted, va="center", fontsize=8, color=colour)
-    axes.set_xlim(-0.02, 1.18)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-    axes.set_yticks(range(len(titles)), titles)
-    axes.set_ylim(len(titles) - 0.4, -0.6)
-    axes.grid(axis="x", color="#DDDDDD")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+            at, height, said = 0.01, row + offset, "not measured"
+            if one.value is not None and one.interval is not None:
+                low, high = one.interval
+                reach = [[one.value - low], [high - one.value]]
+                axes.errorbar([one.value], [height], xerr=reach, **look)
+                look["label"] = None  # one entry in the legend
+                at, said = 1.04, f"{one.hits}/{one.n}"
+            axes.text(at, height, said, va="center", fontsize=8, color=colour)
+    share_axis(axes, titles, ends=(-0.02, 1.18))
     axes.set_title("Shares with 95 % intervals", loc="left", fontsize="medium")
     if len(cards) > 1 and axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.04), ncols=2, fontsize=8, frameon=False)
 
 
-def _list_others(axes: Axes, cards: Sequence[FitnessCard], titles: Sequence[str]) -> None:
+def _list_others(
+    axes: Axes, cards: Sequence[FitnessCard], names: Sequence[str], titles: Sequence[str]
+) -> None:
     axes.set_axis_off()
-    rows = []
-    for title in titles:
-        found = [[one for one in card.measures if one.title == title] for card in cards]
-        rows.append([title, *(_with_n(one[0]) if one else "" for one in found)])
-    rows.append(
-        ["context used, tokens", *(f"{card.context_used:,}" for card in cards)],
-    )
+    known = [{one.title: _with_n(one) for one in card.measures} for card in cards]
+    used = (f"{card.context_used:,}" for card in cards)
     trained = (f"{card.context_trained:,}" if card.context_trained else "" for card in cards)
-    rows.append(["context trained", *trained])
+    rows = [[title, *(of.get(title, "") for of in known)] for title in titles]
     listed = axes.table(
-        cellText=rows,
-        colLabels=["", *(drawable(name, 22) for name in column_names(cards))],
+        cellText=[*rows, ["context used, tokens", *used], ["context trained", *trained]],
+        colLabels=["", *(drawable(name, 22) for name in names)],
         cellLoc="left",
         loc="upper left",
         edges="open",
@@ -288,33 +255,23 @@ _MOST_NAMED = 40
 
 
 @cache
-def _figure_class() -> Any:
-    from matplotlib.figure import Figure
+def _social_figure() -> Any:
+    base: Any = chart_class()
 
-    class SocialFigure(Figure):
-        """A figure that a notebook shows, with its content in words."""
-
-        alt = ""
+    class SocialFigure(base):
+        """A figure that is small in a notebook, and its content in words where that is text."""
 
         def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-            # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
-            # does not.
             return small_png(figure_bytes(self, "png", dpi=80)), {"alt": self.alt}
 
         def __repr__(self) -> str:
-            return self.alt
+            return str(self.alt)
 
     return SocialFigure
 
 
 def _name(state: object) -> str:
     return str(state).replace("_", " ")
-
-
-def _whole_numbers() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True)
 
 
 def state_figure(
@@ -333,7 +290,7 @@ def state_figure(
     from llmsim_lab.statechart._analysis import state_frame
 
     frame = turns if isinstance(turns, pd.DataFrame) else state_frame(turns)
-    figure: Figure = _figure_class()(figsize=(8, 4), layout="constrained", facecolor="white")
+    figure = new_figure(8, 4, figure_class=_social_figure())
     axes = figure.subplots()
     shown = [state for state in AgentState if frame[state.value].any()]
     # An area begins half a turn before its turn; the last one ends half a turn after it.
@@ -347,22 +304,20 @@ def state_figure(
         edgecolor="white",
         linewidth=0.5,
     )
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(0, frame.iloc[0].sum())
-    axes.xaxis.set_major_locator(_whole_numbers())
-    axes.set_xlabel("turn")
-    axes.set_ylabel("users")
+    axes.locator_params(axis="x", integer=True)
+    ends: dict[str, Any] = {"xlim": (edges[0], edges[-1]), "ylim": (0, frame.iloc[0].sum())}
+    axes.set(**ends, xlabel="turn", ylabel="users")
     axes.set_title(drawable(title, 80), loc="left")
     handles, labels = axes.get_legend_handles_labels()
     # Top to bottom as the areas stand.
     axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1, 0.5))
     last = frame.iloc[-1]
     counts = ", ".join(f"{_name(name)} {count}" for name, count in last.items() if count)
-    figure.alt = visible(  # type: ignore[attr-defined]
+    return told(
+        figure,
         f"{title}: stacked areas of users by state, turns {frame.index[0]} to {frame.index[-1]}. "
-        f"In the last one: {counts}."
+        f"In the last one: {counts}.",
     )
-    return figure
 
 
 def transition_figure(
@@ -379,37 +334,22 @@ def transition_figure(
     shares, counts = transition_matrix(turns), transition_matrix(turns, shares=False)
     names = [_name(name) for name in shares.columns]
     share_of, count_of = shares.to_numpy(dtype=float), counts.to_numpy(dtype=int)
-    figure: Figure = _figure_class()(figsize=(7.5, 5.5), layout="constrained", facecolor="white")
+    figure = new_figure(7.5, 5.5, figure_class=_social_figure())
     axes = figure.subplots()
     axes.imshow(share_of, cmap="Blues", vmin=0, vmax=1)
-    for row in range(len(names)):
-        for column in range(len(names)):
-            if count := count_of[row, column]:
-                share = share_of[row, column]
-                axes.text(
-                    column,
-                    row,
-                    f"{share:.0%}\n({count})",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color="white" if share > 0.5 else "black",
-                )
+    parts = []
+    for row, column in zip(*count_of.nonzero(), strict=True):
+        share = share_of[row, column]
+        words = f"{share:.0%}\n({count_of[row, column]})"
+        ink = "white" if share > 0.5 else "black"
+        axes.text(column, row, words, ha="center", va="center", fontsize=8, color=ink)
+        parts.append(f"{names[row]} to {names[column]} {share:.0%}")
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
     axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel("to")
-    axes.set_ylabel("from")
+    axes.set(xlabel="to", ylabel="from")
     axes.set_title(drawable(title, 80), loc="left")
-    parts = [
-        f"{names[row]} to {names[column]} {share_of[row, column]:.0%}"
-        for row in range(len(names))
-        for column in range(len(names))
-        if count_of[row, column]
-    ]
-    figure.alt = visible(  # type: ignore[attr-defined]
-        f"{title}: shares of the moves out of each state. {'; '.join(parts) or 'No moves'}."
-    )
-    return figure
+    moves = "; ".join(parts) or "No moves"
+    return told(figure, f"{title}: shares of the moves out of each state. {moves}.")
 
 
 def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
@@ -422,9 +362,7 @@ def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
     places = _places(cascade)
     width = min(14.0, max(8.0, 1.6 * (cascade.depth + 1)))
     height = min(12.0, max(2.5, 0.26 * (max(y for _, y in places.values()) + 2)))
-    figure: Figure = _figure_class()(
-        figsize=(width, height), layout="constrained", facecolor="white"
-    )
+    figure = new_figure(width, height, figure_class=_social_figure())
     axes = figure.subplots()
     for parent, below in cascade.children.items():
         for post in below:
@@ -450,28 +388,24 @@ def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
     axes.set_xlim(-0.3, cascade.depth + 0.9)
     axes.invert_yaxis()
     axes.set_yticks([])
-    axes.xaxis.set_major_locator(_whole_numbers())
+    axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("steps from the first post")
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
     title = title or f"{cascade.root.author}: {cascade.root.text}"
     axes.set_title(drawable(title, 90), loc="left")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.alt = visible(  # type: ignore[attr-defined]
+    return told(
+        figure,
         f"Tree of a cascade: {clip(title, 120)}. {cascade.size} posts, depth {cascade.depth}, "
-        f"breadth {cascade.breadth}, {cascade.likes} likes."
+        f"breadth {cascade.breadth}, {cascade.likes} likes.",
     )
-    return figure
 
 
 def _places(cascade: Cascade) -> dict[int, tuple[float, float]]:
     """Return the posts' places: levels to the right, ends of branches below each other."""
-    heights: dict[int, float] = {}
-    bottom = 0
-    for post, _ in cascade.walk():
-        if post.id not in cascade.children:
-            heights[post.id] = bottom
-            bottom += 1
+    ends = (post.id for post, _ in cascade.walk() if post.id not in cascade.children)
+    heights: dict[int, float] = {post: place for place, post in enumerate(ends)}
     for post, _ in reversed(list(cascade.walk())):
         if post.id in cascade.children:
             below = [heights[child.id] for child in cascade.children[post.id]]

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.drawing import COLOURS, STYLES, chart_class, drawable, spread_out
-from llmsim_lab._util.html import visible
+from llmsim_lab._util.drawing import (
+    COLOURS,
+    STYLES,
+    drawable,
+    new_figure,
+    plain_axes,
+    spread_out,
+    told,
+)
 from llmsim_lab._util.text import closest, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._turn import Series
@@ -78,7 +85,7 @@ def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figu
     axes.set_title(
         f"mean of {seeds} seeds · band: 95 %, each turn alone", loc="left", fontsize="small"
     )
-    return _told(figure, f"{column} by turn, mean over seeds. {'; '.join(words)}.")
+    return told(figure, f"{column} by turn, mean over seeds. {'; '.join(words)}.")
 
 
 def runs_chart(values: pd.DataFrame, label: str, *, arms: Sequence[str]) -> Figure:
@@ -111,7 +118,7 @@ def runs_chart(values: pd.DataFrame, label: str, *, arms: Sequence[str]) -> Figu
     axes.set_title(
         "a point is a run · a bar is the mean · a line is a seed", loc="left", fontsize="small"
     )
-    return _told(figure, f"{label} by run. {'; '.join(words)}.")
+    return told(figure, f"{label} by run. {'; '.join(words)}.")
 
 
 def response_chart(
@@ -143,7 +150,7 @@ def response_chart(
     axes.legend(frameon=False, fontsize=8)
     peak = frame.iloc[int(mean.abs().to_numpy().argmax())]
     there = f", band {peak['low']:.2f} to {peak['high']:.2f}" if pairs > 1 else ""
-    return _told(
+    return told(
         figure,
         f"{title} to {shock}: largest {int(peak['horizon'])} turns after, "
         f"{peak['mean']:+.2f}{there}.",
@@ -151,9 +158,9 @@ def response_chart(
 
 
 def _figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
-    figure = chart_class()(figsize=size, layout="constrained", facecolor="white")
+    figure = new_figure(*size)
     axes: Axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
+    plain_axes(axes)
     return figure, axes
 
 
@@ -189,9 +196,3 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
             color=colour,
             va="center",
         )
-
-
-def _told(figure: Figure, words: str) -> Figure:
-    """Return the figure with its content in words, for screen readers."""
-    figure.alt = visible(words)  # type: ignore[attr-defined]
-    return figure

@@ -51,7 +51,7 @@ def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None
         notebook.says(WIDGET, f"Run 1 and run {other} are compared.")
         expect(output).to_contain_text("They part at turn 4")
         expect(output.locator("img")).to_have_attribute(
-            "alt", re.compile(rf"run 1 ends at .*run {other} ends at ")
+            "alt", re.compile(rf"run 1: Policy rate .*run {other}: Policy rate ")
         )
     assert notebook.axe_faults() == []
     assert notebook.cut_off(WIDGET) == []

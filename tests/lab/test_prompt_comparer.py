@@ -13,6 +13,7 @@ from builders import answer, in_words, make_simulation, policy, rate_update
 from markupsafe import Markup
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab._util.html import visible
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptComparer
 from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
@@ -33,7 +34,7 @@ def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts without their pictures; ``test_drawing`` draws them."""
 
     def words_only(results: Comparison, outcome: Any) -> Markup:
-        return Markup('<img alt="{}">').format(_difference_alt(results, outcome))
+        return Markup('<img alt="{}">').format(visible(_difference_alt(results, outcome)))
 
     monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.chart_html", words_only)
 

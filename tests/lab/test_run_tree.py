@@ -191,7 +191,9 @@ async def test_two_runs_are_held_against_each_other_in_numbers_and_as_a_chart() 
     await tree.idle()
     assert "They part at turn 4" in tree.differences.value
     assert "16.75 → 17.5" in tree.differences.value
-    assert 'alt="Chart of policy rate. run 1 ends at 16.75' in tree.chart.value
+    assert 'alt="Chart of Policy rate: run 1 and run 3, turns 0 to 8.' in tree.chart.value
+    assert "run 1: Policy rate 16.75, " in tree.chart.value
+    assert "run 3: Policy rate 17.5, " in tree.chart.value
     assert tree.comparison is not None
     assert tree.comparison["interest_rate", "difference"].iloc[-1] == 0.75
     assert "Run 1 and run 3 part at turn 4" in tree.static_text()
@@ -241,7 +243,7 @@ async def test_runs_of_another_kind_are_compared_and_opened(tmp_path: Path) -> N
     await tree.idle()
     assert tree.error.value == ""
     assert "They part at turn 1, in: total." in tree.differences.value
-    assert 'alt="Chart of total. run 1 ends at' in tree.chart.value
+    assert 'alt="Chart of Total: run 1 and run 2, turns 0 to' in tree.chart.value
     tree.check_button.click()
     await tree.idle()
     assert "2 runs replayed to the same turns" in tree.status.value
@@ -278,7 +280,7 @@ def test_prompts_too_long_to_compare_are_said_to_be(copy: Path) -> None:
         manifest["prompts"]["engine"]["text"] += "x" * 60_000
         tape.update_manifest(3, manifest)
         changes = dict(prompt_changes(tape.run(1), tape.run(3)))
-    assert "over 50,000 characters" in changes["engine"]
+    assert "Only the first 50,000 characters were compared." in changes["engine"]
 
 
 async def test_a_run_opens_in_a_stepper_and_closes_again() -> None:

@@ -6,7 +6,7 @@ hovered over and clicked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -49,26 +49,11 @@ def thinned(
     return x[chosen], y[chosen]
 
 
-def set_limits(axes: Axes, scene: Scene, column: str) -> None:
-    """Give a panel the scene's limits."""
-    axes.set_ylim(scene.limits[column])
-    first, last = scene.span
-    side = 0.03 * (last - first)
-    axes.set_xlim(first - side, last + side)
-
-
-def plain_numbers(axes: Axes) -> None:
-    """Write values in full, not as differences from an offset; only huge ones have an exponent."""
-    axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-5, 10))
-    axes.yaxis.set_offset_position("right")  # the title is on the left
-
-
-def set_ticks(axes: Axes, scene: Scene) -> None:
-    """Label the turns' axis."""
-    axes.set_xticks(scene.ticks.at)
-    if scene.ticks.names:
-        axes.set_xticklabels(scene.ticks.names)
-    axes.set_xlabel(scene.ticks.label)
+def marker_of(look: Look, points: int) -> str:
+    """Return how points are marked; one by itself always is, since it makes no line."""
+    if points == 1:
+        return look.marker or "x"
+    return look.marker if points <= _FEW else ""
 
 
 _SIZE = (9.0, 6.4)
@@ -81,8 +66,6 @@ _FEW = 60
 _MANY_MARKS = 10
 _GREY = "#444444"
 _BEHIND_TEXT = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5}
-_REST: Mapping[str, Any] = {"color": "#777777", "alpha": 0.1, "linewidth": 0}
-_TAPED: Mapping[str, Any] = {"color": "#56B4E9", "alpha": 0.12, "linewidth": 0}
 _MOST_CAPTION, _CAPTION_WIDE = 400, 110
 """Letters of a note in the caption, and of a line of it."""
 
@@ -101,52 +84,54 @@ class Drawing:
 
     def __init__(self, scene: Scene, *, labelled: bool = True) -> None:
         self.figure: Figure = chart_class()(figsize=_SIZE, layout="constrained")
-        self._labelled = labelled
-        self._build(scene)
-        for band in scene.bands:
-            for column, (x, low, high) in band.points.items():
-                self._axes[column].fill_between(
-                    x, low, high, color=band.colour, alpha=band.alpha, linewidth=0
-                )
-        self._marks(scene)
-        for series in scene.panel_series:
-            set_limits(self._axes[series.column], scene, series.column)
-        self._bounds(scene)
-        for span, look in ((scene.rest, _REST), (scene.taped, _TAPED)):
-            for axes in self._axes.values():
-                if span is not None:
-                    axes.axvspan(*span, **look)
-        axes = self._axes[scene.main.column]
+        self._scene, self._labelled = scene, labelled
+        self._build()
+        main = self._main = self._axes[scene.main.column]
+        # As the legend's title: the layout keeps room for it, however long it is.
+        caption = [fill(drawable(note, _MOST_CAPTION), _CAPTION_WIDE) for note in scene.caption]
+        self.figure.legend(
+            handles=[*self._curves(), *self._areas()],
+            loc="outside lower center",
+            ncols=2,
+            fontsize="small",
+            title="\n".join(caption) or None,
+            title_fontsize="small",
+        )
+        for column, axes in self._axes.items():
+            axes.set(xlim=scene.reach, ylim=scene.limits[column])
+        self._marks()
+        self._bounds()
         if labelled:
             # Space for what is written at the lines' ends and at the marks.
-            first, last = axes.get_xlim()
-            bottom, top = axes.get_ylim()
-            axes.set_xlim(first, last + 0.13 * (last - first))
-            axes.set_ylim(bottom, top + 0.05 * min(len(scene.marks), 4) * (top - bottom))
-        set_ticks(axes, scene)
+            first, last = scene.reach
+            bottom, top = scene.limits[scene.main.column]
+            main.set_xlim(first, last + 0.13 * (last - first))
+            main.set_ylim(bottom, top + 0.05 * min(len(scene.marks), 4) * (top - bottom))
+        main.set_xticks(scene.ticks.at, scene.ticks.names or None)
+        main.set_xlabel(scene.ticks.label)
         if labelled:
-            self._end_labels(scene)
+            self._end_labels()
 
-    def _build(self, scene: Scene) -> None:
+    def _build(self) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        self._lines: dict[tuple[str, int], Any] = {}
+        scene = self._scene
         names = [series.column for series in scene.panels]
-        main = scene.main.column
         # Three small panels a row; a last row that is not full is padded with blanks.
         wide = min(3, len(names)) or 1
         rows = [(names + [_BLANK] * wide)[at : at + wide] for at in range(0, len(names), wide)]
         self.figure.set_size_inches(_SIZE[0], _SIZE[1] + max(0, len(rows) - 1) * _ROW_HIGH)
-        cells: list[Any] = [[main] * wide, *rows]
+        cells: list[Any] = [[scene.main.column] * wide, *rows]
         # The main panel is twice as high as a row of small ones, at the full width.
-        mosaic = self.figure.subplot_mosaic(
+        self._axes: dict[str, Axes] = self.figure.subplot_mosaic(
             cells, height_ratios=(2, *(1 for _ in rows)), empty_sentinel=_BLANK
         )
-        self._axes: dict[str, Axes] = {str(name): axes for name, axes in mosaic.items()}
         for series in scene.panel_series:
             axes = self._axes[series.column]
             axes.grid(alpha=0.3)
-            plain_numbers(axes)
+            # In full, not as differences from an offset; only huge ones have an exponent.
+            axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-5, 10))
+            axes.yaxis.set_offset_position("right")  # the title is on the left
             if series is scene.main:
                 axes.set_title(self._name(scene.title), loc="left")
                 axes.set_ylabel(drawable(series.unit or series.label))
@@ -155,72 +140,57 @@ class Drawing:
                 axes.set_title(drawable(label, 34), loc="left", fontsize="small")
                 axes.tick_params(labelsize="small")
                 axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-                dated = bool(scene.ticks.names)
-                unit = "turn (quarters)" if dated else scene.ticks.label
+                unit = "turn (quarters)" if scene.ticks.names else scene.ticks.label
                 axes.set_xlabel(unit, fontsize="small")
-        self._plot(scene)
-        self._legend(scene)
-
-    def _plot(self, scene: Scene) -> None:
-        main = scene.main.column
-        for place, curve in enumerate(scene.curves):
-            look = curve.look
-            for column, (x, y) in curve.points.items():
-                [line] = self._axes[column].plot(
-                    *thinned(x, y),
-                    color=look.colour,
-                    linestyle=look.style,
-                    linewidth=look.width if column == main else look.width * 0.8,
-                    alpha=look.alpha,
-                    marker=_marker(look, len(x)),
-                    markersize=3.5 if column == main else 2,
-                    label=self._name(curve.legend) if curve.legend else "_",
-                )
-                self._lines[column, place] = line
 
     def _name(self, text: str) -> str:
         return drawable(text, 90) if self._labelled else text
 
-    def _legend(self, scene: Scene) -> None:
+    def _curves(self) -> Iterator[Any]:
+        """Draw the curves, and yield those that the legend names."""
+        for curve in self._scene.curves:
+            look = curve.look
+            for column, (x, y) in curve.points.items():
+                axes = self._axes[column]
+                large = axes is self._main
+                [line] = axes.plot(
+                    *thinned(x, y),
+                    color=look.colour,
+                    linestyle=look.style,
+                    linewidth=look.width if large else look.width * 0.8,
+                    alpha=look.alpha,
+                    marker=marker_of(look, len(x)),
+                    markersize=3.5 if large else 2,
+                    label=self._name(curve.legend) if curve.legend else "_",
+                )
+                if large and curve.legend:
+                    yield line
+
+    def _areas(self) -> Iterator[Any]:
+        """Draw bands and shaded turns, and yield their patches for the legend."""
         from matplotlib.patches import Patch
 
-        main = scene.main.column
-        handles: list[Any] = [
-            self._lines[main, place]
-            for place, curve in enumerate(scene.curves)
-            if curve.legend and (main, place) in self._lines
-        ]
-        handles += [
-            Patch(color=band.colour, alpha=band.alpha, label=self._name(band.legend))
-            for band in scene.bands
-        ]
-        if scene.rest:
-            handles.append(Patch(label="planned, not played yet", **_REST))
-        if scene.taped:
-            handles.append(Patch(label="from the tape", **_TAPED))
-        # As the legend's title: the layout keeps room for it, however long it is.
-        caption = [fill(drawable(note, _MOST_CAPTION), _CAPTION_WIDE) for note in scene.caption]
-        self.figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=2,
-            fontsize="small",
-            title="\n".join(caption) or None,
-            title_fontsize="small",
-        )
+        for band in self._scene.bands:
+            fill_look: Any = {"color": band.colour, "alpha": band.alpha}
+            for column, edges in band.points.items():
+                self._axes[column].fill_between(*edges, linewidth=0, **fill_look)
+            yield Patch(label=self._name(band.legend), **fill_look)
+        for turns, colour, name in self._scene.shades:
+            look: Any = {"color": colour, "alpha": 0.12, "linewidth": 0}
+            for axes in self._axes.values():
+                axes.axvspan(*turns, **look)
+            yield Patch(label=name, **look)
 
-    def _marks(self, scene: Scene) -> None:
-        main = self._axes[scene.main.column]
-        for turn in dict.fromkeys(mark.turn for mark in scene.marks):
+    def _marks(self) -> None:
+        marks = self._scene.marks
+        for turn in self._scene.marked:
             for axes in self._axes.values():
                 axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-        worded = len(scene.marks) <= _MANY_MARKS
-        first, last = scene.span
-        for place, mark in enumerate(scene.marks):
-            text = f"{mark.number} {drawable(mark.text, 28)}" if worded else f"{mark.number}"
-            left = mark.turn > first + 0.6 * (last - first)
-            main.annotate(
-                text,
+        for place, mark in enumerate(marks):
+            worded = f" {drawable(mark.text, 28)}" if len(marks) <= _MANY_MARKS else ""
+            left = self._scene.late(mark.turn)
+            self._main.annotate(
+                f"{mark.number}{worded}",
                 (mark.turn, 1.0),
                 xycoords=("data", "axes fraction"),
                 xytext=(-3 if left else 3, -4 - 11 * (place % 4)),
@@ -233,9 +203,9 @@ class Drawing:
                 in_layout=False,
             )
 
-    def _bounds(self, scene: Scene) -> None:
+    def _bounds(self) -> None:
         """Draw bounds as thin lines, labelled on the side where no value can be."""
-        for bound in scene.bounds:
+        for bound in self._scene.bounds:
             axes = self._axes[bound.column]
             axes.axhline(bound.value, color=_GREY, linewidth=0.7, linestyle=(0, (6, 3)))
             axes.annotate(
@@ -244,32 +214,28 @@ class Drawing:
                 xytext=(0, 4 if bound.upper else -4),
                 textcoords="offset points",
                 va="bottom" if bound.upper else "top",
-                fontsize=7.5 if bound.column == scene.main.column else 6.5,
+                fontsize=7.5 if axes is self._main else 6.5,
                 color=_GREY,
                 in_layout=False,
             )
 
-    def _end_labels(self, scene: Scene) -> None:
+    def _end_labels(self) -> None:
         """Write names at the lines' ends, where they do not overlap; the legend has them all."""
         import numpy as np
 
-        main = scene.main.column
-        axes = self._axes[main]
-        ends = []
-        for curve in scene.curves:
-            if not curve.labelled or main not in curve.points:
-                continue
-            x, y = curve.points[main]
-            there = np.flatnonzero(np.isfinite(y))
-            if len(there):
-                ends.append((curve.name, float(x[there[-1]]), float(y[there[-1]])))
-        low, high = axes.get_ylim()
+        main, ends = self._scene.main.column, []
+        for curve in self._scene.curves:
+            if curve.labelled and main in curve.points:
+                x, y = curve.points[main]
+                known = np.isfinite(y)
+                ends += [(curve.name, x[known][-1], y[known][-1])] if known.any() else []
+        low, high = self._main.get_ylim()
         # The main panel is about 260 points high; 10 points hold a line of 8-point text.
         unit = (high - low) / 260
         heights = spread_out([y for _, _, y in ends], gap=10 * unit, most=16 * unit)
         for (name, end, _), height in zip(ends, heights, strict=True):
             if height is not None:
-                axes.annotate(
+                self._main.annotate(
                     drawable(name, 18),
                     (end, height),
                     xytext=(6, 0),
@@ -281,10 +247,3 @@ class Drawing:
                     annotation_clip=False,
                     in_layout=False,
                 )
-
-
-def _marker(look: Look, points: int) -> str:
-    """Return how points are marked; one by itself always is, since it makes no line."""
-    if points == 1:
-        return look.marker or "x"
-    return look.marker if points <= _FEW else ""

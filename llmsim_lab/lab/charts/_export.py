@@ -6,11 +6,11 @@ import base64
 import io
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
-from llmsim_lab._util.html import join, safe, table, visible
+from llmsim_lab._util.html import join, safe, styled, table, visible
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts._scene import Scene
@@ -41,11 +41,9 @@ def file_kind(name: str) -> FileKind:
         ConfigError: it ends in something else.
     """
     ending = name.rpartition(".")[2].lower()
-    for kind in get_args(FileKind):
-        if ending == kind:
-            found: FileKind = kind
-            return found
-    raise ConfigError(f"{name!r} must end in .png, .svg, .pdf or .csv")
+    if ending not in _TYPES:
+        raise ConfigError(f"{name!r} must end in .png, .svg, .pdf or .csv")
+    return ending
 
 
 def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: float = 150) -> bytes:
@@ -58,11 +56,12 @@ def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: flo
     """
     import matplotlib as mpl
 
-    leave_out: dict[str, dict[str, Any]] = {
-        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-        "png": {"Software": None},
-        "svg": {"Date": None, "Creator": None},
+    dates_and_versions = {
+        "pdf": ("CreationDate", "Creator", "Producer"),
+        "png": ("Software",),
+        "svg": ("Date", "Creator"),
     }
+    without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
     buffer = io.BytesIO()
     settings: dict[Any, Any] = {
         "svg.hashsalt": "llmsim_lab",
@@ -71,7 +70,7 @@ def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: flo
     }
     # The salt makes the ids in an SVG the same each time; text stays text, to be found and edited.
     with mpl.rc_context(settings):
-        figure.savefig(buffer, format=kind, dpi=dpi, metadata=leave_out[kind])
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=without)
     return buffer.getvalue()
 
 
@@ -87,16 +86,18 @@ def small_png(png: bytes) -> bytes:
 
 
 def image_html(
-    png: bytes,
+    content: bytes,
     alt: str,
     # White below and around, so that it reads on a dark page.
     style: str = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box",
     css_class: str = "",
+    kind: Literal["png", "svg"] = "png",
 ) -> Markup:
-    """Return a PNG as an image, with its content in words for screen readers."""
+    """Return a file as an image, with its content in words for screen readers."""
     more = Markup(' class="{}"').format(css_class) if css_class else ""
-    return Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}"{}>').format(
-        alt, base64.b64encode(png).decode("ascii"), style, more
+    data = base64.b64encode(content).decode("ascii")
+    return Markup('<img alt="{}" src="data:{};base64,{}" style="{}"{}>').format(
+        alt, _TYPES[kind], data, style, more
     )
 
 
@@ -115,27 +116,25 @@ def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> 
     import pandas as pd
 
     names = ["turn", "period", *(series.column for series in columns), "interventions"]
-    rows = []
-    for item in items:
-        members = item.members if isinstance(item, Ensemble) else [item]
-        for place, track in enumerate(members, 1 if isinstance(item, Ensemble) else 0):
-            for row in track.rows:
-                values = {name: row[name] for name in names if name in row}
-                rows.append({"run": item.name, "member": place, **values})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {"run": item.name, "member": place} | {name: row[name] for name in names if name in row}
+        for item in items
+        for place, track in enumerate(item.members, isinstance(item, Ensemble))
+        for row in track.rows
+    )
 
 
-def download_link(content: bytes, *, name: str, kind: FileKind) -> Markup:
+def download_link(content: bytes, kind: FileKind) -> Markup:
     """Return a link that gives the file to whoever clicks on it; nothing is written here.
 
     Args:
         content: the file.
-        name: what it is saved as.
-        kind: what it is.
+        kind: what it is; it is saved as ``chart.svg``, for example.
 
     Raises:
         ConfigError: it is too large to lie in a page.
     """
+    name = f"chart.{kind}"
     if len(content) > _MOST_BYTES:
         raise ConfigError(
             f"{name} has {len(content) / 1e6:.1f} MB, too much for a link (limit "
@@ -157,27 +156,7 @@ Item = Track | Ensemble
 
 def last_turn(items: Sequence[Item]) -> int:
     """Return the latest turn that any run has."""
-    return max(_turns(item)[1] for item in items)
-
-
-def _turns(item: Item) -> tuple[int, int]:
-    if isinstance(item, Track):
-        return item.turns
-    turns, _ = item.spread("turn", [0.5])
-    return int(turns[0]), int(turns[-1])
-
-
-def _values(item: Item, column: str) -> list[float]:
-    """Return a run's values, or an ensemble's medians."""
-    if isinstance(item, Track):
-        return [float(value) for value in item.numbers(column)]
-    return [float(value) for value in item.spread(column, [0.5])[1][0]]
-
-
-def _name(item: Item) -> str:
-    if isinstance(item, Track):
-        return item.name
-    return f"{item.name} (median of {len(item.members)})"
+    return max(item.turns[1] for item in items)
 
 
 def _number_text(value: float) -> str:
@@ -190,12 +169,12 @@ def _bars(values: Sequence[float]) -> str:
     if not known:
         return ""
     every = max(1, math.ceil(len(values) / _BARS_WIDE))
-    chosen = list(values[::every])
     low, high = min(known), max(known)
     # 1 where all values are the same, which would divide by 0.
     step = (high - low) / (len(_BARS) - 1) or 1.0
     return "".join(
-        _BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in chosen
+        _BARS[round((value - low) / step)] if math.isfinite(value) else " "
+        for value in values[::every]
     )
 
 
@@ -204,15 +183,11 @@ def _summary(items: Sequence[Item], scene: Scene) -> tuple[list[str], list[list[
     header.append(f"course of: {scene.main.label}")
     rows = []
     for item in items[:_MOST_RUNS]:
-        columns = [_values(item, series.column) for series in scene.panel_series]
-        ends = [
-            _number_text(values[0])
-            if len(values) == 1
-            else f"{_number_text(values[0])} → {_number_text(values[-1])}"
-            for values in columns
-        ]
-        first, last = _turns(item)
-        rows.append([_name(item), f"{first} to {last}", *ends, _bars(columns[0])])
+        columns = [item.numbers(series.column).tolist() for series in scene.panel_series]
+        # A run of one turn has one value, which is its first and its latest.
+        ends = [" → ".join(map(_number_text, (*it[:1], *it[1:][-1:]))) for it in columns]
+        first, last = item.turns
+        rows.append([item.label, f"{first} to {last}", *ends, _bars(columns[0])])
     return header, rows
 
 
@@ -253,35 +228,27 @@ def summary_text(items: Sequence[Item], scene: Scene) -> str:
 def summary_html(items: Sequence[Item], scene: Scene) -> Markup:
     """Return first and latest values as a table; the same for the same runs."""
     header, rows = _summary(items, scene)
-    return join(
-        [
-            table(header, rows, caption=f"{scene.title}: first → latest value"),
-            *(Markup("<p>{}</p>").format(line) for line in _more(items)),
-            notes_html(scene),
-        ]
-    )
+    shown = table(header, rows, caption=f"{scene.title}: first → latest value")
+    return join([shown, *(styled(line, tag="p") for line in _more(items)), notes_html(scene)])
 
 
 def notes_html(scene: Scene) -> Markup:
     """Return what the marks on the chart mean, and the chart's other notes."""
-    lines = [Markup("<li>{}</li>").format(safe(remark, limit=500)) for remark in _remarks(scene)]
-    if not lines:
-        return Markup()
-    return Markup('<ul style="margin:4px 0;padding-left:1.4em;list-style:none">{}</ul>').format(
-        join(lines)
-    )
+    lines = join(styled(safe(remark, limit=500), tag="li") for remark in _remarks(scene))
+    css = "margin:4px 0;padding-left:1.4em;list-style:none"
+    return styled(lines, css, tag="ul") if lines else lines
 
 
 def alt_text(items: Sequence[Item], scene: Scene) -> str:
     """Return what the picture shows, with every run's latest values, for screen readers."""
-    first = min(_turns(item)[0] for item in items)
+    first = min(item.turns[0] for item in items)
     parts = [f"Chart of {scene.title}, turns {first} to {last_turn(items)}. Latest values."]
     for item in items[:_MOST_RUNS]:
         values = ", ".join(
-            f"{series.label} {_number_text(_values(item, series.column)[-1])}"
+            f"{series.label} {_number_text(item.numbers(series.column)[-1])}"
             for series in scene.panel_series
         )
-        parts.append(f"{_name(item)}: {values}.")
+        parts.append(f"{item.label}: {values}.")
     rest = [f"Planned up to turn {scene.rest[1]:g}."] if scene.rest else []
     return visible(" ".join([*parts, *_more(items), *rest, *_bounds(scene), *scene.caption]))
 
@@ -297,22 +264,20 @@ def data_table(
         last: the latest turn.
         turns: how many.
     """
-    dated = any(_period(item, _turns(item)[0]) for item in items)
+    dated = any(_period(item, item.turns[0]) for item in items)
     rows: list[list[str]] = []
     for turn in range(last, last - turns, -1):
         for item in items[:_MOST_RUNS]:
-            begin, end = _turns(item)
+            begin, end = item.turns
             if begin <= turn <= end:
-                values = [
-                    _number_text(_values(item, series.column)[turn - begin]) for series in columns
-                ]
+                values = (_number_text(item.numbers(it.column)[turn - begin]) for it in columns)
                 when = [_period(item, turn)] if dated else []
-                rows.append([str(turn), *when, _name(item), *values])
+                rows.append([str(turn), *when, item.label, *values])
     heading = ["turn", *(["quarter"] if dated else []), "run"]
     return table([*heading, *(str(series) for series in columns)], rows)
 
 
 def _period(item: Item, turn: int) -> str:
-    track = item if isinstance(item, Track) else item.members[0]
+    track = item.members[0]
     period = track.rows[turn - track.turns[0]].get("period")
     return period if isinstance(period, str) else ""

@@ -11,7 +11,7 @@ it here, once a page, and ask for the state of the moment.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from copy import deepcopy
 from functools import cache
 from textwrap import wrap
@@ -22,15 +22,16 @@ from markupsafe import Markup, escape
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.lab._run_reading import decisions_of, turn_at, turn_name
-from llmsim_lab.lab.charts._drawing import thinned
-from llmsim_lab.run._turn import Series
+from llmsim_lab.lab.charts._drawing import marker_of, thinned
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from llmsim_lab.lab.charts._scene import Curve, Scene
+    from llmsim_lab.lab.charts._scene import Bound, Curve, Scene
     from llmsim_lab.lab.charts._tracks import Track
+
+    Values = NDArray[np.float64]
 
 _SCRIPT = """
 export default () => {
@@ -75,14 +76,24 @@ STYLE = Markup("""<style>
 
 _DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _MARKERS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle-up", "v": "triangle-down"}
-_FEW = 60
 _MAIN, _SMALL, _GAP, _LINE = 300, 110, 32, 15
 """Pixels: the panels' heights, the space above one for its heading, a line of text."""
 _MARK_LINES, _MOST_AGENTS, _MOST_TICKS = 3, 6, 5
 _WIDE, _LEGEND_WIDE = 64, 36
 """Letters of a line of what was decided, and of the legend's."""
 _GREY = "#767676"
-_REST, _TAPED = "rgba(119,119,119,0.15)", "rgba(86,180,233,0.15)"
+_LOOK: dict[str, Any] = {
+    "autosize": True,
+    "font": {"family": "system-ui, sans-serif", "size": 12, "color": "#333"},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "hovermode": "closest",
+    "hoverdistance": 30,
+    "hoverlabel": {"align": "left", "bgcolor": "#fff", "namelength": -1},
+    "dragmode": "zoom",
+    "legend": {"orientation": "h", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom"},
+}
+_AXIS: dict[str, Any] = {"zeroline": False, "gridcolor": "#ddd"}
 _CONFIG = {
     "displaylogo": False,
     "responsive": True,
@@ -171,54 +182,39 @@ class Interactive:
 
     def _curves(self, scene: Scene) -> Iterator[tuple[dict[str, Any], Track | None]]:
         for curve in scene.curves:
-            for place, series in enumerate(scene.panel_series):
-                if series.column not in curve.points:
-                    continue
-                x, y = thinned(*curve.points[series.column])
-                look, single = curve.look, len(x) == 1
-                marked = bool(single or (look.marker and len(x) <= _FEW))
-                trace = {
-                    "type": "scatter",
-                    "x": x,
-                    "y": y,
-                    "mode": "lines+markers" if marked else "lines",
-                    "name": _lines_of(curve.legend or curve.name),
-                    "legendgroup": f"{curve.name} {curve.legend}",
-                    "showlegend": bool(curve.legend) and place == 0,
-                    "opacity": look.alpha,
-                    "line": {
-                        "color": look.colour,
-                        "dash": _DASHES[look.style],
-                        "width": look.width + (0.5 if place == 0 else 0),
+            look, legend, group = curve.look, curve.legend, f"{curve.name} {curve.legend}"
+            for place, column in _drawn(scene, curve.points):
+                x, y = thinned(*curve.points[column])
+                marker = marker_of(look, len(x))
+                size, more = (4, 0.0) if place else (7, 0.5)
+                dash = _DASHES[look.style]
+                yield (
+                    _trace(legend or curve.name, group, place, shown=bool(legend))
+                    | {
+                        "x": x,
+                        "y": y,
+                        "mode": "lines+markers" if marker else "lines",
+                        "opacity": look.alpha,
+                        "line": {"color": look.colour, "dash": dash, "width": look.width + more},
+                        "marker": {"symbol": _MARKERS.get(marker, "x"), "size": size},
+                        "hovertext": list(self._hovers(curve, scene, place, x, y)),
+                        "hovertemplate": "%{hovertext}<extra></extra>",
                     },
-                    "marker": {
-                        "symbol": _MARKERS.get(look.marker, "x"),
-                        "size": 7 if place == 0 else 4,
-                    },
-                    "yaxis": _axis("y", place),
-                    "hovertext": list(self._hovers(curve, series, x, y, whole=place == 0)),
-                    "hovertemplate": "%{hovertext}<extra></extra>",
-                }
-                yield trace, curve.track
+                    curve.track,
+                )
 
     def _hovers(
-        self,
-        curve: Curve,
-        series: Series,
-        x: NDArray[np.float64],
-        y: NDArray[np.float64],
-        *,
-        whole: bool,
+        self, curve: Curve, scene: Scene, place: int, x: Values, y: Values
     ) -> Iterator[str]:
+        series = scene.panel_series[place]
         name = _plain(curve.name if curve.track else curve.legend or curve.name, 60)
-        label = _plain(series.label, 40)
-        unit = _plain(series.unit, 30)
+        label, unit = _plain(series.label, 40), _plain(series.unit, 30)
         for turn, value in zip(x, y, strict=True):
             when, who = f"turn {turn:g}", ""
             if curve.track is not None:
                 when, who = self._decided(curve.track, int(turn))
             said = f"<b>{name}</b>, {when}<br>{label} <b>{number(float(value))}</b> {unit}"
-            yield said + (who if whole else "")
+            yield said if place else said + who
 
     def _decided(self, track: Track, turn: int) -> tuple[str, str]:
         """Return a turn's name and who decided what in it; each turn is read once."""
@@ -282,84 +278,74 @@ def _axis(letter: str, place: int) -> str:
     return f"{letter}{place + 1 if place else ''}"
 
 
+def _drawn(scene: Scene, points: Container[str]) -> Iterator[tuple[int, str]]:
+    """Yield the places and columns of the panels in which there is something to draw."""
+    for place, series in enumerate(scene.panel_series):
+        if series.column in points:
+            yield place, series.column
+
+
+def _trace(name: str, group: str, place: int, *, shown: bool = True) -> dict[str, Any]:
+    """Return what all traces say: their panel, and their name, which the legend has once."""
+    once = {"name": _lines_of(name), "legendgroup": group, "showlegend": shown and place == 0}
+    return {"type": "scatter", "yaxis": _axis("y", place), **once}
+
+
 def _bands(scene: Scene) -> Iterator[tuple[dict[str, Any], None]]:
     import numpy as np
 
     for band in scene.bands:
-        red, green, blue = (int(band.colour[at : at + 2], 16) for at in (1, 3, 5))
-        for place, series in enumerate(scene.panel_series):
-            if series.column in band.points:
-                x, low, high = band.points[series.column]
-                trace = {
-                    "type": "scatter",
+        for place, column in _drawn(scene, band.points):
+            x, low, high = band.points[column]
+            yield (
+                _trace(band.legend, band.legend, place)
+                | {
                     "x": np.concatenate([x, x[::-1]]),
                     "y": np.concatenate([high, low[::-1]]),
                     "fill": "toself",
-                    "fillcolor": f"rgba({red},{green},{blue},{band.alpha})",
+                    "fillcolor": _see_through(band.colour, band.alpha),
                     "line": {"width": 0},
                     "mode": "lines",
                     "hoverinfo": "skip",
-                    "name": _lines_of(band.legend),
-                    "legendgroup": band.legend,
-                    "showlegend": place == 0,
-                    "yaxis": _axis("y", place),
-                }
-                yield trace, None
+                },
+                None,
+            )
+
+
+def _see_through(colour: str, alpha: float) -> str:
+    red, green, blue = bytes.fromhex(colour[1:])
+    return f"rgba({red},{green},{blue},{alpha})"
 
 
 def _layout(scene: Scene) -> dict[str, Any]:
     """Return what stands around the curves: axes, headings, marks, bounds, shaded turns."""
-    panels = scene.panel_series
+    panels, ticks = scene.panel_series, scene.ticks
     inner = _MAIN + (_SMALL + _GAP) * (len(panels) - 1)
     lines = min(len(scene.marks), _MARK_LINES)
     entries = sum(1 for curve in scene.curves if curve.legend) + len(scene.bands)
-    dated = bool(scene.ticks.names)
-    below = 28 if dated else 48
-    top, bottom = 30 + _LINE * lines, below + 22 * math.ceil((entries + 1) / 3)
-    first, last = scene.span
-    side = 0.03 * (last - first)
-    layout: dict[str, Any] = {
-        "height": inner + top + bottom,
-        "autosize": True,
-        "margin": {"l": 48, "r": 12, "t": top, "b": bottom},
-        "font": {"family": "system-ui, sans-serif", "size": 12, "color": "#333"},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "hovermode": "closest",
-        "hoverdistance": 30,
-        "hoverlabel": {"align": "left", "bgcolor": "#fff", "namelength": -1},
-        "dragmode": "zoom",
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "yref": "container",
-            "y": 0,
-            "yanchor": "bottom",
-        },
-        "xaxis": {
-            "range": (first - side, last + side),
-            "anchor": _axis("y", len(panels) - 1),
-            "title": {"text": "" if dated else scene.ticks.label, "standoff": 4},
-            "zeroline": False,
-            "gridcolor": "#ddd",
-        },
+    top = 30 + _LINE * lines
+    bottom = (28 if ticks.names else 48) + 22 * math.ceil((entries + 1) / 3)
+    every = math.ceil(len(ticks.at) / _MOST_TICKS)
+    named = {
+        "tickmode": "array",
+        "tickvals": ticks.at[::every],
+        "ticktext": [_plain(name, 20) for name in ticks.names[::every]],
     }
-    if dated:
-        every = math.ceil(len(scene.ticks.at) / _MOST_TICKS)
-        layout["xaxis"] |= {
-            "tickmode": "array",
-            "tickvals": scene.ticks.at[::every],
-            "ticktext": [_plain(name, 20) for name in scene.ticks.names[::every]],
-        }
+    turns = {
+        "range": scene.reach,
+        "anchor": _axis("y", len(panels) - 1),
+        "title": {"text": "" if ticks.names else ticks.label, "standoff": 4},
+    }
+    margin = {"l": 48, "r": 12, "t": top, "b": bottom}
+    layout = _LOOK | {"height": inner + top + bottom, "margin": margin}
+    layout["xaxis"] = _AXIS | turns | (named if ticks.names else {})
     headings = []
     above = 1.0
     for place, series in enumerate(panels):
         height = (_SMALL if place else _MAIN) / inner
-        layout[_axis("yaxis", place)] = {
+        layout[_axis("yaxis", place)] = _AXIS | {
             "domain": (max(0.0, above - height), above),
             "range": tuple(scene.limits[series.column]),
-            "zeroline": False,
-            "gridcolor": "#ddd",
             "nticks": 4 if place else 7,
             "automargin": False,
         }
@@ -376,8 +362,8 @@ def _layout(scene: Scene) -> dict[str, Any]:
             )
         )
         above -= height + _GAP / inner
-    layout["shapes"] = [*_shading(scene), *_lines(scene)]
-    layout["annotations"] = [*headings, *_marks(scene), *_bounds(scene)]
+    layout["shapes"] = [*_shapes(scene)]
+    layout["annotations"] = [*headings, *_notes(scene)]
     return layout
 
 
@@ -386,71 +372,45 @@ def _note(text: str, **more: Any) -> dict[str, Any]:
     return {"text": text, "showarrow": False, **given, **more}
 
 
-def _shading(scene: Scene) -> Iterator[dict[str, Any]]:
-    for span, colour, name in (
-        (scene.rest, _REST, "planned, not played yet"),
-        (scene.taped, _TAPED, "from the tape"),
-    ):
-        if span:
-            box = {"type": "rect", "x0": span[0], "x1": span[1], "yref": "paper", "y0": 0, "y1": 1}
-            look = {"fillcolor": colour, "line": {"width": 0}, "layer": "below"}
-            yield {**box, **look, "showlegend": True, "name": name}
-
-
-def _lines(scene: Scene) -> Iterator[dict[str, Any]]:
-    for turn in dict.fromkeys(mark.turn for mark in scene.marks):
-        look = {"color": _GREY, "width": 1, "dash": "dot"}
-        yield {
-            "type": "line",
-            "x0": turn,
-            "x1": turn,
-            "yref": "paper",
-            "y0": 0,
-            "y1": 1,
-            "line": look,
-        }
-    columns = [series.column for series in scene.panel_series]
+def _shapes(scene: Scene) -> Iterator[dict[str, Any]]:
+    """Yield shaded turns, a line at each mark's turn and one at each bound."""
+    down = {"yref": "paper", "y0": 0, "y1": 1}
+    for (first, last), colour, name in scene.shades:
+        look = {"fillcolor": _see_through(colour, 0.15), "line": {"width": 0}, "layer": "below"}
+        legend = {"showlegend": True, "name": name}
+        yield {"type": "rect", "x0": first, "x1": last, **down, **look, **legend}
+    for turn in scene.marked:
+        dots = {"color": _GREY, "width": 1, "dash": "dot"}
+        yield {"type": "line", "x0": turn, "x1": turn, **down, "line": dots}
     for bound in scene.bounds:
-        yield {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "yref": _axis("y", columns.index(bound.column)),
-            "y0": bound.value,
-            "y1": bound.value,
-            "line": {"color": _GREY, "width": 1, "dash": "dash"},
-        }
+        level = {"yref": _axis_of(scene, bound), "y0": bound.value, "y1": bound.value}
+        dashes = {"color": _GREY, "width": 1, "dash": "dash"}
+        yield {"type": "line", "xref": "paper", "x0": 0, "x1": 1, **level, "line": dashes}
 
 
-def _marks(scene: Scene) -> Iterator[dict[str, Any]]:
-    """Write marks above the large panel, where nothing is drawn; the list below has all words."""
-    first, last = scene.span
+def _notes(scene: Scene) -> Iterator[dict[str, Any]]:
+    """Yield the marks' words, above the large panel where nothing is drawn, and the bounds'.
+
+    The list below the chart has all words of the marks.
+    """
+    small = {"xref": "x", "font": {"size": 11}}
     lines = min(len(scene.marks), _MARK_LINES)
     for place, mark in enumerate(scene.marks):
         worded = len(scene.marks) <= 2 * _MARK_LINES
-        left = mark.turn > first + 0.6 * (last - first)
         yield _note(
             f"{mark.number} {_plain(mark.text, 28)}" if worded else str(mark.number),
             hovertext=_plain(f"{mark.text} ({', '.join(mark.runs)})", 200),
-            xref="x",
             x=mark.turn,
             y=1,
-            xanchor="right" if left else "left",
+            xanchor="right" if scene.late(mark.turn) else "left",
             yshift=_LINE * (lines - 1 - place % lines),
-            font={"size": 11},
+            **small,
         )
-
-
-def _bounds(scene: Scene) -> Iterator[dict[str, Any]]:
-    columns = [series.column for series in scene.panel_series]
     for bound in scene.bounds:
-        yield _note(
-            str(bound),
-            xref="x",
-            x=bound.at,
-            yref=_axis("y", columns.index(bound.column)),
-            y=bound.value,
-            yanchor="bottom" if bound.upper else "top",
-            font={"size": 11},
-        )
+        below = "bottom" if bound.upper else "top"
+        at = {"x": bound.at, "y": bound.value, "yref": _axis_of(scene, bound), "yanchor": below}
+        yield _note(str(bound), **at, **small)
+
+
+def _axis_of(scene: Scene, bound: Bound) -> str:
+    return _axis("y", [series.column for series in scene.panel_series].index(bound.column))

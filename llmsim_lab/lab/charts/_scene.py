@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import plain_text
@@ -65,23 +65,16 @@ def marks_of(
     for turn, name, parent in branches:
         found.setdefault((turn, True, f"fork of {parent}"), []).append(name)
     for item in items:
-        for track in item.members if isinstance(item, Ensemble) else [item]:
-            for row in track.rows:
-                text = row.get("interventions")
-                if isinstance(text, str) and text:
-                    names = found.setdefault((int(row["turn"]), False, _TURN.sub(r"\1", text)), [])
-                    if item.name not in names:
-                        names.append(item.name)
+        for row in (row for track in item.members for row in track.rows):
+            text = row.get("interventions")
+            if isinstance(text, str) and text:
+                words = _TURN.sub(r"\1", text)
+                found.setdefault((int(row["turn"]), False, words), []).append(item.name)
     ordered = sorted(found.items(), key=lambda pair: pair[0][:2])
     return tuple(
-        Mark(number=number, turn=turn, text=text, runs=tuple(names), fork=fork)
+        Mark(number=number, turn=turn, text=text, runs=tuple(dict.fromkeys(names)), fork=fork)
         for number, ((turn, fork, text), names) in enumerate(ordered, 1)
     )
-
-
-RULE_LOOK: Mapping[str, Any] = {"colour": "#666666", "style": ":"}
-HISTORY_LOOK: Mapping[str, Any] = {"colour": "black"}
-PREDICTION_LOOK: Mapping[str, Any] = {"colour": "black", "style": "--"}
 
 
 def check_choices(*, panels: object, history: object, rule: object, title: object) -> None:
@@ -107,71 +100,8 @@ def check_choices(*, panels: object, history: object, rule: object, title: objec
         raise ConfigError(f"panels={panels!r:.80} must be a list of columns, as in ['inflation']")
 
 
-def rule_curve(track: Track, rule: bool | str | TaylorRule) -> Points | None:
-    """Return the rate that the rule asks for on each row's data, percent per year.
-
-    Args:
-        track: the run.
-        rule: a rule of the user's own; else the rows' ``taylor_rate`` is taken, where there is one.
-    """
-    import numpy as np
-
-    turns = track.numbers("turn")
-    if not isinstance(rule, TaylorRule) and "taylor_rate" in track.rows[-1]:
-        return turns, track.numbers("taylor_rate")
-    if not {"inflation", "output_gap", "interest_rate"} <= track.rows[-1].keys():
-        return None
-    asked = rule if isinstance(rule, TaylorRule) else TaylorRule()
-    data = (track.numbers(name) for name in ("inflation", "output_gap", "interest_rate"))
-    values = [
-        asked.rate(inflation=inflation, output_gap=gap, previous_rate=rate)
-        if np.isfinite([inflation, gap, rate]).all()
-        else np.nan
-        for inflation, gap, rate in zip(*data, strict=True)
-    ]
-    return turns, np.array(values, dtype=float)
-
-
-def history_curve(
-    tracks: Sequence[Track], wanted: bool | pd.DataFrame, columns: Sequence[str]
-) -> tuple[dict[str, Points], str]:
-    """Return what happened by column, and a note where that cannot be had.
-
-    Args:
-        tracks: the runs; history begins with their first turn.
-        wanted: True looks it up; a frame is history as it is.
-        columns: what is charted.
-    """
-    import numpy as np
-
-    if wanted is False:
-        return {}, ""
-    start = min(track.turns[0] for track in tracks)
-    if wanted is True:
-        firsts = {(track.turns[0], track.first_period) for track in tracks}
-        periods = {period for _, period in firsts}
-        if periods == {None}:
-            return {}, ""
-        if len(firsts) > 1:
-            return {}, "History is not drawn: the runs begin in different quarters."
-        quarters = max(track.turns[1] for track in tracks) - start + 1
-        try:
-            frame = history(periods.pop(), quarters)
-        except (ConfigError, DataError) as error:
-            return {}, f"History is not drawn: {error}."
-    else:
-        frame, quarters = wanted, len(wanted)
-    turns = np.arange(start, start + len(frame), dtype=float)
-    points = {
-        name: (turns, frame[name].to_numpy(dtype=float))
-        for name in columns
-        if name in frame.columns
-    }
-    last = f"{frame.index[-1]}" if len(frame) < quarters else ""
-    return points, f"History ends with {last}." if last and points else ""
-
-
 _MARKERS = ("o", "s", "D", "^", "v")
+_RULE_NEEDS = ("inflation", "output_gap", "interest_rate")
 _FAN_FROM = 5
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _TICKS = 12
@@ -295,6 +225,31 @@ class Scene:
         """The main panel's column and the small ones'."""
         return (self.main, *self.panels)
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Where the turns' axis begins and ends, with a little room beside the first and last."""
+        first, last = self.span
+        side = 0.03 * (last - first)
+        return first - side, last + side
+
+    @property
+    def marked(self) -> tuple[int, ...]:
+        """The turns that have marks."""
+        return tuple(dict.fromkeys(mark.turn for mark in self.marks))
+
+    @property
+    def shades(self) -> Iterator[tuple[tuple[float, float], str, str]]:
+        """Turns that are shaded, from and to, their colour and what they are."""
+        if self.rest:
+            yield self.rest, "#777777", "planned, not played yet"
+        if self.taped:
+            yield self.taped, "#56B4E9", "from the tape"
+
+    def late(self, turn: float) -> bool:
+        """Return True if a turn is so far to the right that words on it stand to its left."""
+        first, last = self.span
+        return turn > first + 0.6 * (last - first)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartOptions:
@@ -321,21 +276,23 @@ class ChartOptions:
 def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
     """Return what a chart of these runs shows."""
     made = _Composer(items, choice)
-    made.compose()
     tracks = made.tracks
     planned = max(track.planned for track in tracks)
     played = max(track.turns[1] for track in tracks)
     ticks = _ticks(tracks, planned)
     first = tracks[0].first_period
-    title = choice.title or choice.main.label
-    if not choice.title and first and ticks.names:
-        title = f"{title} from {first}"
-    limits = {name: _limits(made.curves, made.bands, name) for name in made.columns}
+    since = f" from {first}" if first and ticks.names else ""
     span = _span(made.curves, planned)
-    bounds = [found for name in made.columns for found in _bounds_near(tracks, name, limits[name])]
-    limits = {name: _room_for(bounds, name, ends) for name, ends in limits.items()}
+    limits, bounds = {}, []
+    for name in made.columns:
+        low, high = ends = _limits(made.curves, made.bands, name)
+        near = _bounds_near(tracks, name, ends)
+        room = _BEYOND * (high - low)
+        beyond = [one.value + (room if one.upper else -room) for one in near]
+        limits[name] = ends = min([low, *beyond]), max([high, *beyond])
+        bounds += [replace(one, at=_clear(made.curves, one, span, ends)) for one in near]
     return Scene(
-        title=title,
+        title=choice.title or f"{choice.main.label}{since}",
         main=choice.main,
         panels=choice.panels,
         curves=tuple(made.curves),
@@ -346,35 +303,24 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
         span=span,
         limits=limits,
         caption=tuple(dict.fromkeys(note for track in tracks for note in track.notes)),
-        bounds=tuple(
-            replace(one, at=_clear(made.curves, one, span, limits[one.column])) for one in bounds
-        ),
+        bounds=tuple(bounds),
         rest=(played, planned) if played < planned else None,
         taped=_taped(tracks, planned),
     )
 
 
-@dataclass
 class _Composer:
-    items: Sequence[Track | Ensemble]
-    choice: ChartOptions
-    curves: list[Curve] = field(default_factory=list)
-    bands: list[Band] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    branches: list[tuple[int, str, str]] = field(default_factory=list)
-    """Turn, the run that branches off there, and the one it comes from."""
-
-    @property
-    def tracks(self) -> list[Track]:
-        return tracks_of(self.items)
-
-    @property
-    def columns(self) -> list[str]:
-        return [item.column for item in (self.choice.main, *self.choice.panels)]
-
-    def compose(self) -> None:
+    def __init__(self, items: Sequence[Track | Ensemble], choice: ChartOptions) -> None:
+        self.items, self.choice, self.tracks = items, choice, tracks_of(items)
+        self.labels = {item.column: item.label for item in (choice.main, *choice.panels)}
+        self.columns = tuple(self.labels)
+        self.curves: list[Curve] = []
+        self.bands: list[Band] = []
+        self.notes: list[str] = []
+        # Turn, the run that branches off there, and the one it comes from.
+        self.branches: list[tuple[int, str, str]] = []
         drawn: list[Track] = []
-        for place, item in enumerate(self.items):
+        for place, item in enumerate(items):
             look = Look(
                 colour=COLOURS[place % len(COLOURS)],
                 style=STYLES[place % len(STYLES)],
@@ -383,11 +329,16 @@ class _Composer:
             if isinstance(item, Ensemble):
                 self._ensemble(item, look)
             else:
-                self._track(item, look, self._start(item, drawn) if self.choice.share else 0)
+                self._track(item, look, self._start(item, drawn) if choice.share else 0)
                 drawn.append(item)
         self._predictions()
         self._rule()
         self._history()
+
+    def _curve(
+        self, name: str, legend: str, look: Look, points: Mapping[str, Points], **more: Any
+    ) -> None:
+        self.curves.append(Curve(name=name, legend=legend, look=look, points=points, **more))
 
     def _track(self, track: Track, look: Look, start: int, *, legend: str | None = None) -> None:
         turns = track.numbers("turn", start=start)
@@ -396,16 +347,8 @@ class _Composer:
             for name in self.columns
             if any(name in row for row in (track.rows[0], track.rows[-1]))
         }
-        self.curves.append(
-            Curve(
-                name=track.name,
-                legend=track.name if legend is None else legend,
-                look=look,
-                points=points,
-                labelled=legend is None,
-                track=track,
-            )
-        )
+        more: dict[str, Any] = {"labelled": legend is None, "track": track}
+        self._curve(track.name, track.name if legend is None else legend, look, points, **more)
 
     def _start(self, track: Track, drawn: Sequence[Track]) -> int:
         """Return the row that a run is drawn from: where it leaves the others."""
@@ -433,21 +376,12 @@ class _Composer:
                 self._track(member, thin, 0, legend=legend)
             return
         found = {name: item.spread(name, _QUANTILES) for name in self.columns}
-        legend = f"{item.name}: median of {count} runs"
         points = {name: (turns, values[2]) for name, (turns, values) in found.items()}
-        self.curves.append(Curve(name=item.name, legend=legend, look=look, points=points))
+        self._curve(item.name, f"{item.name}: median of {count} runs", look, points)
         for share, low, high, alpha in (("90 %", 0, 4, 0.15), ("50 %", 1, 3, 0.3)):
-            self.bands.append(
-                Band(
-                    legend=f"{item.name}: {share} of runs",
-                    colour=look.colour,
-                    alpha=alpha,
-                    points={
-                        name: (turns, values[low], values[high])
-                        for name, (turns, values) in found.items()
-                    },
-                )
-            )
+            edges = {name: (turns, it[low], it[high]) for name, (turns, it) in found.items()}
+            legend = f"{item.name}: {share} of runs"
+            self.bands.append(Band(legend=legend, colour=look.colour, alpha=alpha, points=edges))
         lasts = [member.turns[1] for member in item.members]
         cut = f" to turn {min(lasts)}, the last that all have" if min(lasts) < max(lasts) else ""
         self.notes.append(
@@ -459,35 +393,22 @@ class _Composer:
         """Draw what theory says of the runs, once where it says the same of several."""
         import numpy as np
 
-        predicted: dict[tuple[tuple[str, float], ...], list[str]] = {}
+        predicted: dict[tuple[tuple[str, float], ...], dict[str, None]] = {}
         for item in self.items:
-            for track in item.members if isinstance(item, Ensemble) else [item]:
+            for track in item.members:
                 shown = [name for name in self.columns if name in track.prediction]
                 values = tuple((name, track.prediction[name]) for name in shown)
-                names = predicted.setdefault(values, [])
-                if item.name not in names:
-                    names.append(item.name)
+                predicted.setdefault(values, {})[item.name] = None
         predicted.pop((), None)  # runs without a prediction
         first = min(track.turns[0] for track in self.tracks)
         last = max(first + 1, *(track.planned for track in self.tracks))
-        labels = {item.column: item.label for item in (self.choice.main, *self.choice.panels)}
+        turns = np.array([first, last], dtype=float)
         for values, names in predicted.items():
             whose = f" for {', '.join(names)}" if len(predicted) > 1 else ""
-            self.curves.append(
-                Curve(
-                    name="prediction",
-                    legend=f"prediction{whose}",
-                    look=Look(**PREDICTION_LOOK),
-                    points={
-                        column: (
-                            np.array([first, last], dtype=float),
-                            np.full(2, value, dtype=float),
-                        )
-                        for column, value in values
-                    },
-                )
-            )
-            numbers = ", ".join(f"{labels[column]} {number(value)}" for column, value in values)
+            points = {name: (turns, np.full(2, value, dtype=float)) for name, value in values}
+            look = Look(colour="black", style="--")
+            self._curve("prediction", f"prediction{whose}", look, points)
+            numbers = ", ".join(f"{self.labels[name]} {number(value)}" for name, value in values)
             self.notes.append(f"Prediction{whose}: {numbers}.")
 
     def _rule(self) -> None:
@@ -501,32 +422,69 @@ class _Composer:
                 f"the runs are: {', '.join(item.name for item in self.items)}"
             )
         singles = [item for item in asked if isinstance(item, Track)]
-        points = rule_curve(singles[0], rule) if singles else None
-        if points is None:
+        rates = _rule_rates(singles[0], rule) if singles else None
+        if rates is None:
             self.notes.append("The Taylor rule is not drawn: it needs a single run's data.")
             return
-        self.curves.append(
-            Curve(
-                name="Taylor rule",
-                legend=f"what the Taylor rule asks, on the data of: {singles[0].name}",
-                look=Look(**RULE_LOOK),
-                points={"interest_rate": points},
-            )
-        )
+        legend = f"what the Taylor rule asks, on the data of: {singles[0].name}"
+        points = {"interest_rate": (singles[0].numbers("turn"), rates)}
+        self._curve("Taylor rule", legend, Look(colour="#666666", style=":"), points)
 
     def _history(self) -> None:
-        points, note = history_curve(self.tracks, self.choice.history, self.columns)
-        if note:
-            self.notes.append(note)
+        """Draw what happened from the runs' first turn on, or note why that cannot be had."""
+        import numpy as np
+
+        wanted = self.choice.history
+        start = min(track.turns[0] for track in self.tracks)
+        if isinstance(wanted, bool):
+            firsts = {(track.turns[0], track.first_period) for track in self.tracks}
+            periods = {period for _, period in firsts}
+            if not wanted or periods == {None}:
+                return
+            if len(firsts) > 1:
+                self.notes.append("History is not drawn: the runs begin in different quarters.")
+                return
+            quarters = max(track.turns[1] for track in self.tracks) - start + 1
+            try:
+                frame = history(periods.pop(), quarters)
+            except (ConfigError, DataError) as error:
+                self.notes.append(f"History is not drawn: {error}.")
+                return
+        else:
+            frame, quarters = wanted, len(wanted)
+        turns = np.arange(start, start + len(frame), dtype=float)
+        points = {
+            name: (turns, frame[name].to_numpy(dtype=float))
+            for name in self.columns
+            if name in frame.columns
+        }
         if points:
-            self.curves.append(
-                Curve(
-                    name="history",
-                    legend="history (T-bill)",
-                    look=Look(**HISTORY_LOOK),
-                    points=points,
-                )
-            )
+            self._curve("history", "history (T-bill)", Look(colour="black"), points)
+            if len(frame) < quarters:
+                self.notes.append(f"History ends with {frame.index[-1]}.")
+
+
+def _rule_rates(track: Track, rule: bool | str | TaylorRule) -> NDArray[np.float64] | None:
+    """Return the rate that the rule asks for on each row's data, percent per year.
+
+    Args:
+        track: the run.
+        rule: a rule of the user's own; else the rows' ``taylor_rate`` is taken, where there is one.
+    """
+    import numpy as np
+
+    if not isinstance(rule, TaylorRule) and "taylor_rate" in track.rows[-1]:
+        return track.numbers("taylor_rate")
+    if not track.rows[-1].keys() >= {*_RULE_NEEDS}:
+        return None
+    asked = rule if isinstance(rule, TaylorRule) else TaylorRule()
+    values = [
+        asked.rate(inflation=inflation, output_gap=gap, previous_rate=rate)
+        if np.isfinite([inflation, gap, rate]).all()
+        else np.nan
+        for inflation, gap, rate in zip(*map(track.numbers, _RULE_NEEDS), strict=True)
+    ]
+    return np.array(values, dtype=float)
 
 
 def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
@@ -586,21 +544,17 @@ _BEYOND = 0.1
 """Share of a panel's height that is kept beyond a bound, for its label."""
 
 
-def _bounds_near(
-    tracks: Sequence[Track], column: str, limits: tuple[float, float]
-) -> Iterator[Bound]:
-    """Yield the bounds of a column that its values come near, each once."""
+def _bounds_near(tracks: Sequence[Track], column: str, limits: tuple[float, float]) -> list[Bound]:
+    """Return the bounds of a column that its values come near, each once."""
     low, high = limits
     near = _NEAR * (high - low)
-    found = {
-        Bound(column=column, value=value, upper=bool(upper))
+    declared = {
+        (value, bool(upper))
         for track in tracks
         for upper, value in enumerate(track.bounds.get(column, ()))
-        if value is not None
+        if value is not None and low - near <= value <= high + near
     }
-    for bound in sorted(found, key=lambda item: (item.value, item.upper)):
-        if low - near <= bound.value <= high + near:
-            yield bound
+    return [Bound(column=column, value=value, upper=upper) for value, upper in sorted(declared)]
 
 
 _LABEL_WIDE, _LABEL_HIGH = 0.2, 0.09
@@ -624,16 +578,3 @@ def _clear(
         return sum(int(((low <= line) & (line <= high)).sum()) for line in apart)
 
     return min((first + part * width for part in (0, 0.8, 0.6, 0.4, 0.2)), key=crossed)
-
-
-def _room_for(
-    bounds: Sequence[Bound], column: str, limits: tuple[float, float]
-) -> tuple[float, float]:
-    low, high = limits
-    room = _BEYOND * (high - low)
-    for bound in bounds:
-        if bound.column == column and bound.upper:
-            high = max(high, bound.value + room)
-        elif bound.column == column:
-            low = min(low, bound.value - room)
-    return low, high

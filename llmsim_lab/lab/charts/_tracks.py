@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,19 +56,17 @@ def chartable(
         rows: one row of each run, or more.
         declared: the simulations' own series.
     """
-    numeric: dict[str, None] = {}
-    for row in rows:
-        numeric |= {str(name): None for name, value in row.items() if plain_number(value)}
-    known = {item.column: item for item in (*_COUNTS, *SERIES)}
+    cells = (cell for row in rows for cell in row.items())
+    numeric = dict.fromkeys(str(name) for name, value in cells if plain_number(value))
+    counts = {item.column: item for item in _COUNTS}
     found: dict[str, Series] = {}
     for item in (*declared, *SERIES):
         if item.column in numeric:
             found.setdefault(item.column, item)
-    counts = {item.column for item in _COUNTS}
-    for name in sorted(numeric, key=lambda name: name in counts):
+    for name in sorted(numeric, key=counts.__contains__):
         if name not in _NOT_CHARTED:
-            fallback = Series(column=name, label=name.replace("_", " "))
-            found.setdefault(name, known.get(name, fallback))
+            plain = Series(column=name, label=name.replace("_", " "))
+            found.setdefault(name, counts.get(name, plain))
     return tuple(found.values())
 
 
@@ -107,6 +107,21 @@ class Track:
     load: Callable[[], Run] | None = None
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bounds = {item.column: (item.low, item.high) for item in self.series} | {**self.bounds}
+        # What theory says something of comes before the rest.
+        self.series = sorted(self.series, key=lambda item: item.column not in self.prediction)
+
+    @property
+    def members(self) -> list[Track]:
+        """Itself, as an ensemble has its runs."""
+        return [self]
+
+    @property
+    def label(self) -> str:
+        """What its numbers are called."""
+        return self.name
 
     def update(self) -> None:
         """Take over what has changed: with a ``Run`` only the turns that are new."""
@@ -186,6 +201,22 @@ class Ensemble:
     members: list[Track]
 
     @property
+    def label(self) -> str:
+        """What its numbers are called."""
+        return f"{self.name} (median of {len(self.members)})"
+
+    @property
+    def turns(self) -> tuple[int, int]:
+        """The first and the latest turn that all members have."""
+        ends = [member.turns for member in self.members]
+        return max(first for first, _ in ends), min(last for _, last in ends)
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """Return a column's medians."""
+        medians: NDArray[np.float64] = self.spread(column, [0.5])[1][0]
+        return medians
+
+    @property
     def note(self) -> str:
         """Why its members cannot differ, where they are simulations that differ in seeds alone."""
         runs = [member.simulation for member in self.members]
@@ -205,8 +236,7 @@ class Ensemble:
         """
         import numpy as np
 
-        first = max(member.turns[0] for member in self.members)
-        last = min(member.turns[1] for member in self.members)
+        first, last = self.turns
         values = np.array(
             [
                 member.numbers(column)[first - member.turns[0] : last - member.turns[0] + 1]
@@ -218,12 +248,8 @@ class Ensemble:
 
 def common_turns(one: Track, other: Track) -> int:
     """Return how many first rows two runs share; forks share even the time that turns took."""
-    count = 0
-    for a, b in zip(one.rows, other.rows, strict=False):
-        if a is not b and not _same(a, b):
-            break
-        count += 1
-    return count
+    pairs = zip(one.rows, other.rows, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1] or _same(*pair), pairs))
 
 
 def _same(a: Row, b: Row) -> bool:
@@ -274,9 +300,9 @@ def read_runs(
             )
         for item, name in zip(found, names, strict=True):
             item.name = str(name)
-    used: dict[str, int] = {}
+    used = Counter[str]()
     for item in found:
-        used[item.name] = used.get(item.name, 0) + 1
+        used[item.name] += 1
         if used[item.name] > 1:
             item.name = f"{item.name} ({used[item.name]})"
     return found
@@ -304,11 +330,7 @@ def run_numbers(run: int | Sequence[int] | None, numbers: Sequence[int] | None) 
 
 def tracks_of(items: Iterable[Track | Ensemble]) -> list[Track]:
     """Return single runs, those of ensembles too."""
-    return [
-        track
-        for item in items
-        for track in (item.members if isinstance(item, Ensemble) else [item])
-    ]
+    return [track for item in items for track in item.members]
 
 
 def _read(run: object, numbers: Sequence[int] | None) -> list[Track | Ensemble]:
@@ -356,15 +378,12 @@ def _of_simulation(simulation: Any) -> Track:
     config = getattr(simulation, "config", None)
     name = str(getattr(config, "name", type(simulation).__name__))
     number = getattr(simulation, "run_id", None)
-    prediction = _predicted(simulation) if isinstance(simulation, Run) else {}
-    series = getattr(simulation, "series", ())
     track = Track(
         name=name if number is None else f"{number} {name}",
         read=lambda: _records(simulation.to_frame()),
         simulation=simulation,
-        series=_predicted_first(series, prediction),
-        prediction=prediction,
-        bounds=_bounds_of(series),
+        series=getattr(simulation, "series", ()),
+        prediction=_predicted(simulation) if isinstance(simulation, Run) else {},
     )
     track.update()
     return track
@@ -382,50 +401,34 @@ def _in_frame(frame: pd.DataFrame) -> Track:
     )
 
 
-def _bounds_of(series: Iterable[Series]) -> dict[str, Bounds]:
-    return {item.column: (item.low, item.high) for item in series}
-
-
 def _on_tape(tape: Tape, info: RunInfo) -> Track:
     def read() -> list[Row]:
         return _records(tape.turns_frame(info.id))
 
-    run_class, config = _class_on(info)
+    run_class: Any
+    config: Any
+    try:
+        run_class = class_of_manifest(info.id, info.manifest)
+        config = run_class.config_type.recorded(info.manifest["config"])
+    except (TapeError, ValueError, KeyError):
+        run_class = config = None  # not known here, or not any more
     prediction: Mapping[str, float] = {}
     if run_class is not None and run_class.prediction is not Run.prediction:
         prediction = _predicted(run_class(config))
     rows = read()
     # A run that was ended as it should is not to go any further.
-    series = series_on(tape, info)
     planned = 0 if info.outcome == "done" else rows[0]["turn"] + getattr(config, "turns", 0)
     return Track(
         name=f"{info.id} {info.name}",
         rows=rows,
         read=read,
-        series=_predicted_first(series, prediction),
+        series=series_on(tape, info),
         prediction=prediction,
-        bounds=_bounds_of(series),
         notes=() if run_class is None else run_class.notes_on(info.manifest),
         last_planned=planned,
         recorded=True,
         load=lambda: load(tape, info.id),
     )
-
-
-def _class_on(info: RunInfo) -> tuple[Any, Any]:
-    """Return a recorded run's class and configuration; None for both if it is not known here."""
-    try:
-        run_class: Any = class_of_manifest(info.id, info.manifest)
-        return run_class, run_class.config_type.recorded(info.manifest["config"])
-    except (TapeError, ValueError, KeyError):
-        return None, None
-
-
-def _predicted_first(
-    series: Sequence[Series], prediction: Mapping[str, float]
-) -> tuple[Series, ...]:
-    """Return what can be charted, what theory says something of before the rest."""
-    return tuple(sorted(series, key=lambda item: item.column not in prediction))
 
 
 def _predicted(run: Run) -> Mapping[str, float]:

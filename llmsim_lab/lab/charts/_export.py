@@ -90,11 +90,11 @@ def image_html(
     alt: str,
     # White below and around, so that it reads on a dark page.
     style: str = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box",
-    css_class: str = "",
     kind: Literal["png", "svg"] = "png",
 ) -> Markup:
     """Return a file as an image, with its content in words for screen readers."""
-    more = Markup(' class="{}"').format(css_class) if css_class else ""
+    # A widget's style makes figures dark on a dark page; a graph brings its own colours.
+    more = Markup(' class="llmsim-figure"') if kind == "png" else ""
     data = base64.b64encode(content).decode("ascii")
     return Markup('<img alt="{}" src="data:{};base64,{}" style="{}"{}>').format(
         alt, _TYPES[kind], data, style, more
@@ -104,7 +104,7 @@ def image_html(
 def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
     """Return a figure of ``llmsim_lab.lab.figures`` as a small image with its ``alt`` text."""
     png = small_png(figure_bytes(figure, "png", dpi=dpi))
-    return image_html(png, getattr(figure, "alt", ""), css_class="llmsim-figure")
+    return image_html(png, getattr(figure, "alt", ""))
 
 
 def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> pd.DataFrame:

@@ -391,9 +391,9 @@ def state_html(name: str, states: Sequence[SimulationState], *, target: float) -
         now = getattr(state.global_state, field)
         by = round(now - getattr(before.global_state, field), 2) if before else 0
         change = f"{'▲' if by > 0 else '▼'} {abs(by):.2f}" if by else "as before" if before else ""
-        value = styled(f"{number(now)} %", "font-size:22px;font-weight:600", tag="span")
-        lines = (label, value + f" {unit}", change)
-        tiles.append(styled(join(map(styled, lines)), "font-variant-numeric:tabular-nums"))
+        value = styled(f"{number(now)} %", "font-size:22px;font-weight:600")
+        lines = join(map(styled, (label, value, unit, change)))
+        tiles.append(styled(lines, "font-variant-numeric:tabular-nums"))
     about = styled(f"{name}: the economy in {where}")
     below = styled(" · ".join(more), "font:italic 15px/1.4 Georgia,serif;margin-bottom:8px")
     return block(about, _headline(first), below, flow(tiles, basis="8em", gap="8px 16px"))

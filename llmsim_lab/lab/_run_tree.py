@@ -16,7 +16,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
-from llmsim_lab.lab._html import word_diff
+from llmsim_lab.lab._html import sideways, word_diff
 from llmsim_lab.lab._run_graph import (
     EDGE_WIDE,
     NODE_HIGH,
@@ -256,7 +256,7 @@ def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) ->
         int(apart.index[0]),
         safe(", ".join(name.replace("_", " ") for name in names), limit=500),
         more,
-        table(header, rows, caption=f"Run {a.id} → run {b.id}"),
+        sideways(table(header, rows, caption=f"Run {a.id} → run {b.id}"), name="Where they part"),
     )
 
 

@@ -287,7 +287,7 @@ class StudyBoard(LabWidget):
 
     def _draw_results(self) -> None:
         with self._view:
-            self.effects.value = str(sideways(self._effects_html(), name="Effects", least="40em"))
+            self.effects.value = str(self._effects_html())
             self.chart.value = str(self._charts())
 
     def _effects_html(self) -> Markup:
@@ -456,7 +456,8 @@ def _effects_table(effects: Effects) -> Markup:
     below = dict.fromkeys(f"Speaks of {it.speaks_of}: {it.method}." for it in effects)
     below |= dict.fromkeys(f"Note: {it.note}." for it in effects if it.note)
     notes = (styled(line, "font-size:0.9em;line-height:1.5") for line in below)
-    return join([table(("effect", "outcome", ""), rows, caption=effects.label), *notes])
+    shown = table(("effect", "outcome", "estimate"), rows, caption=effects.label)
+    return join([sideways(shown, name="Effects", least="40em"), *notes])
 
 
 def _counted(runs: Iterable[StudyRun]) -> str:

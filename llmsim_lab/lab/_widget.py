@@ -143,8 +143,8 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 # it hides what is left of a widget that is gone: a panel, or an element of the class
 # jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
 # nbconvert's pages, and an output_container in VS Code. Labels of boxes have
-# as many lines as they need. On a dark page a figure is dark, too: light and dark change places,
-# and hues stay.
+# as many lines as they need, and texts lines as close as in a page's. On a dark page a figure is
+# dark, too: light and dark change places, and hues stay.
 _STYLE = Markup(
     "<style>"
     ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
@@ -154,6 +154,8 @@ _STYLE = Markup(
     "{display:none}"
     ".llmsim-live .widget-checkbox,.llmsim-live .widget-checkbox .widget-label-basic"
     "{height:auto;max-width:100%;white-space:normal;line-height:1.5}"
+    ".llmsim-live .widget-checkbox{min-height:28px;align-items:center}"
+    ".llmsim-live .widget-html-content{line-height:1.5;padding:3px 0}"
     "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
     "</style>"
 )

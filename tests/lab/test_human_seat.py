@@ -76,7 +76,7 @@ async def settled(seat: HumanSeat) -> None:
 async def test_before_a_turn_the_seat_says_how_to_begin() -> None:
     with seated(table_of()) as seat:
         assert "0 of 3 turns are played. Your answer plays turn 1." in seat.status.value
-        assert "11.09 %</span> over four quarters" in seat.facts.value
+        assert ">11.09 %</div></div><div>over four quarters" in seat.facts.value
         assert "The term begins: inflation 11.1 %" in seat.facts.value
         assert not seat.forms["Aland"].answer_button.disabled
         assert "You advise Aland. Mandate: stable prices" in seat.prompt.value

@@ -21,6 +21,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -44,7 +45,15 @@ from llmsim_lab.llm._connections import (
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import STREAMED, error_text, is_framed, lines, read_json
+from llmsim_lab.llm._transport import (
+    STREAMED,
+    OuterTransport,
+    error_text,
+    is_framed,
+    lines,
+    read_json,
+    streamed,
+)
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
@@ -603,7 +612,7 @@ class _OpenAIClient:
 _shared = Shared(_OpenAIClient.open)
 
 
-class _KeyTransport(httpx.AsyncBaseTransport):
+class _KeyTransport(OuterTransport):
     """Adds the scope's key to requests, and masks it in answers.
 
     Args:
@@ -612,7 +621,7 @@ class _KeyTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, inner: httpx.AsyncBaseTransport, *, own: bool) -> None:
-        self._inner = inner
+        super().__init__(inner)
         # The first is what the official client says of this machine.
         others = () if own else (b"openai-organization", b"openai-project")
         self._left_out: tuple[bytes, ...] = (b"x-stainless-", *others)
@@ -645,39 +654,24 @@ class _KeyTransport(httpx.AsyncBaseTransport):
         )
         outgoing.framed = is_framed(response)
         # Only what is read later: some other header might repeat the key.
-        kept = {
-            name: value
-            for name, value in response.headers.items()
-            if name in ("content-type", "retry-after")
-        }
+        kept = ("content-type", "retry-after")
+        response.headers = httpx.Headers(
+            {name: value for name, value in response.headers.items() if name in kept}
+        )
+        if key is None:
+            return response
         if outgoing.stream and response.is_success:
-            return httpx.Response(
-                response.status_code,
-                headers=kept,
-                stream=_MaskedStream(response, key),
-                extensions=response.extensions,
-            )
-        content = response.content if key is None else key.sub(b"***", response.content)
-        return httpx.Response(response.status_code, headers=kept, content=content)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
+            return streamed(response, partial(_mask, key))
+        return httpx.Response(
+            response.status_code,
+            headers=response.headers,
+            content=key.sub(b"***", response.content),
+        )
 
 
-class _MaskedStream(httpx.AsyncByteStream):
-    def __init__(self, response: httpx.Response, key: re.Pattern[bytes] | None) -> None:
-        self._response = response
-        self._key = key
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        assert isinstance(self._response.stream, httpx.AsyncByteStream)
-        # Blocks are whole lines, so none ends within the key.
-        async for block in self._response.stream:
-            yield block if self._key is None else self._key.sub(b"***", block)
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
+async def _mask(key: re.Pattern[bytes], blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for block in blocks:  # which are whole lines, so that none ends within the key
+        yield key.sub(b"***", block)
 
 
 def _masked(reply: ChatReply, secret: SecretStr | None) -> ChatReply:

@@ -26,7 +26,6 @@ from llmsim_lab.llm._embedded.store import (
     default_model,
     file_sha256,
     find_model,
-    models_folder,
     verified_path,
 )
 from llmsim_lab.llm._embedded.wire import (
@@ -329,13 +328,12 @@ def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]
             raise ModelFileError(f"there is no model file {path}")
         return text, None, path
     known = find_model(text)
-    path = models_folder() / known.file_name
-    if not path.is_file():
+    if not known.path.is_file():
         raise ModelFileError(
-            f"the weights of {text!r} are not on this machine (no {path}); "
+            f"the weights of {text!r} are not on this machine (no {known.path}); "
             f"'llmsim-lab model get {text}' fetches them"
         )
-    return text, known, path
+    return text, known, known.path
 
 
 def _call(child: ChildProcess, route: str, sent: Outgoing | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,19 +22,8 @@ from llmsim_lab.errors import ConfigError, ModelFileError
 _CGROUP = Path("/sys/fs/cgroup")
 _PROCESSORS = Path("/proc/cpuinfo")
 
-_NUMBERS: Mapping[int, str] = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    7: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
+_NUMBERS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
+"""How ``struct`` calls the types of numbers."""
 _STRING, _ARRAY = 8, 9
 _LONGEST_TEXT = 1 << 24
 _LONGEST_ARRAY = 1 << 20
@@ -200,7 +189,7 @@ def _text(file: BinaryIO) -> str:
 
 def _value(file: BinaryIO, type_id: int) -> Any:
     if type_id in _NUMBERS:
-        return _unpack(file, _NUMBERS[type_id])[0]
+        return _unpack(file, f"<{_NUMBERS[type_id]}")[0]
     if type_id == _STRING:
         return _text(file)
     if type_id != _ARRAY:

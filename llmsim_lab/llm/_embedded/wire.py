@@ -28,23 +28,11 @@ from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 _LARGEST_SEED = 2**32 - 1
 """To the runtime, this one means: draw a seed."""
 
-_WHOLE = {
-    "num_predict": "max_tokens",
-    "top_k": "top_k",
-    "repeat_last_n": "repeat_last_n",
-    "mirostat": "mirostat",
-}
-_REAL = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "typical_p": "typical_p",
-    "repeat_penalty": "repeat_penalty",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "mirostat_tau": "mirostat_tau",
-    "mirostat_eta": "mirostat_eta",
-}
+_WHOLE = ("num_predict", "top_k", "repeat_last_n", "mirostat")
+_REAL = (
+    *("temperature", "top_p", "min_p", "typical_p", "mirostat_tau", "mirostat_eta"),
+    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
+)
 _OTHER = ("seed", "num_ctx", "stop", "cache_prompt")
 
 RESPOND = "respond"
@@ -122,11 +110,13 @@ def _set_option(fields: dict[str, Any], name: str, value: Any) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
     if name in _WHOLE:
         _require(whole, name, value, "a whole number")
-        # Ollama's -2, fill the context, is what the runtime does at its own -1.
-        fields[_WHOLE[name]] = max(value, -1) if name == "num_predict" else value
+        if name == "num_predict":
+            # Ollama's -2, fill the context, is what the runtime does at its own -1.
+            name, value = "max_tokens", max(value, -1)
+        fields[name] = value
     elif name in _REAL:
         _require(whole or isinstance(value, float), name, value, "a number")
-        fields[_REAL[name]] = value
+        fields[name] = value
     elif name == "num_ctx":
         _require(whole and value > 0, name, value, "a whole number above 0")
     elif name == "seed":

@@ -1,12 +1,12 @@
 """Connections to an Ollama server: its address, what goes out and comes back, clients per loop.
 
 The official client's ``chat`` has no parameters ``truncate`` and ``shift``, and drops what it does
-not know of a tool's JSON schema. ``FieldsTransport`` therefore adds such fields to the JSON of the
+not know of a tool's JSON schema. ``OllamaTransport`` therefore adds such fields to the JSON of the
 request on its way out: a public httpx transport, which the client accepts as a keyword.
 
 The client parses answers without limits of depth or of the size of numbers, takes ``true`` for a
-count of 1, and puts the server's texts into exceptions as they are. ``CheckedTransport`` therefore
-gives it JSON that was read and checked before.
+count of 1, and puts the server's texts into exceptions as they are. So the same transport gives it
+JSON that was read and checked before.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from llmsim_lab.llm._scope import scope
 from llmsim_lab.llm._transport import (
     MAX_TOKENS,
     STREAMED,
+    OuterTransport,
     count,
     error_text,
     is_framed,
     read_json,
+    streamed,
 )
 
 _DEFAULT_PORT = 11434
@@ -118,14 +120,19 @@ class ChatExchange:
     framed: bool = True
 
 
-class FieldsTransport(httpx.AsyncBaseTransport):
-    """Adds the fields of the scope's ``outgoing`` to the JSON of chat requests."""
+class OllamaTransport(OuterTransport):
+    """Adds the fields of the scope's ``outgoing`` to chat requests; passes on valid JSON alone.
 
-    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
+    Args:
+        inner: makes the requests and bounds the answers, as ``GuardedTransport`` does.
+    """
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request, a chat request with its further fields."""
+        """Make a request, a chat request with its further fields.
+
+        Raises:
+            ValueError: the answer is not valid JSON, or a count in it is not a count.
+        """
         extra: ChatExchange | None = scope().outgoing
         if (
             extra is not None
@@ -146,51 +153,15 @@ class FieldsTransport(httpx.AsyncBaseTransport):
         response = await self._inner.handle_async_request(request)
         if extra is not None:
             extra.framed = is_framed(response)
-            if response.is_error:
-                # The official client's errors leave the headers out.
-                extra.retry_after_s = retry_after_s(response.headers.get("retry-after"))
-        return response
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
-
-
-class CheckedTransport(httpx.AsyncBaseTransport):
-    """Passes on answers whose JSON is valid; an error's text is made harmless.
-
-    Args:
-        inner: makes the requests and bounds the answers, as ``GuardedTransport`` does.
-    """
-
-    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Make a request.
-
-        Raises:
-            ValueError: the answer is not valid JSON, or a count in it is not a count.
-        """
-        response = await self._inner.handle_async_request(request)
         if response.is_error:
+            if extra is not None:  # the official client's errors leave the headers out
+                extra.retry_after_s = retry_after_s(response.headers.get("retry-after"))
             return httpx.Response(
-                response.status_code,
-                headers={"Retry-After": response.headers.get("retry-after", "")},
-                json={"error": _explanation(response.content)},
+                response.status_code, json={"error": _explanation(response.content)}
             )
         if request.extensions.get("streamed") and response.is_success:
-            return httpx.Response(
-                response.status_code,
-                headers=response.headers,
-                stream=_CheckedLines(response),
-                extensions=response.extensions,
-            )
+            return streamed(response, _checked_lines)
         return _Document(response.status_code, _checked(response.content))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
 
 
 class _Document(httpx.Response):
@@ -205,27 +176,18 @@ class _Document(httpx.Response):
         return self._value
 
 
-class _CheckedLines(httpx.AsyncByteStream):
-    """A streamed answer, each line read, checked and written anew."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        assert isinstance(self._response.stream, httpx.AsyncByteStream)
-        async for block in self._response.stream:
-            lines = []
-            for line in filter(bytes.strip, block.split(b"\n")):
-                value = _checked(line)
-                # The line itself, unless its error was rewritten. In ASCII, since the client ends
-                # lines also at characters that may stand in JSON unescaped, such as U+2028.
-                same = line.isascii() and isinstance(value, dict) and "error" not in value
-                lines.append(line if same else json.dumps(value).encode())
-            if lines:
-                yield b"\n".join(lines) + b"\n"
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
+async def _checked_lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a streamed answer, each line read, checked and written anew."""
+    async for block in blocks:
+        lines = []
+        for line in filter(bytes.strip, block.split(b"\n")):
+            value = _checked(line)
+            # The line itself, unless its error was rewritten. In ASCII, since the client ends lines
+            # also at characters that may stand in JSON unescaped, such as U+2028.
+            same = line.isascii() and isinstance(value, dict) and "error" not in value
+            lines.append(line if same else json.dumps(value).encode())
+        if lines:
+            yield b"\n".join(lines) + b"\n"
 
 
 def _checked(content: bytes) -> Any:
@@ -273,8 +235,7 @@ class Clients:
         Raises:
             ConfigError: the environment's proxy, or its file of certificates, cannot be used.
         """
-        guarded = open_transport(url, who=f"Ollama at {url}")
-        transport = FieldsTransport(CheckedTransport(guarded))
+        transport = OllamaTransport(open_transport(url, who=f"Ollama at {url}"))
         return cls(
             ollama.AsyncClient(url, transport=transport, timeout=timeout_s),
             httpx.AsyncClient(base_url=url, transport=transport, timeout=timeout_s),

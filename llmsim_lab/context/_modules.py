@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from llmsim_lab._util.config import Settings, YamlFile
-from llmsim_lab.context._variables import Variables, humanise
+from llmsim_lab.context._variables import Owner, Variables, humanise
 from llmsim_lab.errors import ConfigError, ModuleError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import digest_of
@@ -295,8 +295,17 @@ class ComposedModules:
 
     def __init__(self, modules: Iterable[BehaviorModule] = ()) -> None:
         self.modules: tuple[BehaviorModule, ...] = _sorted(tuple(modules))
-        self.variables: Variables = _joined(self.modules)
+        self.variables = self.variables_with(None)
         """What all modules define, in their order."""
+
+    def variables_with(self, own: Variables | None, owner: Owner = "the scenario") -> Variables:
+        """Return a scenario's own definitions, if it has any, then what all modules define.
+
+        Raises:
+            ConfigError: a variable is defined twice.
+        """
+        modules = [(module.where, module.variables) for module in self.modules]
+        return Variables.together([(owner, own or Variables()), *modules])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -307,11 +316,6 @@ class ComposedModules:
     def digests(self) -> dict[str, str]:
         """The modules' digests by name: what a run was made with."""
         return {module.name: module.digest for module in self.modules}
-
-    @cached_property
-    def owned(self) -> tuple[tuple[str, Variables], ...]:
-        """Each module's definitions, with the words by which a message names the module."""
-        return tuple((f"module {module.name!r}", module.variables) for module in self.modules)
 
     def without(self, *names: str) -> ComposedModules:
         """Return the composition without some modules, to see what they did.
@@ -351,20 +355,6 @@ class ComposedModules:
 
     def __repr__(self) -> str:
         return f"ComposedModules({', '.join(self.names) or 'none'})"
-
-
-def _joined(modules: tuple[BehaviorModule, ...]) -> Variables:
-    try:
-        return Variables.together((module.name, module.variables) for module in modules)
-    except ConfigError:
-        # Once more, for a message with lines: to find them takes a search through the files.
-        parts = [
-            (module.where("variables", kind, name), Variables(**{kind: {name: variable}}))
-            for module in modules
-            for kind in ("global_vars", "agent_vars")
-            for name, variable in getattr(module.variables, kind).items()
-        ]
-        return Variables.together(parts)
 
 
 def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:

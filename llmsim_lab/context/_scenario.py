@@ -151,18 +151,7 @@ class CrisisScenario(Settings):
                 variable of the scenario or of the modules.
         """
         modules = (loader or ModuleLoader()).load(self.modules)
-        try:
-            variables = Variables.together([("the scenario", self.variables), *modules.owned])
-        except ConfigError as error:
-            # The scenario's variable that a module defines as well: its line is in this file. There
-            # is one, since the modules by themselves fit together.
-            place = next(
-                ("variables", kind, name)
-                for kind in ("global_vars", "agent_vars")
-                for name in getattr(self.variables, kind)
-                if modules.variables.get(name) is not None
-            )
-            raise ConfigError(self._fault(place, str(error))) from error
+        variables = modules.variables_with(self.variables, self._where)
         # All faults at once, with the lines of this file, before a ``GameEngine`` raises for them.
         found = initial_values(variables.global_vars, self.global_vars, ("global_vars",))[1]
         for name, agent in self.agents.items():
@@ -229,6 +218,9 @@ class CrisisScenario(Settings):
         return isinstance(other, CrisisScenario) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _where(self, *location: str) -> str:
+        return f"the scenario ({self._source.place(location)})" if self._source else "the scenario"
 
     def _fault(self, place: tuple[str, ...], what: str) -> str:
         if self._source is not None:

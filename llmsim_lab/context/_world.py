@@ -100,9 +100,7 @@ class GameEngine:
         *,
         variables: Variables | None = None,
     ) -> None:
-        parts = [("the scenario", variables)] if variables else []
-        parts += modules.owned if modules else ()
-        defined = Variables.together(parts)
+        defined = (modules or ComposedModules()).variables_with(variables)
         found: list[tuple[tuple[str, ...], str]] = []
         extra_global = _undefined(global_vars, defined.global_vars, ("global_vars",), found)
         self._global_definitions = dict(defined.global_vars) | extra_global

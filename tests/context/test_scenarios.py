@@ -158,7 +158,8 @@ def test_a_variable_that_a_module_defines_too_is_refused_with_the_line(tmp_path:
     path = write(tmp_path, GOOD.replace("water", "trust_level") + "modules: [trust_dynamics]\n")
     with pytest.raises(ConfigError) as caught:
         CrisisScenario.load(path).compose()
-    assert f"{path}, line 7: variables.agent_vars.trust_level: module 'trust_dynamics' def" in str(
+    assert "trust_dynamics.yaml, line 6" in str(caught.value)
+    assert f"'trust_level', which the scenario ({path}, line 7) defines already" in str(
         caught.value
     )
 

@@ -188,16 +188,15 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be read, or was closed.
         """
-        columns = self._columns(
+        # What stands before the first colon, and what after it.
+        return self._frame(
             "SELECT decision_id, conversation_id, user_id, message, intent_type, decision_type, "
-            "outcome_category AS outcome, outcome_category AS kind, duration_ms, "
-            "(SELECT count(*) FROM tool_invocations AS t WHERE t.decision_id = "
+            "substr(outcome_category, 1, instr(outcome_category || ':', ':') - 1) AS outcome, "
+            "substr(outcome_category, instr(outcome_category || ':', ':') + 1) AS kind, "
+            "duration_ms, (SELECT count(*) FROM tool_invocations AS t WHERE t.decision_id = "
             "decisions.decision_id) AS tools, created, updated FROM decisions "
             "ORDER BY created, rowid"
         )
-        columns["outcome"] = [text.partition(":")[0] for text in columns["outcome"]]
-        columns["kind"] = [text.partition(":")[2] for text in columns["kind"]]
-        return _frame(columns)
 
     def invocations_frame(self, decision_id: str | None = None) -> pd.DataFrame:
         """Return the tool invocations as a frame, oldest first.
@@ -211,7 +210,7 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be read, or was closed.
         """
-        columns = self._columns(
+        frame = self._frame(
             "SELECT decision_id, tool_name, parameters, result, success, error_code, "
             "error_message, duration_ms, created FROM tool_invocations "
             + ("" if decision_id is None else "WHERE decision_id = ? ")
@@ -219,8 +218,8 @@ class DecisionLog:
             [] if decision_id is None else [decision_id],
         )
         for name in ("parameters", "result"):
-            columns[name] = [None if text is None else json.loads(text) for text in columns[name]]
-        return _frame(columns)
+            frame[name] = frame[name].map(json.loads, na_action="ignore")
+        return frame
 
     def close(self) -> None:
         """Close the file; nothing can be written afterwards."""
@@ -258,19 +257,22 @@ class DecisionLog:
                 return
             await asyncio.sleep(_POLL_S)
 
-    def _columns(self, query: str, values: Sequence[str] = ()) -> dict[str, list[Any]]:
-        """Return what a query finds, by column.
+    def _frame(self, query: str, values: Sequence[str] = ()) -> pd.DataFrame:
+        """Return what a query finds, in columns that have their types even without rows.
 
         Raises:
             DataError: the file cannot be read.
         """
+        import pandas as pd
+
         try:
             with self._lock:
                 cursor = self._connection.execute(query, values)
                 rows, names = cursor.fetchall(), [column[0] for column in cursor.description]
         except sqlite3.Error as error:
             raise DataError(f"cannot read the decision log {self.path}: {error}") from error
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        frame = pd.DataFrame(rows, columns=names, dtype="object")
+        return frame.astype({name: _DTYPES.get(name, "str") for name in names})
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -341,18 +343,6 @@ def _columns_of(db: sqlite3.Connection) -> dict[str, list[str]]:
     for table, column in rows:
         found.setdefault(table, []).append(column)
     return found
-
-
-def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """Return a frame whose columns have their types even without rows."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=_DTYPES.get(name, "str"))
-            for name, values in columns.items()
-        }
-    )
 
 
 def _dumps(value: Any) -> str:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, field_validator
 
 from llmsim_lab._spans import Cut, Provenance, Span
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ReadOnlyState, read_only
@@ -427,8 +428,8 @@ class AgentContextBuilder:
         budget_tokens: int | None = None,
         count_tokens: CountTokens = estimate_tokens,
     ) -> None:
-        if budget_tokens is not None and budget_tokens < 1:
-            raise ConfigError(f"budget_tokens={budget_tokens} must be at least 1, or None")
+        if budget_tokens is not None:
+            whole_number("budget_tokens", budget_tokens, least=1)
         self.time_step_duration = time_step_duration
         self.simulator_awareness = simulator_awareness
         self.composed_modules = composed_modules

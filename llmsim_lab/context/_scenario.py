@@ -10,13 +10,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab._util.files import data_path
-from llmsim_lab.context._builder import (
-    AgentContextBuilder,
-    Briefing,
-    CountTokens,
-    StableFirst,
-    estimate_tokens,
-)
+from llmsim_lab.context._builder import AgentContextBuilder, Briefing
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._variables import Variables, initial_values
 from llmsim_lab.context._world import GameEngine
@@ -174,21 +168,13 @@ class CrisisScenario(Settings):
         )
 
     def builder(
-        self,
-        modules: ComposedModules | None = None,
-        *,
-        stable_first: StableFirst = False,
-        budget_tokens: int | None = None,
-        count_tokens: CountTokens = estimate_tokens,
+        self, modules: ComposedModules | None = None, **options: Any
     ) -> AgentContextBuilder:
-        """Return what builds the agents' prompts, as ``AgentContextBuilder`` describes.
+        """Return what builds the agents' prompts.
 
         Args:
             modules: what ``compose`` returned; composed anew if None.
-            stable_first: whether what does not change in a run stands first; ``"shared"``: what
-                all agents read before each one's role.
-            budget_tokens: the most that a prompt may take.
-            count_tokens: counts or estimates tokens.
+            options: of ``AgentContextBuilder``, such as ``stable_first`` and ``budget_tokens``.
         """
         return AgentContextBuilder(
             self.time_step_duration,
@@ -198,9 +184,7 @@ class CrisisScenario(Settings):
             briefing=self.briefing,
             roles={name: agent.text for name, agent in self.agents.items()},
             agent_order=tuple(self.agents),
-            stable_first=stable_first,
-            budget_tokens=budget_tokens,
-            count_tokens=count_tokens,
+            **options,
         )
 
     def initial_events(self) -> list[dict[str, str]]:

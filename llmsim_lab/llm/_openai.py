@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
 import httpx
 from pydantic import SecretStr
@@ -38,9 +38,9 @@ from llmsim_lab.llm._connections import (
     is_loopback,
     not_understood,
     open_transport,
+    read_address,
     run_aside,
     status_fault,
-    without_password,
 )
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
@@ -155,8 +155,8 @@ class OpenAIBackend:
         """By model and schema (or all schemas, the empty text), the place in ``_FORMS``."""
         self._turned_down: set[tuple[str, str]] = set()
         """Models, and names of fields that their server does not take."""
-        host = urlsplit(self.base_url)
-        if self._key is not None and host.scheme == "http" and not is_loopback(self.base_url):
+        plain = self.base_url.startswith("http:")
+        if self._key is not None and plain and not is_loopback(self.base_url):
             log_event(logger, logging.WARNING, "key_in_clear", base_url=self.base_url)
 
     def __repr__(self) -> str:
@@ -679,19 +679,15 @@ def _masked(reply: ChatReply, secret: SecretStr | None) -> ChatReply:
     key = secret.get_secret_value() if secret is not None else ""
     if len(key) < _SHORTEST_SECRET:
         return reply
-    calls = reply.tool_calls
-    if any(key in str(call) for call in calls):
-        calls = tuple(
-            replace(call, name=_without(key, call.name), arguments=_without(key, call.arguments))
-            for call in calls
-        )
-    elif key not in reply.text and key not in reply.thinking:
-        return reply
+    calls = (
+        replace(call, name=_without(key, call.name), arguments=_without(key, call.arguments))
+        for call in reply.tool_calls
+    )
     return replace(
         reply,
         text=_without(key, reply.text),
         thinking=_without(key, reply.thinking),
-        tool_calls=calls,
+        tool_calls=tuple(calls),
     )
 
 
@@ -744,35 +740,20 @@ def parse_base_url(base_url: str | None = None) -> str:
     Raises:
         ConfigError: it is not a server's address, or has a password in it.
     """
-    source = "base_url" if base_url else "OPENAI_BASE_URL"
-    given = (base_url or os.environ.get("OPENAI_BASE_URL") or HOSTED).strip().strip("\"'")
-    wrong = ConfigError(
-        f"{source}={without_password(given)!r} is not a server's address; write it as "
-        "http://host:port/v1, for example http://127.0.0.1:8000/v1"
-    )
-    scheme, separator, rest = given.partition("://")
-    if not separator:
-        scheme, rest = "http", given
-    if "@" in rest:
-        raise ConfigError(f"{wrong}, with no user name or password; the key goes into api_key")
-    try:
-        split = urlsplit(f"{scheme.lower()}://{rest}")
-        has_port = split.port != 0
+
+    def url_of(split: SplitResult, _: bool) -> str:
+        if split.port == 0:
+            raise ValueError("no server listens there")
         path = _OPERATIONS.sub("", split.path.rstrip("/")) or "/v1"
-        url = f"{split.scheme}://{split.netloc}{path}"
-        good = (
-            split.scheme in ("http", "https")
-            and has_port
-            and not (split.query or split.fragment)
-            and bool(httpx.URL(url).host)
-            and url.isprintable()
-            and " " not in url
-        )
-    except (ValueError, httpx.InvalidURL) as error:
-        raise wrong from error
-    if not good:
-        raise wrong
-    return url
+        return f"{split.scheme}://{split.netloc}{path}"
+
+    return read_address(
+        (base_url or os.environ.get("OPENAI_BASE_URL") or HOSTED).strip().strip("\"'"),
+        url_of,
+        source="base_url" if base_url else "OPENAI_BASE_URL",
+        form="http://host:port/v1, for example http://127.0.0.1:8000/v1",
+        note="; the key goes into api_key",
+    )
 
 
 def only_one(names: Sequence[str], url: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._chart import AgentState, Guard
 from llmsim_lab.types import Status
@@ -118,18 +119,10 @@ class SocialAgent:
     ) -> None:
         if not name.strip():
             raise ConfigError("an agent needs a name")
-        if not 0 <= engagement_threshold <= 1:
-            raise ConfigError(
-                f"engagement_threshold={engagement_threshold} of {name!r} must lie between 0 and 1"
-            )
-        if timeout_threshold < 1:
-            raise ConfigError(
-                f"timeout_threshold={timeout_threshold} of {name!r} must be 1 or more"
-            )
-        if history_depth is not None and history_depth < 0:
-            raise ConfigError(
-                f"history_depth={history_depth} of {name!r} must be 0 or more, or None"
-            )
+        real_number(f"{name}'s engagement_threshold", engagement_threshold, least=0, most=1)
+        whole_number(f"{name}'s timeout_threshold", timeout_threshold, least=1)
+        if history_depth is not None:
+            whole_number(f"{name}'s history_depth", history_depth, least=0)
         self.name = name
         self.interests = tuple(interests)
         self.personality = personality

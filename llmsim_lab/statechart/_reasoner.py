@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
@@ -267,15 +268,9 @@ class Reasoner(Chooser):
 
     # A fork copies its reasoner; shared counts would mix the two runs.
     def __copy__(self) -> Self:
-        return type(self)(
-            self.llm_client,
-            seed=self.seed,
-            rationale=self.rationale,
-            decide=self.decide_by,
-            draws=self.draws,
-            prompt=self.prompt,
-            lookup=self.lookup,
-        )
+        twin = type(self).__new__(type(self))
+        twin.__dict__ = {**self.__dict__, "counts": {}}
+        return twin
 
     async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions concurrently, in order; see ``decide``.
@@ -313,7 +308,7 @@ class Reasoner(Chooser):
         )
         found = [it for choices in decided for it in choices]
         places = [place for group in groups.values() for place in group]
-        return [choice for _, choice in sorted(zip(places, found, strict=True), key=_place_of)]
+        return [choice for _, choice in sorted(zip(places, found, strict=True), key=itemgetter(0))]
 
     async def _decide_alike(
         self, prompt: str, options: tuple[AgentState, ...], questions: Sequence[MoveQuestion]
@@ -466,10 +461,6 @@ def _fit(agent: SocialAgent, context: Any) -> str:
         return ""
     shared = [topic for topic in context.topics if topic in agent.interests]
     return f"Of its topics you care about: {', '.join(shared) or 'none'}."
-
-
-def _place_of(item: tuple[int, MoveChoice]) -> int:
-    return item[0]
 
 
 def build_reasoner_prompt(

@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +59,7 @@ class ModelServer:
         self.gate = Gate()
         self.understood: set[str] = set()
         self.suspect_since: float | None = None
+        self.users = 0
         self._command = command
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
@@ -118,15 +120,7 @@ class ModelServer:
                 self._child = None
             child.stop()
         self.suspect_since = None
-        log_event(
-            logger,
-            logging.WARNING,
-            "EMBEDDED_ENDED",
-            model=self.settings.model.name,
-            pid=child.pid,
-            cause=cause,
-            then="the next request starts it again",
-        )
+        self._log_end(child, cause, then="the next request starts it again")
 
     def stop(self) -> None:
         """End the child for good."""
@@ -156,16 +150,13 @@ class ModelServer:
                 wanted=num_ctx,
             )
         else:
-            log_event(
-                logger,
-                logging.WARNING,
-                "EMBEDDED_ENDED",
-                model=self.settings.model.name,
-                pid=child.pid,
-                cause=child.ending(),
-                then="starting it again",
-            )
+            self._log_end(child, child.ending(), then="starting it again")
         child.stop()
+
+    def _log_end(self, child: ChildProcess, cause: str, *, then: str) -> None:
+        name, pid = self.settings.model.name, child.pid
+        fields = {"model": name, "pid": pid, "cause": cause, "then": then}
+        log_event(logger, logging.WARNING, "EMBEDDED_ENDED", **fields)
 
 
 def memory_needed_bytes(path: Path, num_ctx: int) -> int:
@@ -178,13 +169,7 @@ def memory_needed_bytes(path: Path, num_ctx: int) -> int:
     return int(path.stat().st_size * 1.1) + num_ctx * per_token + _RUNTIME_BYTES
 
 
-@dataclass(slots=True)
-class _Entry:
-    server: ModelServer
-    users: int = 0
-
-
-_entries: dict[Path, _Entry] = {}
+_entries: dict[Path, ModelServer] = {}
 _entries_lock = threading.Lock()
 _owner = 0
 
@@ -202,31 +187,30 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
             _entries.clear()  # after a fork, the children belong to the parent process
             _owner = os.getpid()
             atexit.register(_stop_all, _owner)
-        entry = _entries.get(settings.model)
-        if entry is None:
-            entry = _entries[settings.model] = _Entry(ModelServer(settings, command=command))
-        elif entry.server.settings.threads != settings.threads:
+        server = _entries.get(settings.model)
+        if server is None:
+            server = _entries[settings.model] = ModelServer(settings, command=command)
+        elif server.settings.threads != settings.threads:
             log_event(
                 logger,
                 logging.WARNING,
                 "EMBEDDED_THREADS",
                 model=settings.model.name,
                 asked=settings.threads,
-                using=entry.server.settings.threads,
+                using=server.settings.threads,
                 why="the model is in use with that number",
             )
-        entry.users += 1
-        return entry.server
+        server.users += 1
+        return server
 
 
 def release(server: ModelServer) -> None:
     """Release a server; the last user's release ends it."""
     with _entries_lock:
-        entry = _entries.get(server.settings.model)
-        if entry is None or entry.server is not server:
+        if _entries.get(server.settings.model) is not server:
             return
-        entry.users -= 1
-        if entry.users > 0:
+        server.users -= 1
+        if server.users > 0:
             return
         del _entries[server.settings.model]
     server.stop()
@@ -235,8 +219,8 @@ def release(server: ModelServer) -> None:
 def _stop_all(owner: int) -> None:
     if owner != os.getpid():  # a fork runs the parent's callbacks at its end, too
         return
-    for entry in list(_entries.values()):
-        entry.server.stop()
+    for server in list(_entries.values()):
+        server.stop()
 
 
 class Gate:
@@ -383,10 +367,8 @@ class ChildProcess:
             reader.join(timeout=2)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe:
-                try:
+                with suppress(BrokenPipeError):  # what was still to be written has no reader now
                     pipe.close()
-                except BrokenPipeError:
-                    continue  # what was still to be written has no reader any more
 
     def complaint(self, sign: str) -> str:
         """Return the last line the runtime printed that contains a sign, or that none does."""
@@ -434,12 +416,9 @@ class ChildProcess:
                 reason="timeout",
                 retry=True,
             ) from None
-        try:
-            message = json.loads(line or "")
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            message = {}
+        message: dict[str, Any] = {}
+        with suppress(ValueError, TypeError):  # the runtime may have printed something else
+            message = dict(json.loads(line or ""))
         if "ready" in message:
             return message
         raise self._failure(message.get("error"), str(message.get("detail", "")))

@@ -19,18 +19,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-import httpx
 import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import broken_off, not_understood, run_aside
+from llmsim_lab.llm._connections import broken_off, run_aside
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._extract import alternatives
 from llmsim_lab.llm._ollama.faults import (
     fault_of,
     is_overflow,
-    lost_connection,
     no_thinking,
     translated,
 )
@@ -241,21 +239,15 @@ class OllamaBackend:
         extra, tell = ChatExchange(_further_fields(request)), Telling(on_text)
         stream = self._stream or on_text is not None
         began = time.perf_counter()
-        try:
-            with scoped(outgoing=extra):
+        with translated(model, host=self.host, extra=extra), scoped(outgoing=extra):
+            try:
                 parts = await self._parts(model, request, think, tell if stream else None)
-        except ollama.ResponseError as error:
-            if think is not None and no_thinking(error):
-                raise _NoThinkingError from error
-            fault = await self._explained(error, model, request)
-            fault.retry_after_s = extra.retry_after_s
-            raise fault from error
-        except (ConnectionError, httpx.TransportError) as error:
-            raise lost_connection(error, host=self.host) from error
-        except (ValueError, TypeError, AttributeError) as error:
-            raise not_understood(
-                error, url=self.host, form="Ollama's", model=model, sent=extra.sent
-            ) from error
+            except ollama.ResponseError as error:
+                if think is not None and no_thinking(error):
+                    raise _NoThinkingError from error
+                fault = await self._explained(error, model, request)
+                fault.retry_after_s = extra.retry_after_s
+                raise fault from error
         seconds = time.perf_counter() - began
         # Without a length the end of a broken connection looks like the end of the reply.
         may_be_cut = stream and not (extra.framed or tell.stopped)

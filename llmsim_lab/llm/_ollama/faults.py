@@ -13,6 +13,7 @@ import ollama
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._connections import connection_fault, not_understood, status_fault
+from llmsim_lab.llm._ollama.wire import ChatExchange
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
 
@@ -119,8 +120,14 @@ def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str)
 
 
 @contextmanager
-def translated(model: str, *, host: str) -> Iterator[None]:
-    """Turn what the clients raise in requests about models into failures of ours."""
+def translated(model: str, *, host: str, extra: ChatExchange | None = None) -> Iterator[None]:
+    """Turn what the clients raise in requests about models into failures of ours.
+
+    Args:
+        model: the model asked for.
+        host: the server.
+        extra: of a chat request, what says whether it was sent.
+    """
     try:
         yield
     except ollama.ResponseError as error:
@@ -128,4 +135,5 @@ def translated(model: str, *, host: str) -> Iterator[None]:
     except (ConnectionError, httpx.TransportError) as error:
         raise lost_connection(error, host=host) from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise not_understood(error, url=host, form="Ollama's") from error
+        sent = extra is None or extra.sent
+        raise not_understood(error, url=host, form="Ollama's", model=model, sent=sent) from error

@@ -18,15 +18,13 @@ import re
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import ollama
 
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._connections import Shared, open_transport, without_password
+from llmsim_lab.llm._connections import Shared, open_transport, read_address
 from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.llm._transport import (
@@ -65,27 +63,9 @@ def parse_host(host: str | None = None) -> str:
     Raises:
         ConfigError: it is not a server's address.
     """
-    source = "host" if host else "OLLAMA_HOST"
-    given = (host or os.environ.get("OLLAMA_HOST") or "").strip().strip("\"'")
-    scheme, separator, rest = given.partition("://")
-    scheme = scheme.lower()
-    if not separator:
-        scheme, rest = "http", given
-    wrong = ConfigError(
-        f"{source}={without_password(given)!r} is not a server's address; write it as host:port or "
-        "http://host:port, for example 127.0.0.1:11434 or [::1]:11434"
-    )
-    if "@" in rest:
-        raise ConfigError(f"{wrong}, with no user name or password, which Ollama does not know")
-    if scheme not in ("http", "https"):
-        raise wrong
-    name, slash, path = rest.partition("/")
-    with suppress(ValueError):  # most names are not addresses
-        if ipaddress.ip_address(name).version == 6:
-            rest = f"[{name}]{slash}{path}"
-    try:
-        split = urllib.parse.urlsplit(f"{scheme}://{rest}")
-        usual = {"http": 80, "https": 443}[scheme] if separator else _DEFAULT_PORT
+
+    def url_of(split: urllib.parse.SplitResult, has_scheme: bool) -> str:
+        usual = (80 if split.scheme == "http" else 443) if has_scheme else _DEFAULT_PORT
         port = usual if split.port is None else split.port
         name = split.hostname or "127.0.0.1"
         if _ADDRESS.fullmatch(name):
@@ -93,13 +73,15 @@ def parse_host(host: str | None = None) -> str:
             local = {4: "127.0.0.1", 6: "::1"}[address.version]
             name = local if address.is_unspecified else str(address)
             name = f"[{name}]" if address.version == 6 else name
-        url = f"{scheme}://{name}:{port}{_OF_THE_API.sub('', split.path.rstrip('/'))}"
-        extra = split.query or split.fragment
-        if extra or not httpx.URL(url).host or " " in url or not url.isprintable():
-            raise wrong
-    except (ValueError, httpx.InvalidURL) as error:
-        raise wrong from error
-    return url
+        return f"{split.scheme}://{name}:{port}{_OF_THE_API.sub('', split.path.rstrip('/'))}"
+
+    return read_address(
+        (host or os.environ.get("OLLAMA_HOST") or "").strip().strip("\"'"),
+        url_of,
+        source="host" if host else "OLLAMA_HOST",
+        form="host:port or http://host:port, for example 127.0.0.1:11434 or [::1]:11434",
+        note=", which Ollama does not know",
+    )
 
 
 @dataclass(slots=True)

@@ -151,14 +151,14 @@ class BehaviorModule(ModuleData):
         """
         if not self.builds_context:
             return None
-        text = self._call("build_agent_context", agent_name, agent_state, global_state)
-        if isinstance(text, str) and not _is_unicode(text):
-            raise self._fault("build_agent_context", agent_name, _NOT_UNICODE)
-        if text is None or isinstance(text, str):
-            return text
-        raise self._fault(
-            "build_agent_context", agent_name, f"{type(text).__name__}, not a text or None"
-        )
+        function = "build_agent_context"
+        text = self._call(function, agent_name, agent_state, global_state)
+        if text is not None and not isinstance(text, str):
+            what = f"{type(text).__name__}, not a text or None"
+            raise self._fault(function, agent_name, what)
+        if not _is_unicode(text):
+            raise self._fault(function, agent_name, _NOT_UNICODE)
+        return text
 
     def updates_for(
         self,
@@ -174,24 +174,22 @@ class BehaviorModule(ModuleData):
         """
         if not self.updates_state:
             return {}
-        updates = self._call(
-            "compute_state_updates", agent_name, agent_state, global_state, step_number
-        )
+        function = "compute_state_updates"
+        updates = self._call(function, agent_name, agent_state, global_state, step_number)
         if not isinstance(updates, dict):
-            detail = f"{type(updates).__name__}, not a dict; return {{}} to change nothing"
-            raise self._fault("compute_state_updates", agent_name, detail)
+            what = f"{type(updates).__name__}, not a dict; return {{}} to change nothing"
+            raise self._fault(function, agent_name, what)
         for name, value in updates.items():
+            what = ""
             if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
-                detail = (
-                    f"a dict with {name!r}: {type(value).__name__}; it must map names to values"
-                )
-                raise self._fault("compute_state_updates", agent_name, detail)
-            if not (_is_unicode(name) and _is_unicode(value)):
-                raise self._fault("compute_state_updates", agent_name, _NOT_UNICODE)
+                what = f"a dict with {name!r}: {type(value).__name__}; it must map names to values"
+            elif not (_is_unicode(name) and _is_unicode(value)):
+                what = _NOT_UNICODE
             # Converting one to a float, or writing it out, would raise far from the module.
-            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-                detail = f"for {name!r} a whole number of {value.bit_length():,} bits"
-                raise self._fault("compute_state_updates", agent_name, detail)
+            elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+                what = f"for {name!r} a whole number of {value.bit_length():,} bits"
+            if what:
+                raise self._fault(function, agent_name, what)
         return dict(updates)
 
     def _call(

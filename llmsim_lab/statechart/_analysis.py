@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.statechart._agent import Post
 from llmsim_lab.statechart._chart import AgentState
-from llmsim_lab.statechart._state import SocialTurn
+from llmsim_lab.statechart._state import Move, SocialTurn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,20 +56,11 @@ def moves_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (
-            turn.number,
-            move.agent,
-            move.trigger,
-            move.source.value,
-            move.target.value,
-            move.decided_by,
-            move.status,
-            move.post,
-        )
+        (turn.number, *move[:2], move.source.value, move.target.value, *move[4:])
         for turn in turns
         for move in turn.moves
     ]
-    columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
+    columns = ["turn", *Move._fields]
     # pandas' own integers: with None in it, a column would become floats.
     return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
 

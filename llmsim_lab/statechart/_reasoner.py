@@ -69,6 +69,11 @@ class MoveQuestion:
                 f"{self.current_state.value!r}; ask the chart's valid_targets first"
             )
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What tells it from other questions of a run: turn, user, trigger, and post if any."""
+        return self.turn, self.agent.name, self.trigger, getattr(self.context, "id", None)
+
     def rotations(self) -> list[MoveQuestion]:
         """Return the question once for each rotation of its options, the given order first."""
         options = list(self.options)
@@ -171,7 +176,7 @@ class Chooser(ABC):
                 "question": number,
                 "agent": one.agent.name,
                 "trigger": one.trigger,
-                "post": getattr(one.context, "id", None),
+                "post": one.place[-1],
                 "rotation": turned,
                 "options": len(one.options),
                 "shown_first": one.options[0].value,
@@ -380,10 +385,7 @@ class Reasoner(Chooser):
         """Return what one user does; a draw is the user's own, by seed, turn and name."""
         if self.decide_by == "mode":
             return chances.mode
-        post = getattr(question.context, "id", None)
-        name = question.agent.name
-        left = draw(self.draws, question.turn, name, question.trigger, post, "decides")
-        return drawn(chances.probabilities, left)
+        return drawn(chances.probabilities, draw(self.draws, *question.place, "decides"))
 
     async def _choose(self, question: MoveQuestion) -> MoveChoice:
         legal = question.options
@@ -449,9 +451,8 @@ class Reasoner(Chooser):
         options = list(dict.fromkeys(question.options))
         if self.seed is None:
             return options
-        name, post = question.agent.name, getattr(question.context, "id", None)
         # A string seed is hashed the same way in every process.
-        place = f"{self.seed}/{question.turn}/{name}/{question.trigger}/{post}"
+        place = "/".join(map(str, (self.seed, *question.place)))
         return random.Random(place).sample(options, len(options))
 
 
@@ -601,15 +602,11 @@ class RuleReasoner(Chooser):
         # Without a post there is neither a good match nor a bad one.
         post = question.context
         match = interest_match(question.agent, post) if isinstance(post, Post) else 0.5
-        weights = {}
-        for option in question.options:
-            base, fit = _APPEAL[option]
-            weights[option] = math.exp(base + fit * match)
+        appeals = {option: _APPEAL[option] for option in question.options}
+        weights = {option: math.exp(base + fit * match) for option, (base, fit) in appeals.items()}
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
     def chosen(self, question: MoveQuestion) -> AgentState:
         """Return the option that the rule draws."""
-        post = getattr(question.context, "id", None)
-        left = draw(self.seed, question.turn, question.agent.name, question.trigger, post)
-        return drawn(self.shares(question), left)
+        return drawn(self.shares(question), draw(self.seed, *question.place))

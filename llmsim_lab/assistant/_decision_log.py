@@ -540,24 +540,21 @@ class Redactor:
         )
         self._active = bool(names)
 
-    def text(self, text: str) -> str:
-        """Return a text without the secrets that it names."""
-        return self._text(text, 0)
-
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, *, depth: int = 0) -> Any:
         """Return a JSON value without secrets; other values become text.
 
         What is nested too deeply, or contains itself, is replaced by a note.
-        """
-        return self._value(value, 0)
 
-    def _value(self, value: Any, depth: int) -> Any:
+        Args:
+            value: the value.
+            depth: how deep it is nested in what is written.
+        """
         if isinstance(value, str):
-            return self._text(value, depth)
+            return self.text(value, depth=depth)
         if value is None or isinstance(value, bool | int | float):
             return value
         if not isinstance(value, Mapping | list | tuple):
-            return self._text(str(value), depth)
+            return self.text(str(value), depth=depth)
         if depth >= _MAX_DEPTH:
             return _TOO_DEEP
         if isinstance(value, Mapping):
@@ -566,15 +563,16 @@ class Redactor:
             return {
                 str(key): _HIDDEN
                 if self._is_secret(str(key), item) or (named and key == "value")
-                else self._value(item, depth + 1)
+                else self.value(item, depth=depth + 1)
                 for key, item in value.items()
             }
         # So does a pair, as headers and environment variables often come: ["token", …].
         if len(value) == 2 and self._names_secret(value[0]):
             return [value[0], _HIDDEN]
-        return [self._value(item, depth + 1) for item in value]
+        return [self.value(item, depth=depth + 1) for item in value]
 
-    def _text(self, text: str, depth: int) -> str:
+    def text(self, text: str, *, depth: int = 0) -> str:
+        """Return a text without the secrets that it names; see ``value``."""
         if not self._active:
             return text
         # A text may itself be JSON, as some tools return it.
@@ -584,7 +582,7 @@ class Redactor:
             except (ValueError, RecursionError):
                 pass
             else:
-                if (redacted := self._value(read, depth + 1)) != read:
+                if (redacted := self.value(read, depth=depth + 1)) != read:
                     return json.dumps(redacted, ensure_ascii=False)
         kept, at = [], 0
         for found in self._in_text.finditer(text):

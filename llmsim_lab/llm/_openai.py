@@ -362,7 +362,7 @@ class OpenAIBackend:
         for name in lacking:
             if (model, name) not in self._turned_down:
                 self._turned_down.add((model, name))
-                level, detail = _SWITCHES.get(name) or _OTHER_SWITCHES[name]
+                level, detail = _TURNED_DOWN[name]
                 log_event(
                     logger,
                     level,
@@ -493,13 +493,10 @@ class OpenAIBackend:
         )
 
 
-_SWITCHES: dict[str, tuple[int, str]] = {
+_TURNED_DOWN: dict[str, tuple[int, str]] = {
     "chat_template_kwargs": (logging.INFO, "continuing without; think is left to the server"),
     "stream_options": (logging.INFO, "continuing without; streamed replies have no token counts"),
     "logprobs": (logging.WARNING, "continuing without log-probabilities"),
-}
-"""What requests do without where a server does not take it, and how that is logged."""
-_OTHER_SWITCHES: dict[str, tuple[int, str]] = {
     _LIMITS[0]: (logging.INFO, f"continuing with {_LIMITS[1]}"),
     "response_format": (
         logging.WARNING,
@@ -507,6 +504,9 @@ _OTHER_SWITCHES: dict[str, tuple[int, str]] = {
         "held to it by validation alone",
     ),
 }
+"""What requests do without where a server does not take it, and how that is logged."""
+_SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
+"""Those that are just left out."""
 
 
 @dataclass(slots=True)

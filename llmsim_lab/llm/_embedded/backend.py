@@ -32,6 +32,7 @@ from llmsim_lab.llm._embedded.wire import (
     MARKER,
     Outgoing,
     collect,
+    json_object,
     outgoing,
     probe_of,
     raise_error,
@@ -345,8 +346,4 @@ def _call(child: ChildProcess, route: str, sent: Outgoing | None = None) -> dict
 
 
 def _json_of(content: bytes) -> dict[str, Any]:
-    try:
-        body = read_json(content)
-    except ValueError:
-        body = None
-    return body if isinstance(body, dict) else {"error": content.decode(errors="replace")[:300]}
+    return json_object(content) or {"error": content.decode(errors="replace")[:300]}

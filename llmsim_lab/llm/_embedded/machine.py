@@ -126,7 +126,7 @@ def read_header(path: Path) -> GGUFHeader:
                     "model in that format (other weights can be converted with llama.cpp)"
                 )
             values = _read_values(file)
-    except (struct.error, UnicodeDecodeError, _DamagedError) as error:
+    except (struct.error, ValueError) as error:  # the latter also of text that is not UTF-8
         raise ModelFileError(
             f"{path} is damaged or of an unknown GGUF version ({error}); fetch it again"
         ) from error
@@ -142,10 +142,6 @@ def read_header(path: Path) -> GGUFHeader:
         context_length=number("context_length"),
         cache_bytes_per_token=_cache_bytes_per_token(number),
     )
-
-
-class _DamagedError(Exception):
-    """A value in the head makes no sense."""
 
 
 def _cache_bytes_per_token(number: Callable[[str], int | None]) -> int | None:
@@ -164,7 +160,7 @@ def _cache_bytes_per_token(number: Callable[[str], int | None]) -> int | None:
 def _read_values(file: BinaryIO) -> dict[str, Any]:
     version, _tensors, count = _unpack(file, "<IQQ")
     if version not in (2, 3):
-        raise _DamagedError(f"version {version}")
+        raise ValueError(f"version {version}")
     values: dict[str, Any] = {}
     for _ in range(count):  # any count: reading past the end of the file raises
         key = _text(file)
@@ -182,7 +178,7 @@ def _unpack(file: BinaryIO, layout: str) -> tuple[Any, ...]:
 def _text(file: BinaryIO) -> str:
     (length,) = _unpack(file, "<Q")
     if length > _LONGEST_TEXT:
-        raise _DamagedError(f"a text of {length} bytes")
+        raise ValueError(f"a text of {length} bytes")
     content: bytes = file.read(length)
     return content.decode()
 
@@ -193,9 +189,9 @@ def _value(file: BinaryIO, type_id: int) -> Any:
     if type_id == _STRING:
         return _text(file)
     if type_id != _ARRAY:
-        raise _DamagedError(f"a value of type {type_id}")
+        raise ValueError(f"a value of type {type_id}")
     item_type, length = _unpack(file, "<IQ")
     # Arrays of arrays are valid GGUF, but a file made for harm could nest them without end.
     if length > _LONGEST_ARRAY or item_type == _ARRAY:
-        raise _DamagedError(f"a list of {length} values of type {item_type}")
+        raise ValueError(f"a list of {length} values of type {item_type}")
     return [_value(file, item_type) for _ in range(length)]

@@ -25,7 +25,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from llmsim_lab._util.text import log_event, printable
@@ -254,12 +253,7 @@ class Gate:
                 self._pass_on()
             raise
 
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._pass_on()
 
     def _pass_on(self) -> None:

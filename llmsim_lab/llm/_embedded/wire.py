@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -162,7 +163,9 @@ async def collect(
         name, _, content = line.partition(b": ")
         if name not in (b"data", b"error") or content == b"[DONE]":
             continue
-        event = _decoded(content)
+        event = json_object(content)
+        if event is None:
+            raise _not_an_event(content)
         if name == b"error":
             event = {"error": event}
         if "error" in event:
@@ -180,14 +183,12 @@ async def collect(
     return answer.reply()
 
 
-def _decoded(content: bytes) -> dict[str, Any]:
-    try:
-        event = read_json(content)
-    except ValueError:
-        event = None
-    if not isinstance(event, dict):
-        raise _not_an_event(content)
-    return event
+def json_object(content: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that the runtime sent; None where it is something else."""
+    with suppress(ValueError):
+        value = read_json(content)
+        return value if isinstance(value, dict) else None
+    return None
 
 
 def _not_an_event(content: bytes) -> BackendError:

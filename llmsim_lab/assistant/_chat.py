@@ -92,7 +92,6 @@ class UserMessage(RunIntervention):
 
     def applied(self, state: Any, run: Any) -> Any:
         """Return the state as it is: the turn has answered what was said."""
-        del run
         return state
 
     def __str__(self) -> str:
@@ -414,7 +413,6 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
 
     def done(self, state: ChatState) -> bool:
         """Return True if no further message is known."""
-        del state
         return self.turn_number + 1 not in self._planned
 
     def _recount(self) -> None:

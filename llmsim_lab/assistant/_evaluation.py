@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -357,6 +357,7 @@ class Scored:
     failed: bool = False
 
 
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The outcome of all messages.
 
@@ -365,9 +366,9 @@ class Evaluation:
         model: what was evaluated.
     """
 
-    def __init__(self, rows: Sequence[Scored], *, model: str) -> None:
-        self.rows = tuple(rows)
-        self.model = model
+    rows: Sequence[Scored]
+    _: KW_ONLY
+    model: str
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a message."""

@@ -531,7 +531,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         )
 
     async def _play(self, before: CrisisTurn, planned: Sequence[CrisisIntervention]) -> CrisisTurn:
-        del planned
         number, start = before.number + 1, before.state
         simulator = self.simulator(start)
         prompts = await simulator.aprocess_step(number, start.responses)
@@ -581,19 +580,12 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
 
     @classmethod
     def rebuilt(
-        cls,
-        config: CrisisConfig,
-        *,
-        llm_client: LLMClient | None,
-        state: CrisisState,
-        prompts: Mapping[str, Prompt],
-        parts: Mapping[str, Any],
+        cls, config: CrisisConfig, *, state: Any, parts: Mapping[str, Any], **recorded: Any
     ) -> Self:
         """Return a run made of recorded parts, which gets its turns afterwards."""
         # The state is not checked: modules that have changed since may define other variables, and
         # the run can be looked at all the same.
-        del state
-        return cls(config, llm_client=llm_client, prompts=prompts, **parts)
+        return cls(config, **recorded, **parts)
 
     # --- prompts -----------------------------------------------------------------------------
 
@@ -699,6 +691,7 @@ def _make_engine(
     if config.engine == "rule":
         return RuleCrisisEngine()
     client = _model(llm_client, "the engine is", "engine: rule")
+    prompt = prompt or Prompt.load("crisis_engine")
     return CrisisEngine(client, config.scenario, prompt=prompt, max_events=config.max_events)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, NotRequired, Protocol
 
@@ -239,6 +239,7 @@ class TurnEngine(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class CrisisEngine:
     """A language model that judges: which variables change, what happens, and why.
 
@@ -250,20 +251,12 @@ class CrisisEngine:
         max_text_chars: longest reasoning and longest description of an event, characters.
     """
 
-    def __init__(
-        self,
-        llm_client: LLMClient,
-        scenario: CrisisScenario,
-        *,
-        prompt: Prompt | None = None,
-        max_events: int = 3,
-        max_text_chars: int = 240,
-    ) -> None:
-        self.llm_client = llm_client
-        self.scenario = scenario
-        self.prompt = prompt or Prompt.load("crisis_engine")
-        self.max_events = max_events
-        self.max_text_chars = max_text_chars
+    llm_client: LLMClient
+    scenario: CrisisScenario
+    _: KW_ONLY
+    prompt: Prompt = field(default_factory=lambda: Prompt.load("crisis_engine"))
+    max_events: int = 3
+    max_text_chars: int = 240
 
     async def judge(
         self,
@@ -338,7 +331,6 @@ class RuleCrisisEngine:
 
     async def judge(self, game_engine: GameEngine, **_: Any) -> Judgement:
         """Change nothing."""
-        del game_engine
         return Judgement(EngineOutput(state_updates={}, events=[], reasoning=""))
 
 

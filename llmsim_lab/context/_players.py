@@ -211,6 +211,7 @@ class LLMCrisisAgent:
         )
 
 
+@dataclass(eq=False)
 class ScriptedCrisisAgent:
     """An agent with set lines: one a turn, then silence.
 
@@ -219,13 +220,11 @@ class ScriptedCrisisAgent:
         lines: what it says in turn 1, 2, …
     """
 
-    def __init__(self, name: str, lines: Sequence[str]) -> None:
-        self.name = name
-        self.lines = tuple(lines)
+    name: str
+    lines: Sequence[str]
 
     async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Return the turn's line."""
-        del prompt
         has_line = 1 <= step_number <= len(self.lines)
         words = self.lines[step_number - 1].strip() if has_line else ""
         why = f"line {step_number} of its script" if has_line else "its script has ended"
@@ -236,6 +235,7 @@ Rule = Callable[[str, str, int], str]
 """From an agent's name, its prompt and the turn's number to what it says."""
 
 
+@dataclass(eq=False)
 class RuleCrisisAgent:
     """An agent that follows a rule; the default keeps its course, whatever happens.
 
@@ -245,9 +245,8 @@ class RuleCrisisAgent:
             must return the same for the same arguments.
     """
 
-    def __init__(self, name: str, rule: Rule | None = None) -> None:
-        self.name = name
-        self.rule: Rule = rule or (lambda *_: "We keep our course and change nothing.")
+    name: str
+    rule: Rule = lambda *_: "We keep our course and change nothing."
 
     async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Return what the rule says."""

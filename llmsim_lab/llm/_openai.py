@@ -222,20 +222,15 @@ class OpenAIBackend:
         Raises:
             BackendError: no server answers there, or it turns the key down.
         """
-
-        async def names() -> list[str] | None:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    listed = await self._listing()
-            except TimeoutError:
-                raise BackendError(
-                    f"nothing answered in time at {self.base_url}; see that an OpenAI-compatible "
-                    "server runs there",
-                    reason="timeout",
-                ) from None
-            return None if listed is None else [printable(str(one["id"])) for one in listed]
-
-        return run_aside(names())
+        try:
+            listed = run_aside(asyncio.wait_for(self._listing(), timeout_s))
+        except TimeoutError:
+            raise BackendError(
+                f"nothing answered in time at {self.base_url}; see that an OpenAI-compatible "
+                "server runs there",
+                reason="timeout",
+            ) from None
+        return None if listed is None else [printable(str(one["id"])) for one in listed]
 
     async def aclose(self) -> None:
         """Close the connections that no other backend uses."""
@@ -396,7 +391,7 @@ class OpenAIBackend:
             if on_text is None:
                 body = as_object(read_json((await chat.with_raw_response.create(**told)).content))
                 if isinstance(body.get("error"), dict | str) and not body.get("choices"):
-                    raise _StatusError.of(200, body["error"], None)
+                    raise _StatusError(200, body["error"], None)
                 answer.add_whole(body)
             else:
                 # Closed whatever happens: the server stops a model nobody listens to.
@@ -405,7 +400,7 @@ class OpenAIBackend:
                         async with asyncio.timeout(None) as patience:
                             async for event in events(response.iter_bytes()):
                                 if error := event.get("error"):  # some have it always, as null
-                                    raise _StatusError.of(200, error, None)
+                                    raise _StatusError(200, error, None)
                                 was_done = answer.is_done
                                 if tell(*answer.add(event)) and not answer.is_done:
                                     break
@@ -438,7 +433,7 @@ class OpenAIBackend:
         except openai.APIStatusError as error:
             response: Any = error.response
             asked = retry_after_s(response.headers.get("retry-after"))
-            raise _StatusError.of(response.status_code, _parsed(response), asked) from error
+            raise _StatusError(response.status_code, _parsed(response), asked) from error
         except (openai.APIConnectionError, ConnectionError, httpx.TransportError) as error:
             cause: Any = error if not isinstance(error, openai.OpenAIError) else error.__cause__
             if isinstance(cause, BackendError):  # older clients wrap what the transport raises
@@ -529,21 +524,7 @@ class _OpenAIExchange:
 class _StatusError(Exception):
     """An error that the server reports."""
 
-    def __init__(
-        self, status: int, text: str, details: Mapping[str, Any], retry_after_s: float | None
-    ) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
-        self.details = details
-        self.retry_after_s = retry_after_s
-        named = (str(details.get(name) or "") for name in ("param", "code", "type"))
-        self.said = " ".join([*named, text])
-        """All that it says, for searching."""
-
-    @classmethod
-    def of(cls, status: int, error: Any, retry_after_s: float | None) -> _StatusError:
-        """Return the error in an answer; some services report it with status 200."""
+    def __init__(self, status: int, error: Any, retry_after_s: float | None) -> None:
         details: Mapping[str, Any] = {}
         while isinstance(error, dict):  # some put it into ``error``, some in ``detail``, some bare
             details = error
@@ -553,9 +534,16 @@ class _StatusError(Exception):
             error = json.dumps(error, ensure_ascii=False) if inner is None else inner
         text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
         code = details.get("code")
-        if status == 200:
+        if status == 200:  # with which some services report one
             status = code if type(code) is int and 400 <= code <= 599 else 500
-        return cls(status, clip(error_text(text), _MAX_TEXT), details, retry_after_s)
+        self.status = status
+        self.text = clip(error_text(text), _MAX_TEXT)
+        self.details = details
+        self.retry_after_s = retry_after_s
+        named = (str(details.get(name) or "") for name in ("param", "code", "type"))
+        self.said = " ".join([*named, self.text])
+        """All that it says, for searching."""
+        super().__init__(self.text)
 
     @property
     def is_overflow(self) -> bool:

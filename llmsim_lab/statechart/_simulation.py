@@ -151,7 +151,6 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     # --- a turn ------------------------------------------------------------------------------
 
     async def _play(self, before: SocialTurn, planned: Sequence[SocialIntervention]) -> SocialTurn:
-        del planned
         state, seed = before.state, self.config.seed
         # Copies, so that a failed turn leaves the agents' ticks as they were.
         agents = [copy(agent) for agent in self.agents]

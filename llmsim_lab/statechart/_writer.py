@@ -47,7 +47,6 @@ class PhraseWriter:
         self, agent: SocialAgent, post: Post, about: Post | None
     ) -> tuple[Post, LLMReasoningChain | None]:
         """Return a post with its text; see ``LLMWriter.write``."""
-        del agent, about
         return replace(post, text=phrase(post, seed=self.seed)), None
 
 

@@ -124,12 +124,8 @@ def rich_progress() -> Iterator[ProgressCallback]:
         transient=True,
     )
     task = bar.add_task("fetching", total=None)
-
-    def show(done: int, total: int | None) -> None:
-        bar.update(task, completed=done, total=total)
-
     with bar:
-        yield show
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

@@ -34,7 +34,6 @@ _REAL = (
     *("temperature", "top_p", "min_p", "typical_p", "mirostat_tau", "mirostat_eta"),
     *("repeat_penalty", "presence_penalty", "frequency_penalty"),
 )
-_OTHER = ("seed", "num_ctx", "stop", "cache_prompt")
 
 RESPOND = "respond"
 """The tool by which a model answers in words, where a request offers it."""
@@ -109,39 +108,31 @@ def outgoing(request: ChatRequest) -> Outgoing:
 
 def _set_option(fields: dict[str, Any], name: str, value: Any) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if name in _WHOLE:
-        _require(whole, name, value, "a whole number")
-        if name == "num_predict":
-            # Ollama's -2, fill the context, is what the runtime does at its own -1.
-            name, value = "max_tokens", max(value, -1)
-        fields[name] = value
-    elif name in _REAL:
-        _require(whole or isinstance(value, float), name, value, "a number")
-        fields[name] = value
-    elif name == "num_ctx":
-        _require(whole and value > 0, name, value, "a whole number above 0")
-    elif name == "seed":
-        _require(whole, name, value, "a whole number")
-        fields["seed"] = value % _LARGEST_SEED
-    elif name == "stop":
-        texts = [value] if isinstance(value, str) else value
-        good = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
-        _require(good, name, value, "a text or a list of texts")
-        fields["stop"] = list(texts)
-    elif name == "cache_prompt":
-        _require(isinstance(value, bool), name, value, "True or False")
-        fields["cache_prompt"] = value
-    else:
-        known = ", ".join(sorted((*_WHOLE, *_REAL, *_OTHER)))
+    texts = [value] if isinstance(value, str) else value
+    are_texts = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+    rules = {
+        **dict.fromkeys((*_WHOLE, "seed"), (whole, "a whole number")),
+        **dict.fromkeys(_REAL, (whole or isinstance(value, float), "a number")),
+        "num_ctx": (whole and value > 0, "a whole number above 0"),
+        "stop": (are_texts, "a text or a list of texts"),
+        "cache_prompt": (isinstance(value, bool), "True or False"),
+    }
+    if name not in rules:
         raise BackendError(
-            f"the embedded model has no option {name!r} (given: {value!r}); it has {known}",
+            f"the embedded model has no option {name!r} (given: {value!r}); it has "
+            f"{', '.join(sorted(rules))}",
             reason="client_error",
         )
-
-
-def _require(good: bool, name: str, value: Any, what: str) -> None:
-    if not good:
+    is_right, what = rules[name]
+    if not is_right:
         raise BackendError(f"option {name}={value!r} must be {what}", reason="client_error")
+    if name == "num_predict":
+        # Ollama's -2, fill the context, is what the runtime does at its own -1.
+        fields["max_tokens"] = max(value, -1)
+    elif name == "seed":
+        fields["seed"] = value % _LARGEST_SEED
+    elif name != "num_ctx":
+        fields[name] = list(texts) if name == "stop" else value
 
 
 async def collect(
@@ -349,23 +340,25 @@ def shape_of(schema: Mapping[str, Any]) -> str:
     return json.dumps(_without_values(schema), sort_keys=True)
 
 
-def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+def bounded(schema: Any) -> Any:
     """Return the schema with a bound on every number and text, closed objects, no prose.
 
     Args:
         schema: not changed. What it says itself stays: an ``enum``, a range, a ``multipleOf``, a
-            ``maxLength``, a ``pattern``.
+            ``maxLength``, a ``pattern``. True and false, which are schemas too, stay as they are.
     """
+    if not isinstance(schema, Mapping):
+        return schema
     result: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _FOR_PEOPLE:
             continue
         if key in _NESTED and isinstance(value, Mapping):
-            result[key] = {name: _bounded(child) for name, child in value.items()}
+            result[key] = {name: bounded(child) for name, child in value.items()}
         elif key in _LISTS and isinstance(value, list | tuple):
-            result[key] = [_bounded(child) for child in value]
+            result[key] = [bounded(child) for child in value]
         elif key in _SINGLE:
-            result[key] = _bounded(value)
+            result[key] = bounded(value)
         else:
             result[key] = value
     if "properties" in result:
@@ -379,10 +372,6 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "string" in types and not {"pattern", "format"} & set(result):
         result.setdefault("maxLength", _LONGEST_TEXT)
     return result
-
-
-def _bounded(value: Any) -> Any:
-    return bounded(value) if isinstance(value, Mapping) else value
 
 
 def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:

@@ -43,13 +43,10 @@ _ADDRESS = re.compile(r"[\d.]+|.*:.*")
 _OF_THE_API = re.compile(r"/(?:api|v1)(?:/(?:chat|generate|tags|chat/completions))?$")
 """What people often copy with an address: the path of Ollama's protocol, or OpenAI's."""
 _MAX_NANOSECONDS = 10**18
+_DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 _COUNTS = {
-    "prompt_eval_count": MAX_TOKENS,
-    "eval_count": MAX_TOKENS,
-    "total_duration": _MAX_NANOSECONDS,
-    "load_duration": _MAX_NANOSECONDS,
-    "prompt_eval_duration": _MAX_NANOSECONDS,
-    "eval_duration": _MAX_NANOSECONDS,
+    **dict.fromkeys(("prompt_eval_count", "eval_count"), MAX_TOKENS),
+    **dict.fromkeys(_DURATIONS, _MAX_NANOSECONDS),
 }
 
 

@@ -86,7 +86,12 @@ class DecisionLog:
         self._redactor = Redactor(redact)
         self._lock = threading.Lock()
         try:
-            self._connection = _opened(self.path)
+            self._connection = opened(self.path, _SCHEMA, version=_VERSION)
+            # A row costs no wait for the disk: a program that crashes loses nothing, a machine
+            # that does perhaps the latest rows.
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            # From here on _write waits by itself: SQLite's own wait would block the event loop.
+            self._connection.execute("PRAGMA busy_timeout = 0")
         except (sqlite3.Error, DataError) as error:
             raise DataError(f"cannot use {self.path} as a decision log: {error}") from error
 
@@ -275,8 +280,13 @@ class DecisionLog:
         return frame.astype({name: _DTYPES.get(name, "str") for name in names})
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open a log's file, or make it; a file that is not a log stays as it is.
+def opened(path: Path | str, schema: str, *, version: int = 0) -> sqlite3.Connection:
+    """Open a file of a schema's tables, or make it; a file of something else stays as it is.
+
+    Args:
+        path: the file.
+        schema: the statements that make the tables.
+        version: of the schema.
 
     Raises:
         DataError: it is something else, or of another version.
@@ -285,37 +295,25 @@ def _opened(path: Path) -> sqlite3.Connection:
     # Without transactions of Python's own, so that each row is written when its execute returns.
     db = sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False, isolation_level=None)
     try:
-        [version] = db.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
+        [found] = db.execute("PRAGMA user_version").fetchone()
+        if found not in (0, version):
             raise DataError(
-                f"it was written by another version ({version}) of the log, or by something else; "
-                "name another file"
+                f"it was written by another version ({found}), or by something else; name another "
+                "file"
             )
-        check_tables(db, _SCHEMA)
-        # Readers need not wait for a writer, and a row costs no wait for the disk: a program that
-        # crashes loses nothing, a machine that does perhaps the latest rows.
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
-        # From here on _write waits by itself: SQLite's own wait would block the event loop.
-        db.execute("PRAGMA busy_timeout = 0")
+        _check_tables(db, schema)
+        db.execute("PRAGMA journal_mode = WAL")  # readers need not wait for a writer
+        db.executescript(schema)
+        if found != version:  # else opening would wait for whoever writes
+            db.execute(f"PRAGMA user_version = {version}")
     except BaseException:
         db.close()
         raise
     return db
 
 
-def check_tables(db: sqlite3.Connection, schema: str) -> None:
-    """Check that a file has no tables but a schema's; it need not have those yet.
-
-    Args:
-        db: the file.
-        schema: the statements that make the tables.
-
-    Raises:
-        DataError: the file holds other tables, or tables of these names with other columns.
-        sqlite3.Error: it is not an SQLite file, or cannot be read.
-    """
+def _check_tables(db: sqlite3.Connection, schema: str) -> None:
+    """Raise DataError if a file has tables but a schema's; it need not have those yet."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(schema)
         wanted = _columns_of(empty)

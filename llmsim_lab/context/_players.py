@@ -11,15 +11,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field, create_model
 
-from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
+from llmsim_lab.llm._chains import FORGIVEN, LooksUp, chain_of, chain_of_failure
 from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
-
-FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
-"""Failures of one agent's call that do not stop the turn: the agent says nothing, loudly."""
 
 PRIVATE = "ASSESSMENT"
 """The part that is the agent's own view: why it acts, which the others do not read."""

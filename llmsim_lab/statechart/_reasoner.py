@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
+from llmsim_lab.llm._chains import FORGIVEN, LooksUp, chain_of, chain_of_failure
 from llmsim_lab.llm._choose import Choice
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -190,10 +190,6 @@ class Chooser(ABC):
         return pd.DataFrame(rows, columns=[*columns, "chosen", "place", "status"])
 
 
-FALLBACK_REASONS = ("timeout", "invalid_response", "generation_stopped")
-"""Failures after which the first option is taken; any other one means that no model is there."""
-
-
 class NextState(Decision):
     """What the model answers: the state to go to."""
 
@@ -329,7 +325,7 @@ class Reasoner(Chooser):
                 prompt, texts, reasoning=self.rationale, site=site
             )
         except LLMFailureException as failure:
-            if failure.reason not in FALLBACK_REASONS:
+            if failure.reason not in FORGIVEN:
                 raise
             return [self._fallback(failure, question, site) for question in questions]
         how = "drew" if self.decide_by == "sample" else "took the likeliest,"
@@ -414,7 +410,7 @@ class Reasoner(Chooser):
                 site=site,
             )
         except LLMFailureException as failure:
-            if failure.reason not in FALLBACK_REASONS:
+            if failure.reason not in FORGIVEN:
                 raise
             return self._fallback(failure, question, site, looking_up=looking_up)
         chain = chain_of(decision, site, logger=logger, prompt=prompt)

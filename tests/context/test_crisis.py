@@ -20,7 +20,7 @@ from llmsim_lab.context import (
 )
 from llmsim_lab.context._crisis import CrisisState
 from llmsim_lab.context._engine import RuleCrisisEngine
-from llmsim_lab.context._players import FORGIVEN, RuleCrisisAgent, ScriptedCrisisAgent
+from llmsim_lab.context._players import RuleCrisisAgent, ScriptedCrisisAgent
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._world import UpdateRecord, plain
 from llmsim_lab.errors import (
@@ -33,6 +33,7 @@ from llmsim_lab.errors import (
     TapeMiss,
 )
 from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.run import Run, fork, load, replay, rerun, resume
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.types import CallSite, ChatRequest

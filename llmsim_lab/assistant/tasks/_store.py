@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from llmsim_lab.assistant._decision_log import check_tables
+from llmsim_lab.assistant._decision_log import opened
 from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.errors import ConfigError, DataError, LabError
 from llmsim_lab.types import Value
@@ -21,9 +21,6 @@ MAX_CHARS = 1000
 """Longest description, characters."""
 MAX_TASKS = 500
 """Most tasks of a user, so that a list of them is never cut."""
-
-_WAIT_S = 10.0
-"""How long to wait for another process that writes to the same file, seconds."""
 
 # users.last_number survives deletions, so that no task's number is ever given again.
 _SCHEMA = """
@@ -94,18 +91,8 @@ class TaskStore:
         self._lock = threading.Lock()  # threads share the one connection
         place = ":memory:" if path is None else str(path)
         try:
-            # No isolation level: transactions are begun by hand, in _writing.
-            self._db = sqlite3.connect(
-                place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise ConfigError(f"cannot open the tasks' file {place}: {error}") from error
-        try:
-            check_tables(self._db, _SCHEMA)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.executescript(_SCHEMA)
+            self._db = opened(place, _SCHEMA)  # transactions are begun by hand, in _writing
         except (sqlite3.Error, DataError) as error:
-            self._db.close()
             raise ConfigError(f"cannot keep tasks in {place}: {error}") from error
 
     def close(self) -> None:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
 from markupsafe import Markup
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from llmsim_lab._util.config import Words
 from llmsim_lab._util.html import (
     ADDED,
     AS_WRITTEN,
@@ -74,14 +75,7 @@ class UserMessage(RunIntervention):
         message: the text.
     """
 
-    message: str
-
-    @field_validator("message")
-    @classmethod
-    def _some(cls, message: str) -> str:
-        if not message.strip():
-            raise ValueError("the message is empty")
-        return message
+    message: Words
 
     def check(self, run: Any) -> None:
         """Raise ConfigError if the turn has been answered."""

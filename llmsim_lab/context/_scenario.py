@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from llmsim_lab._util.config import Settings, YamlFile
+from llmsim_lab._util.config import Settings, Words, YamlFile
 from llmsim_lab._util.files import data_path
 from llmsim_lab.context._builder import AgentContextBuilder, Briefing
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
@@ -46,14 +46,7 @@ class ScenarioEvent(Settings):
     """Something that happened before the first turn, or that an intervention adds."""
 
     type: str = "background"
-    description: Annotated[str, Field(min_length=1)]
-
-    @field_validator("description")
-    @classmethod
-    def _says_something(cls, description: str) -> str:
-        if not description.strip():
-            raise ValueError("the event says nothing; describe it, or leave it out")
-        return description
+    description: Words
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ from llmsim_lab.llm._transport import (
     lines,
     read_json,
     streamed,
+    unwrapped,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
@@ -525,14 +526,7 @@ class _StatusError(Exception):
     """An error that the server reports."""
 
     def __init__(self, status: int, error: Any, retry_after_s: float | None) -> None:
-        details: Mapping[str, Any] = {}
-        while isinstance(error, dict):  # some put it into ``error``, some in ``detail``, some bare
-            details = error
-            inner = next(
-                (error[name] for name in ("error", "message", "detail") if error.get(name)), None
-            )
-            error = json.dumps(error, ensure_ascii=False) if inner is None else inner
-        text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+        text, details = unwrapped(error)
         code = details.get("code")
         if status == 200:  # with which some services report one
             status = code if type(code) is int and 400 <= code <= 599 else 500

@@ -7,8 +7,10 @@ event loop; a thread would not help, since the parsers hold Python's lock for a 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -108,6 +110,25 @@ def is_framed(response: httpx.Response) -> bool:
 def error_text(text: str) -> str:
     """Return a server's explanation without characters that control a terminal."""
     return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()
+
+
+def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
+    """Return the innermost text of an error that a server reports, and the object that holds it.
+
+    Servers have it bare, under several names, and as JSON within JSON.
+    """
+    details: dict[str, Any] = {}
+    while True:
+        if isinstance(error, str) and error.lstrip().startswith("{"):
+            with suppress(ValueError):
+                error = read_json(error)
+        if not isinstance(error, dict):
+            text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+            return text.strip(), details
+        details = error
+        inner = (error[name] for name in ("error", "message", "detail") if error.get(name))
+        if (error := next(inner, None)) is None:
+            return json.dumps(details, ensure_ascii=False), details
 
 
 class OuterTransport(httpx.AsyncBaseTransport):

@@ -125,7 +125,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ann, " * 100)
     with pytest.raises(ConfigError, match="cannot keep tasks in"):
         TaskStore(tmp_path / "letter.txt")
-    with pytest.raises(ConfigError, match="cannot keep tasks in .*: unable to open"):
+    with pytest.raises(ConfigError, match=r"cannot keep tasks in .*: unable to open"):
         TaskStore(tmp_path / "no" / "such" / "folder.db")
 
 

@@ -810,5 +810,5 @@ def test_an_event_of_many_lines_is_one_line_to_the_engine_too() -> None:
 
 
 def test_an_event_that_says_nothing_is_refused_before_the_run() -> None:
-    with pytest.raises(ConfigError, match=r"events\.0.*the event says nothing"):
+    with pytest.raises(ConfigError, match=r"events\.0.*it says nothing"):
         make_crisis(interventions=[{"turn": 1, "events": ["  "]}])

@@ -119,7 +119,7 @@ def test_modules_of_ones_own_come_from_the_folder_that_the_caller_names(tmp_path
         ("- description: The river", "- text: The river", 18, "events.0.description: Field requir"),
         ("Uplands:", '"Up: lands":', 10, "should match pattern"),
         ("{type: percent, label: Rain}", "{type: percent, labl: R}", 5, "labl: unknown key; known"),
-        ("- description: The river is low", "- description: ''", 18, "at least 1 character"),
+        ("- description: The river is low", "- description: ''", 18, "it says nothing"),
     ],
 )
 def test_a_fault_of_form_is_named_with_file_and_line(

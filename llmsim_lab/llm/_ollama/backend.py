@@ -130,7 +130,15 @@ class OllamaBackend:
             # With tools nothing is certain: a template that is not known here writes them out.
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
             if num_ctx is not None and not fits:
-                await self._check_whole(model, reply.prompt_tokens, gauge, texts, num_ctx)
+                # Has the server read fewer tokens than the whole prompt must have?
+                read = reply.prompt_tokens
+                least = gauge.least_tokens(texts, limit=read)
+                if least > read or read >= num_ctx:
+                    what = (
+                        f"the server has read {read} tokens of it and cut the rest without a word"
+                    )
+                    prompt = f"at least {max(least, read)} tokens"
+                    raise await self._overflow(model, prompt, num_ctx, what=what)
             # Only now: a prompt that was cut must not teach the gauge.
             gauge.learn(texts, reply.prompt_tokens)
         return reply
@@ -327,17 +335,6 @@ class OllamaBackend:
         except (BackendError, TimeoutError) as lost:
             log_event(logger, logging.DEBUG, "no_details", host=self.host, detail=repr(lost))
             return None
-
-    async def _check_whole(
-        self, model: str, read: int, gauge: PromptGauge, texts: list[str], num_ctx: int
-    ) -> None:
-        """Raise if the server has read fewer tokens than the whole prompt must have."""
-        least = gauge.least_tokens(texts, limit=read)
-        if least > read or read >= num_ctx:
-            what = f"the server has read {read} tokens of it and cut the rest without a word"
-            raise await self._overflow(
-                model, f"at least {max(least, read)} tokens", num_ctx, what=what
-            )
 
 
 class _NoThinkingError(Exception):

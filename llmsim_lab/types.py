@@ -6,7 +6,7 @@ boundary (what a model is asked for, what a state or a tape holds) is an immutab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import (
@@ -31,12 +31,8 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationInfo,
-    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
@@ -290,14 +286,30 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
+class _Totals(NamedTuple):
+    """What a call took, in all its attempts."""
+
+    seconds: float
+    prompt_tokens: int
+    reply_tokens: int
+
+    @classmethod
+    def of(cls, history: Iterable[Attempt]) -> _Totals:
+        seconds, prompt_tokens, reply_tokens = 0.0, 0, 0
+        for attempt in history:
+            seconds += attempt.seconds
+            if attempt.reply is not None:
+                prompt_tokens += attempt.reply.prompt_tokens or 0
+                reply_tokens += attempt.reply.reply_tokens or 0
+        return cls(seconds, prompt_tokens, reply_tokens)
+
+
 class _OnTape(NamedTuple):
     """Where the attempts of a call are, with what is asked for most."""
 
     read: Callable[[int], Attempt]
     numbers: tuple[int, ...]
-    seconds: float
-    prompt_tokens: int
-    reply_tokens: int
+    totals: _Totals
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Read the attempts.
@@ -307,7 +319,7 @@ class _OnTape(NamedTuple):
         """
         found = tuple(map(self.read, self.numbers))
         # Another file may be at the path by now: other attempts of these numbers took other times.
-        if sum(attempt.seconds for attempt in found) != self.seconds:
+        if _Totals.of(found).seconds != self.totals.seconds:
             raise TapeError(
                 f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
                 "recorded; put back the file that was there, or load() the run that is there now"
@@ -356,13 +368,7 @@ class CallRecord:
         def write(call: CallRecord, whole: Callable[[Any], Any], info: Any) -> Any:
             return info.context.name(call) if isinstance(info.context, Places) else whole(call)
 
-        return core_schema.with_info_wrap_validator_function(
-            read,
-            schema,
-            serialization=core_schema.wrap_serializer_function_ser_schema(
-                write, info_arg=True, schema=schema
-            ),
-        )
+        return _named(schema, read, write)
 
     @property
     def numbers(self) -> list[int]:
@@ -393,8 +399,7 @@ class CallRecord:
             return
         numbers = tuple(attempt.number for attempt in kept if attempt.number is not None)
         if len(numbers) == len(kept):
-            totals = self.seconds, self.prompt_tokens, self.reply_tokens
-            object.__setattr__(self, "_kept", _OnTape(read, numbers, *totals))
+            object.__setattr__(self, "_kept", _OnTape(read, numbers, _Totals.of(kept)))
 
     @property
     def attempts(self) -> int:
@@ -422,33 +427,30 @@ class CallRecord:
         return self.request.provenance
 
     @property
+    def _totals(self) -> _Totals:
+        kept = self._kept
+        return kept.totals if isinstance(kept, _OnTape) else _Totals.of(kept)
+
+    @property
     def seconds(self) -> float:
         """Time spent in requests, waits between attempts left out."""
-        kept = self._kept
-        if isinstance(kept, _OnTape):
-            return kept.seconds
-        return sum(attempt.seconds for attempt in kept)
+        return self._totals.seconds
 
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        kept = self._kept
-        if isinstance(kept, _OnTape):
-            return kept.prompt_tokens
-        return sum(a.reply.prompt_tokens or 0 for a in kept if a.reply)
+        return self._totals.prompt_tokens
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        kept = self._kept
-        if isinstance(kept, _OnTape):
-            return kept.reply_tokens
-        return sum(a.reply.reply_tokens or 0 for a in kept if a.reply)
+        return self._totals.reply_tokens
 
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
-        return self.prompt_tokens + self.reply_tokens
+        totals = self._totals
+        return totals.prompt_tokens + totals.reply_tokens
 
     def __repr__(self) -> str:
         kept = self._kept
@@ -537,6 +539,17 @@ class Places:
             ValueError: there is no chain at that place.
         """
         return _at(self._chains, place)
+
+
+def _named(schema: CoreSchema, read: Callable[..., Any], write: Callable[..., Any]) -> CoreSchema:
+    """Return a schema whose values a turn's record names; both functions also get ``Places``."""
+    return core_schema.with_info_wrap_validator_function(
+        read,
+        schema,
+        serialization=core_schema.wrap_serializer_function_ser_schema(
+            write, info_arg=True, schema=schema
+        ),
+    )
 
 
 def _at(values: Sequence[ValueT], place: int) -> ValueT:
@@ -781,17 +794,23 @@ class LLMReasoningChain(Value):
         default="", validation_alias=AliasChoices("prompt", "prompt_text"), repr=False
     )
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, value: Any, whole: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
-        if type(value) is int and isinstance(info.context, Places):
-            return info.context.chain(value)
-        return whole(value)
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        if not cls.__pydantic_complete__:
+            # Of the class itself: a new chain, of which there are many, is never named.
+            return schema
 
-    @model_serializer(mode="wrap")
-    def _write(self, whole: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
-        place = info.context.place(self) if isinstance(info.context, Places) else None
-        return whole(self) if place is None else place
+        def read(value: Any, whole: Callable[[Any], Any], info: Any) -> Any:
+            if type(value) is int and isinstance(info.context, Places):
+                return info.context.chain(value)
+            return whole(value)
+
+        def write(chain: LLMReasoningChain, whole: Callable[[Any], Any], info: Any) -> Any:
+            place = info.context.place(chain) if isinstance(info.context, Places) else None
+            return whole(chain) if place is None else place
+
+        return _named(schema, read, write)
 
     @property
     def prompt(self) -> str:

@@ -686,16 +686,31 @@ class LLMClient:
         finally:
             lane.leave()
 
-    def _within_reach(self, request: ChatRequest) -> ChatRequest:
-        """Return a request with no more alternatives asked for than the backend can give.
+    def _as_sent(self, request: ChatRequest, seed: int | None) -> ChatRequest:
+        """Return a request with its seed, and no more alternatives than the backend can give.
 
         What was asked for stays on the tape: a replay, which has no backend, asks the same.
         """
-        wanted = request.top_logprobs
-        if wanted is None:
-            return request
-        most: int = getattr(self.backend, "max_top_logprobs", 0)
-        return replace(request, top_logprobs=min(wanted, most) or None)
+        wanted, options = request.top_logprobs, request.options
+        if wanted is not None:
+            wanted = min(wanted, getattr(self.backend, "max_top_logprobs", 0)) or None
+        if seed is not None:
+            options = {**options, "seed": seed}
+        # By name: ``replace`` takes more than twice as long, and every request comes by here.
+        return ChatRequest(
+            model=request.model,
+            messages=request.messages,
+            schema=request.schema,
+            tools=request.tools,
+            options=options,
+            think=request.think,
+            keep_alive=request.keep_alive,
+            timeout_s=request.timeout_s,
+            site=request.site,
+            attempt=request.attempt,
+            top_logprobs=wanted,
+            origin=request.origin,
+        )
 
     async def _chat(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None
@@ -705,7 +720,7 @@ class LLMClient:
         is_worth_it = watch is not None if last is None else last >= _SLOW_S
         endings = Endings.of(request)
         end = endings.whole
-        sent = _seeded(self._within_reach(request), seed)
+        sent = self._as_sent(request, seed)
         if streams == "always" or (streams and is_worth_it):
             end = endings.ended
 
@@ -750,13 +765,6 @@ class LLMClient:
                     del self._lanes[other]
                 lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
         return lane
-
-
-def _seeded(request: ChatRequest, seed: int | None) -> ChatRequest:
-    """Return a request as a backend gets it."""
-    if seed is None:
-        return request
-    return replace(request, options={**request.options, "seed": seed})
 
 
 class _Streaming(ChatBackend, Protocol):

@@ -58,6 +58,8 @@ class Limits:
 
     def began(self, now: float) -> None:
         """Note that a request was sent, at a time in seconds."""
+        if self._given is not None:
+            return
         with self._lock:
             if not self._in_flight:
                 self._since = now
@@ -72,12 +74,12 @@ class Limits:
             tokens: of the answer, 1 where they are not known; None if there was no answer.
             too_many: whether the server said that it is sent too much.
         """
+        if self._given is not None:
+            return
         with self._lock:
             self._busy_s += now - self._since
             self._since = now
             self._in_flight -= 1
-            if self._given is not None:
-                return
             sent_before_cut = self._before_cut > 0
             self._before_cut = max(0, self._before_cut - 1)
             if too_many:
@@ -157,6 +159,8 @@ class Lane:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._due: dict[asyncio.Timeout, tuple[float, float]] = {}
         """In the order of sending: when each is late, and the seconds it may take."""
+        self._since = 0.0
+        """The time of none begins before this."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def enter(self) -> None:
@@ -193,10 +197,13 @@ class Lane:
     def ended(self, limit: asyncio.Timeout) -> None:
         """Remove a limit whose work has ended; the time of those sent later begins anew."""
         now, sent_later = self.loop.time(), False
-        for other, (_, seconds) in self._due.items():
-            if sent_later:
-                self._due[other] = now + seconds, seconds
-            sent_later = sent_later or other is limit
+        if limit is next(iter(self._due)):  # as nearly always: all others were sent later
+            self._since = now
+        else:
+            for other, (_, seconds) in self._due.items():
+                if sent_later:
+                    self._due[other] = now + seconds, seconds
+                sent_later = sent_later or other is limit
         del self._due[limit]
 
     def _wake_at(self, due: float) -> None:
@@ -209,7 +216,8 @@ class Lane:
     def _end_late_ones(self) -> None:
         self._timer = None
         due = []
-        for limit, (at, _) in self._due.items():
+        for limit, (at, seconds) in self._due.items():
+            at = max(at, self._since + seconds)
             if at > self.loop.time():
                 due.append(at)
             elif not limit.expired():

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field, model_validator
@@ -110,7 +111,8 @@ class CallLog:
             return None
         place = (site.component, site.agent, site.replicate) if site else (None,)
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
-        words = json.dumps([*self._sampling, self.turn, *place, before])
+        seed, replicate = self._sampling
+        words = f"[{seed}, {replicate}, {self.turn}, {_in_json(place)}, {before}]"
         # 31 bits, which every server takes.
         return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
@@ -138,6 +140,12 @@ class CallLog:
         # A tape numbers attempts as their answers arrived. In a replay all answers come at once,
         # yet its calls must have the same order.
         return tuple(sorted(self._calls, key=lambda call: call.history[0].number or 0))
+
+
+@lru_cache(maxsize=4096)
+def _in_json(place: tuple[object, ...]) -> str:
+    """Return a place's parts as JSON, without brackets; most places ask in every turn."""
+    return json.dumps(place)[1:-1]
 
 
 def _who(request: ChatRequest) -> str:

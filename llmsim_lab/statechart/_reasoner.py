@@ -171,21 +171,13 @@ class Chooser(ABC):
             for turned, one in enumerate(question.rotations())
         ]
         choices = await self.choose_all([one for _, _, one in asked])
-        rows = [
-            {
-                "question": number,
-                "agent": one.agent.name,
-                "trigger": one.trigger,
-                "post": one.place[-1],
-                "rotation": turned,
-                "options": len(one.options),
-                "shown_first": one.options[0].value,
-                "chosen": choice.state.value,
-                "place": list(one.options).index(choice.state) + 1,
-                "status": choice.status,
-            }
-            for (number, turned, one), choice in zip(asked, choices, strict=True)
-        ]
+        rows = []
+        for (number, turned, one), choice in zip(asked, choices, strict=True):
+            options = list(one.options)
+            about = number, one.agent.name, one.trigger, one.place[-1], turned
+            shown = len(options), options[0].value
+            chosen = choice.state.value, options.index(choice.state) + 1, choice.status
+            rows.append((*about, *shown, *chosen))
         columns = ["question", "agent", "trigger", "post", "rotation", "options", "shown_first"]
         return pd.DataFrame(rows, columns=[*columns, "chosen", "place", "status"])
 

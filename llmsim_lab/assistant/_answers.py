@@ -83,18 +83,20 @@ def final_text(
         kind = "question" if text.rstrip(_CLOSING).endswith(_QUESTION_MARKS) else "answer"
     if unfounded:
         text += f"\n\n(Not done in this message: {', '.join(map(in_words, unfounded))}.)"
-    how, field = DecisionType.RESPOND_ONLY, "response_text"
-    category = "REFUSAL:DECLINED" if kind == "refusal" else "SUCCESS:RESPONDED"
     if kind == "question":
-        how, field = DecisionType.ASK_CLARIFICATION, "clarification_question"
         category = "AMBIGUITY:CLARIFICATION"
+        asking = DecisionType.ASK_CLARIFICATION
+        decision = _decision(asking, executed, clarification_question=text)
     elif executed:
-        how = DecisionType.INVOKE_TOOL
         works = any(call.worked for call in executed)
         category = "SUCCESS:TOOL_DONE" if works else "ERROR:TOOL_FAILED"
+        decision = _decision(DecisionType.INVOKE_TOOL, executed, response_text=text)
+    else:
+        category = "REFUSAL:DECLINED" if kind == "refusal" else "SUCCESS:RESPONDED"
+        decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
     if unfounded:
         category = "AMBIGUITY:UNFOUNDED_CLAIM"
-    return _outcome(how, category, executed, **{field: text})
+    return DecisionOutcome(decision, category, _tools_used(executed))
 
 
 def failed(
@@ -108,19 +110,19 @@ def failed(
         pending: what still waits for a yes, because it could not be done.
     """
     limited = isinstance(fault, RateLimitError) or _LIMITED.search(str(fault.code)) is not None
-    return _outcome(
+    decision = _decision(
         DecisionType.RESPOND_ONLY,
-        f"ERROR:{fault.code}",
         executed,
         response_text=_RATE_LIMITED if limited else _TROUBLE,
         pending_action=pending,
     )
+    return DecisionOutcome(decision, f"ERROR:{fault.code}", _tools_used(executed))
 
 
 def too_complex(executed: Sequence[ToolCall]) -> DecisionOutcome:
     """Return the answer to a message on which the model used up its calls."""
-    how, category = DecisionType.RESPOND_ONLY, "ERROR:TOO_MANY_STEPS"
-    return _outcome(how, category, executed, response_text=_TOO_COMPLEX)
+    decision = _decision(DecisionType.RESPOND_ONLY, executed, response_text=_TOO_COMPLEX)
+    return DecisionOutcome(decision, "ERROR:TOO_MANY_STEPS", _tools_used(executed))
 
 
 def wants_yes(
@@ -142,13 +144,17 @@ def wants_yes(
     if left:
         steps = "One more step has" if left == 1 else f"{left} more steps have"
         text += f" {steps} not been done; please ask again afterwards."
-    return _asking(pending, text, "SUCCESS:CONFIRMATION_ASKED", executed)
+    return DecisionOutcome(
+        _asking(pending, text, executed), "SUCCESS:CONFIRMATION_ASKED", call.name
+    )
 
 
 def asked_again(pending: PendingAction) -> DecisionOutcome:
     """Return the question once more."""
     text = f"I did not take that for a yes or a no. {_question(words_of(pending))}"
-    return _asking(pending, text, "AMBIGUITY:CONFIRMATION_UNCLEAR")
+    return DecisionOutcome(
+        _asking(pending, text), "AMBIGUITY:CONFIRMATION_UNCLEAR", pending.tool_name
+    )
 
 
 def answered_before(pending: PendingAction) -> DecisionOutcome:
@@ -172,7 +178,8 @@ def confirmed(pending: PendingAction, call: ToolCall) -> DecisionOutcome:
         if result is not None and result.error and result.error_code in _REASONS_FOR_USERS:
             reason = f" ({for_user(clip(result.error, _MAX_REASON_CHARS), [call.tool_name])})"
         text = f"That did not work: I could not {words}{reason}."
-    return _outcome(DecisionType.INVOKE_TOOL, category, [call], response_text=text)
+    decision = _decision(DecisionType.INVOKE_TOOL, [call], response_text=text)
+    return DecisionOutcome(decision, category, call.tool_name)
 
 
 def impossible(pending: PendingAction, fault: BadCall) -> DecisionOutcome:
@@ -183,38 +190,28 @@ def impossible(pending: PendingAction, fault: BadCall) -> DecisionOutcome:
 
 def _unrun(pending: PendingAction, text: str, category: str) -> DecisionOutcome:
     """Return an answer after which a pending action neither runs nor waits."""
-    how = DecisionType.RESPOND_ONLY
-    return _outcome(how, category, intent=pending.tool_name, response_text=text)
+    decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
+    return DecisionOutcome(decision, category, pending.tool_name)
 
 
 def _question(description: str) -> str:
     return f"Shall I {description}? Please answer yes or no."
 
 
-def _asking(
-    pending: PendingAction, text: str, category: str, executed: Sequence[ToolCall] = ()
-) -> DecisionOutcome:
-    return _outcome(
-        DecisionType.REQUEST_CONFIRMATION,
-        category,
-        executed,
-        intent=pending.tool_name,
-        response_text=text,
-        pending_action=pending,
-    )
+def _asking(pending: PendingAction, text: str, executed: Sequence[ToolCall] = ()) -> AgentDecision:
+    asking = DecisionType.REQUEST_CONFIRMATION
+    return _decision(asking, executed, response_text=text, pending_action=pending)
 
 
-def _outcome(
-    how: DecisionType,
-    category: str,
-    executed: Sequence[ToolCall] = (),
-    *,
-    intent: str = "",
-    **fields: Any,
-) -> DecisionOutcome:
-    decision = AgentDecision(decision_type=how, tool_calls=list(executed) or None, **fields)
+def _decision(
+    decision_type: DecisionType, executed: Sequence[ToolCall] = (), **fields: Any
+) -> AgentDecision:
+    return AgentDecision(decision_type=decision_type, tool_calls=list(executed) or None, **fields)
+
+
+def _tools_used(executed: Sequence[ToolCall]) -> str:
     names = ", ".join(dict.fromkeys(call.tool_name for call in executed))
-    return DecisionOutcome(decision, category, intent or names or "CONVERSATION")
+    return names or "CONVERSATION"
 
 
 # --- words for the user ---------------------------------------------------------------------------

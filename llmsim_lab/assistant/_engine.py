@@ -60,13 +60,13 @@ _NOT_DONE = (
     "done. If it is to be done, call the tool now; else answer again without reporting it."
 )
 
-_YES = {
-    *("yes", "ok", "okay", "confirm", "ja", "bestätigen", "oui", "confirmer"),
-    *("是", "是的", "好", "好的", "确认"),
-}
-_NO = {
-    *("no", "cancel", "stop", "nein", "abbrechen", "non", "annuler"),
-    *("不", "不是", "不要", "否", "取消"),
+_WORDS: dict[str, Literal["yes", "no"]] = {
+    **dict.fromkeys(("yes", "ok", "okay", "confirm"), "yes"),
+    **dict.fromkeys(("no", "cancel", "stop"), "no"),
+    **dict.fromkeys(("ja", "bestätigen", "oui", "confirmer"), "yes"),
+    **dict.fromkeys(("nein", "abbrechen", "non", "annuler"), "no"),
+    **dict.fromkeys(("是", "是的", "好", "好的", "确认"), "yes"),
+    **dict.fromkeys(("不", "不是", "不要", "否", "取消"), "no"),
 }
 # Without a question mark: "yes?" is not a yes.
 _AROUND = " \t\r\n.,!'\"*\u3002\uff01\uff0c\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
@@ -364,8 +364,7 @@ def yes_or_no(message: str) -> Literal["yes", "no"] | None:
     An answer is one of a few words in English, German, French or Chinese and nothing else; case
     and the marks around it do not matter. With a question mark it is not an answer.
     """
-    bare = message.strip(_AROUND).casefold()
-    return "yes" if bare in _YES else "no" if bare in _NO else None
+    return _WORDS.get(message.strip(_AROUND).casefold())
 
 
 def settle(pending: PendingAction) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, takewhile
 
 from llmsim_lab.models import GlobalState
 
-_ORDINALS = ["zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
+_WORDS = ("three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = dict(enumerate(_WORDS, start=3))
+_PLACES = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_ORDINALS = dict(enumerate(_PLACES, start=2))
 _LEAST_RECORD = 3
 """Quarters that a high or low has to outlast to be news."""
 
@@ -56,7 +59,7 @@ def _level(
     if beaten < _LEAST_RECORD:
         return size, text
     which = "highest" if change > 0 else "lowest"
-    span = "of the term" if beaten == len(before) else f"in {_word(beaten)} quarters"
+    span = "of the term" if beaten == len(before) else f"in {_NUMBERS.get(beaten, beaten)} quarters"
     return size + 1, f"{text}, its {which} {span}"
 
 
@@ -64,7 +67,7 @@ def _growth(values: Sequence[float]) -> tuple[float, str]:
     now = round(values[-1], 1)
     shrinking = _run(round(value, 1) < 0 for value in reversed(values))
     if shrinking > 1:
-        running = _ORDINALS[shrinking] if shrinking < len(_ORDINALS) else f"{shrinking}th"
+        running = _ORDINALS.get(shrinking, f"{shrinking}th")
         text = f"Recession: output shrinks for the {running} quarter running"
         return 3, f"{text}, by {-now:.1f} % a year"
     if shrinking:
@@ -77,23 +80,13 @@ def _rate(values: Sequence[float]) -> tuple[float, str]:
     moves = [round(b - a, 2) for a, b in pairwise(values)]
     if not moves[-1]:
         held = _run(not move for move in reversed(moves))
-        more = f" for the {_ORDINALS[held]} time running" if 1 < held < len(_ORDINALS) else ""
+        more = f" for the {_ORDINALS[held]} time running" if held in _ORDINALS else ""
         return 0.2, f"The bank holds its rate at {values[-1]:.2f} %{more}"
     verb = "raises" if moves[-1] > 0 else "cuts"
     size = abs(moves[-1])
     return 0.5 + size, f"The bank {verb} its rate by {size:.2f} points to {values[-1]:.2f} %"
 
 
-def _run(hits: Iterator[bool]) -> int:
+def _run(hits: Iterable[bool]) -> int:
     """Return how many come first that hold."""
-    count = 0
-    for hit in hits:
-        if not hit:
-            break
-        count += 1
-    return count
-
-
-def _word(number: int) -> str:
-    words = ["three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    return words[number - _LEAST_RECORD] if number < _LEAST_RECORD + len(words) else str(number)
+    return len(list(takewhile(bool, hits)))

@@ -18,26 +18,21 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import plain_text, real_number
-from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pre, safe, table
+from llmsim_lab._util.html import badge, details, flow, join, pre, safe, styled, table
 from llmsim_lab._util.text import clip, number
 from llmsim_lab._util.waiting import background_loop, run_sync
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._headlines import headlines
+from llmsim_lab.lab._html import block
 from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._run_reading import decisions_of
 from llmsim_lab.lab._scores import AFTER, Leaderboard, advice_asked, leaderboard
-from llmsim_lab.lab._widget import LabWidget, button, row, settled
+from llmsim_lab.lab._widget import Choices, LabWidget, button, noted, row, settled
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.llm import LLMClient, Person, Tape
-from llmsim_lab.llm._human import (
-    OpenQuestion,
-    field_fault,
-    same_choice,
-    schema_words,
-    typed_value,
-)
+from llmsim_lab.llm._human import OpenQuestion, field_fault, same_choice, schema_words, typed_value
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import RunTurn
@@ -60,12 +55,11 @@ def _number_of(box: w.Text) -> float | None:
 
 def _tie(box: w.Text, slider: Any) -> None:
     """Let a box and a slider follow each other."""
-    # By thread: while the slider follows in one, more may be typed, which it must not undo.
-    here = threading.local()
+    choices = Choices()
 
-    def slid(change: Mapping[str, Any]) -> None:
-        if not getattr(here, "typing", False) and not same_choice(_number_of(box), change["new"]):
-            box.value = _shown(change["new"])
+    def slid() -> None:
+        if not same_choice(_number_of(box), slider.value):
+            box.value = _shown(slider.value)
 
     def typed(_: object) -> None:
         wanted = _number_of(box)
@@ -78,23 +72,17 @@ def _tie(box: w.Text, slider: Any) -> None:
             fits = [wanted] if whole and slider.min <= wanted <= slider.max else []
         # What the slider has no place for stays in the box, and the hint says what is wrong.
         if fits:
-            here.typing = True
-            try:
-                slider.value = fits[0]
-            finally:
-                here.typing = False
+            # Quietly: while the slider follows, more may be typed, which it must not undo.
+            choices.set(slider, fits[0])
 
-    slider.observe(slid, names="value")
+    choices.on_choice(slider, slid)
     box.observe(typed, names="value")
 
 
 def _slider(label: str, schema: Mapping[str, Any]) -> Any:
     """Return a slider over a number's choices or between its limits; None where it has neither."""
-    look = {
-        "readout": False,
-        "tooltip": label,
-        "layout": w.Layout(flex="1 1 10em", min_width="10em", max_width="28em"),
-    }
+    layout = {"flex": "1 1 10em", "min_width": "10em", "max_width": "28em"}
+    look = {"readout": False, "tooltip": label, "layout": layout}
     if choices := schema.get("enum"):
         return w.SelectionSlider(options=[(_shown(one), one) for one in choices], **look)
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
@@ -108,33 +96,21 @@ def _slider(label: str, schema: Mapping[str, Any]) -> Any:
 
 def _input(name: str, schema: Mapping[str, Any]) -> Any:
     """Return what one field of a question is filled in with; nothing is chosen in it."""
-    label = name.replace("_", " ").capitalize()
-    choices = schema.get("enum", ())
-    if schema.get("type") == "boolean":
-        return w.Checkbox(description=label, style=_LABEL)
-    numbers = all(isinstance(one, int | float) for one in choices)
-    if schema.get("type") in ("integer", "number") or (choices and numbers):
-        return w.Text(description=label, style=_LABEL, layout=w.Layout(width="13em"))
-    if choices:
-        options = [(str(one), one) for one in choices]
-        if len(choices) <= _MOST_BUTTONS and len("".join(map(str, choices))) <= _MOST_BUTTON_CHARS:
-            width = {"button_width": "auto"}
-            return w.ToggleButtons(
-                options=options, value=None, description=label, style=_LABEL | width
-            )
-        return w.Dropdown(
-            options=[_CHOOSE, *options],
-            description=label,
-            style=_LABEL,
-            layout=w.Layout(width="20em"),
-        )
-    return w.Textarea(
-        description=label,
-        placeholder="in your own words",
-        rows=2,
-        style=_LABEL,
-        layout=w.Layout(width="auto", max_width="48em"),
-    )
+    kind, choices = schema.get("type"), schema.get("enum", ())
+    look = {"description": name.replace("_", " ").capitalize(), "style": _LABEL}
+    if kind == "boolean":
+        return w.Checkbox(**look)
+    numbers = choices and all(isinstance(one, int | float) for one in choices)
+    if kind in ("integer", "number") or numbers:
+        return w.Text(layout={"width": "13em"}, **look)
+    if not choices:
+        wide = {"width": "auto", "max_width": "48em"}
+        return w.Textarea(placeholder="in your own words", rows=2, layout=wide, **look)
+    options = [(str(one), one) for one in choices]
+    if len(choices) <= _MOST_BUTTONS and len("".join(map(str, choices))) <= _MOST_BUTTON_CHARS:
+        look["style"] = _LABEL | {"button_width": "auto"}
+        return w.ToggleButtons(options=options, value=None, **look)
+    return w.Dropdown(options=[_CHOOSE, *options], layout={"width": "20em"}, **look)
 
 
 def _shown(value: float) -> str:
@@ -169,9 +145,13 @@ def _write(field: Any, value: Any) -> None:
 class AnswerForm(w.VBox):
     """One person's answer, as far as it is written, with a field for each value that is asked for.
 
+    Args:
+        optional: names of fields that may be left empty; they stand below the button.
+        on_change: called whenever something is written or chosen.
+        send: called to send it.
+
     Attributes:
         inputs: what the person fills in, by the names that the answer has for it.
-        optional: names of those that may be left empty; they stand below the button.
         answer_button: sends it, as Enter in a number's box does.
         sliders: of those numbers that have limits or choices, by name.
         hint: what would be wrong with it, shown while it is being written.
@@ -179,25 +159,25 @@ class AnswerForm(w.VBox):
         more: what the seat shows beside the button.
     """
 
-    def __init__(self, *, optional: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        optional: Collection[str],
+        *,
+        on_change: Callable[[], object],
+        send: Callable[[], object],
+    ) -> None:
         self.inputs: dict[str, Any] = {}
+        self.sliders: dict[str, Any] = {}
         self.optional = optional
         self.answer_button = button(
-            "Answer", tooltip="Send this answer; the turn continues", button_style="primary"
+            "Answer", "Send this answer; the turn continues", send, button_style="primary"
         )
-        self.hint = w.HTML()
-        self.complaint = w.HTML()
+        self.hint, self.complaint = w.HTML(), w.HTML()
         self.more: tuple[w.Widget, ...] = ()
         self._sent: tuple[int, Mapping[str, Any]] | None = None
         self._schemas: Mapping[str, Any] = {}
-        self.sliders: dict[str, Any] = {}
-        # Set by the seat, which knows the question; a form by itself tells nobody.
-        self._on_change: Callable[[], object] = lambda: None
+        self._on_change = on_change
         super().__init__()
-
-    def on_change(self, callback: Callable[[], object]) -> None:
-        """Register a callback for whenever something is written or chosen."""
-        self._on_change = callback
 
     def show(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
         """Show a field for each value asked for; those that are the same keep what is in them.
@@ -206,34 +186,35 @@ class AnswerForm(w.VBox):
             schemas: of the fields, by name.
         """
         before, self._schemas = self._schemas, schemas
-        kept = {}
-        for name, schema in schemas.items():
-            old = before.get(name)
-            if schema == old:
-                kept[name] = self.inputs[name]
-            elif name in self.sliders and old and old.keys() == schema.keys() == {"enum"}:
-                kept[name] = self._offer(name, schema["enum"])
-            else:
-                kept[name] = self._made(name, schema)
-        if kept and list(kept.values()) == list(self.inputs.values()):
+        fields = {
+            name: self._field(name, schema, before.get(name)) for name, schema in schemas.items()
+        }
+        if fields and list(fields.values()) == list(self.inputs.values()):
             return  # the same fields, so that the focus stays where it was
-        self.inputs = kept
-        asked = [
-            part for name in schemas if name not in self.optional for part in self._parts(name)
-        ]
-        left = [part for name in schemas if name in self.optional for part in self._parts(name)]
+        self.inputs = fields
+        left = list(self._parts(optional=True))
         self.children = (
-            *asked,
+            *self._parts(optional=False),
             self.hint,
             self.complaint,
             row(self.answer_button, *self.more, gap="4px 8px"),
             *([w.HTML("<p>If you like, say why:</p>"), *left] if left else ()),
         )
 
-    def _made(self, name: str, schema: Mapping[str, Any]) -> Any:
-        """Return a new field, tied to its slider where it has one."""
+    def _field(self, name: str, schema: Mapping[str, Any], old: Mapping[str, Any] | None) -> Any:
+        """Return the field there is for a value, if it still fits, or a new one with its slider."""
+        if schema == old:
+            return self.inputs[name]
+        slider = self.sliders.pop(name, None)
+        if slider is not None and old and old.keys() == schema.keys() == {"enum"}:
+            # Only other choices; what is written stays, and the focus too.
+            self.sliders[name], field, written = slider, self.inputs[name], self.inputs[name].value
+            slider.options = [(_shown(one), one) for one in schema["enum"]]
+            # By way of nothing, so that the slider goes back to what is written.
+            field.value = ""
+            field.value = written
+            return field
         field = _input(name, schema)
-        self.sliders.pop(name, None)
         if isinstance(field, w.Text):
             field.on_msg(self._on_message)
             if (slider := _slider(name, schema)) is not None:
@@ -242,23 +223,15 @@ class AnswerForm(w.VBox):
         field.observe(lambda _: self._on_change(), names="value")
         return field
 
-    def _offer(self, name: str, choices: Sequence[float]) -> Any:
-        """Let a number's slider offer other choices; what is written stays, and the focus too."""
-        box, written = self.inputs[name], self.inputs[name].value
-        self.sliders[name].options = [(_shown(one), one) for one in choices]
-        # By way of nothing, so that the slider goes back to what is written.
-        box.value = ""
-        box.value = written
-        return box
-
-    def _parts(self, name: str) -> list[w.Widget]:
-        """Return a field, below its description and limits where it has any."""
-        schema = self._schemas[name]
-        limits = "" if schema.get("enum") else schema_words(schema)
-        words = "; ".join(filter(None, (schema.get("description"), limits)))
-        slider = [self.sliders[name]] if name in self.sliders else []
-        field = row(self.inputs[name], *slider) if slider else self.inputs[name]
-        return [*([w.HTML(str(safe(words, limit=500)))] if words else []), field]
+    def _parts(self, *, optional: bool) -> Iterator[w.Widget]:
+        """Yield the fields, each below its description and limits where it has any."""
+        for name, schema in self._schemas.items():
+            if (name in self.optional) == optional:
+                limits = "" if schema.get("enum") else schema_words(schema)
+                if words := "; ".join(filter(None, (schema.get("description"), limits))):
+                    yield w.HTML(str(safe(words, limit=500)))
+                slider, field = self.sliders.get(name), self.inputs[name]
+                yield field if slider is None else row(field, slider)
 
     def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
         if content.get("event") == "submit" and not self.answer_button.disabled:
@@ -282,12 +255,11 @@ class AnswerForm(w.VBox):
         Raises:
             ConfigError: there is no such field; nothing was written then.
         """
-        for name in values:
-            if name not in self.inputs:
-                raise ConfigError(
-                    f"{name!r} is not asked for; the fields of the answer are "
-                    f"{', '.join(self.inputs) or 'not known before the question'}"
-                )
+        if unknown := [name for name in values if name not in self.inputs]:
+            raise ConfigError(
+                f"{unknown[0]!r} is not asked for; the fields of the answer are "
+                f"{', '.join(self.inputs) or 'not known before the question'}"
+            )
         for name, value in values.items():
             field, schema = self.inputs[name], self._schemas[name]
             if isinstance(field, w.Text) and value is not None:
@@ -336,13 +308,11 @@ class AnswerForm(w.VBox):
 
     def complain(self, text: str) -> None:
         """Show what was wrong, in place, so that screen readers read it out; nothing if empty."""
-        self.complaint.value = str(_marked("alert", STATUS_COLOURS["failed"], text)) if text else ""
+        self.complaint.value = noted(text) if text else ""
 
     def suggest(self, text: str) -> None:
         """Show what would be wrong if it were sent like this; nothing if empty."""
-        value = str(_marked("status", STATUS_COLOURS["repaired"], text)) if text else ""
-        if self.hint.value != value:
-            self.hint.value = value
+        self.hint.value = noted(text, like="repaired", role="status") if text else ""
 
 
 def policy_fields(agent: HumanAgent, here: float) -> dict[str, Mapping[str, Any]]:
@@ -357,12 +327,6 @@ def policy_fields(agent: HumanAgent, here: float) -> dict[str, Mapping[str, Any]
     if not agent.names_rate:
         return {**fields}
     return {"rate": {"enum": agent.rates_on_offer(here)}, **fields}
-
-
-def _marked(role: str, colour: str, text: str) -> Markup:
-    return Markup(
-        '<div role="{}" style="border-left:4px solid {};padding:4px 8px">{}</div>'
-    ).format(role, colour, safe(text, limit=2_000))
 
 
 _LATEST = 16
@@ -427,35 +391,24 @@ def state_html(name: str, states: Sequence[SimulationState], *, target: float) -
         now = getattr(state.global_state, field)
         by = round(now - getattr(before.global_state, field), 2) if before else 0
         change = f"{'▲' if by > 0 else '▼'} {abs(by):.2f}" if by else "as before" if before else ""
-        tiles.append(Markup(_TILE).format(label, number(now), unit, change))
-    return Markup(_NEWS).format(
-        safe(f"{name}: the economy in {where}"), first, " · ".join(more), join(tiles)
-    )
+        value = styled(f"{number(now)} %", "font-size:22px;font-weight:600", tag="span")
+        lines = (label, value + f" {unit}", change)
+        tiles.append(styled(join(map(styled, lines)), "font-variant-numeric:tabular-nums"))
+    about = styled(f"{name}: the economy in {where}")
+    below = styled(" · ".join(more), "font:italic 15px/1.4 Georgia,serif;margin-bottom:8px")
+    return block(about, _headline(first), below, flow(tiles, basis="8em", gap="8px 16px"))
 
 
-_NEWS = (
-    '<div style="line-height:1.4"><div>{}</div>'
-    '<div role="heading" aria-level="3" style="font:700 22px/1.25 Georgia,serif;margin:4px 0">{}'
-    '</div><div style="font:italic 15px/1.4 Georgia,serif">{}</div>'
-    '<div style="display:grid;grid-template-columns:repeat(auto-fit,minmax(8em,1fr));'
-    'gap:8px 16px;margin:8px 0">{}</div></div>'
-)
-_ENDING = (
-    '<div role="heading" aria-level="3" style="font:700 22px/1.25 Georgia,serif;margin:4px 0">{}'
-    "</div><p>{}</p>"
-)
-_TILE = (
-    '<div style="font-variant-numeric:tabular-nums"><div>{}</div>'
-    '<div><span style="font-size:22px;font-weight:600">{} %</span> {}</div><div>{}</div></div>'
-)
+def _headline(text: str) -> Markup:
+    css = "font:700 22px/1.25 Georgia,serif;margin:4px 0"
+    return styled(text, css, role="heading", aria_level=3)
 
 
 def prompt_html(messages: Iterable[tuple[str, str]], *, open: bool = False) -> Markup:  # noqa: A002
     """Return what a model would be sent, by role and text, folded unless ``open``."""
     parts = [
-        Markup("<p><strong>{}</strong></p>{}").format(
-            safe(f"{_ROLES.get(role, role)} ({role} message)"), pre(text)
-        )
+        styled(styled(f"{_ROLES.get(role, role)} ({role} message)", tag="strong"), tag="p")
+        + pre(text)
         for role, text in messages
     ]
     return details("The prompt: what a model in your seat would be sent", join(parts), open=open)
@@ -465,16 +418,13 @@ def _policy_answers(turn: Turn, names: Collection[str]) -> Iterator[dict[str, An
     """Yield the answers of an economic turn, by column."""
     for action in turn.actions:
         if action.agent_name in names:
-            decision, asked = action.policy_decision, ""
-            if action.rate_change_bp is not None:
-                asked = f"{action.rate_change_bp:+d} bp"
-            elif action.proposed_rate is not None:
-                asked = f"{number(action.proposed_rate)} %"
+            decision, points = action.policy_decision, action.rate_change_bp
+            rate = "" if action.proposed_rate is None else f"{number(action.proposed_rate)} %"
             yield {
                 "turn": turn.number,
                 "who": action.agent_name,
                 "action": action.action_string,
-                "asks for": asked,
+                "asks for": rate if points is None else f"{points:+d} bp",
                 "reasoning": decision.reasoning if decision else "",
                 "confidence": f"{decision.confidence:g}" if decision else "",
                 "status": action.status,
@@ -519,8 +469,13 @@ def answers_html(answers: Sequence[Mapping[str, Any]]) -> Markup:
     """Return answers as a table."""
     if not answers:
         return Markup("<p>No answer yet.</p>")
-    rows = [[*{**item, "status": badge(item["status"])}.values()] for item in answers]
+    shown = {"status": badge} | dict.fromkeys(("action", "answer", "reasoning"), _as_said)
+    rows = [[shown.get(name, safe)(cell) for name, cell in item.items()] for item in answers]
     return table(list(answers[0]), rows, caption=f"The answers of the latest {_LATEST} turns")
+
+
+def _as_said(text: str) -> Markup:
+    return styled(text, dir="auto")
 
 
 _OTHERS = "everybody else"
@@ -671,26 +626,23 @@ class HumanSeat(LabWidget):
         agents = chosen_people(simulation, agent)
         super().__init__()
         self.simulation = simulation
+        self.model, self.loss, self.after = model, loss, after
         self._lay_out(agents)
-        self.model = model
-        self.loss = loss
-        self.after = after
         self._queued: set[str] = set()
         self._advised: dict[str, int] = {}
         self._clicked = False
         self._board: Leaderboard | None = None
-        # Questions come and go on any thread, so two may call refresh at once.
-        self._refreshing = threading.RLock()
         # A question asked on another thread than this is asked by a loop that a cell has started.
         self._thread: int | None = None
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             self._thread = threading.get_ident()
         self._stepping = False
-        self._failure: Exception | None = None
         self._sending_lock = threading.Lock()
         self._sending: dict[str, Future[None]] = {}
-        self._wire()
+        people = {id(it.person): it.person for it in people_of(simulation)}
+        self.follow(simulation, lambda: self._in_order(self.refresh))
+        self._stop_listening = [person.listen(self._on_question) for person in people.values()]
         _seats.setdefault(simulation, WeakSet()).add(self)
         self._set_busy(False)
         self.refresh()
@@ -732,26 +684,30 @@ class HumanSeat(LabWidget):
         self.agents = {agent.name: agent for agent in agents}
         self.forms = {
             agent.name: AnswerForm(
-                optional=_optional(agent) if isinstance(agent, HumanAgent) else ()
+                _optional(agent) if isinstance(agent, HumanAgent) else (),
+                on_change=partial(self._check, agent.name),
+                send=partial(self._send_soon, agent.name),
             )
             for agent in agents
         }
         names = list(self.agents)
-        self.seat_box = w.Dropdown(
-            options=names,
-            value=names[0],
-            description="Seat",
-            layout=w.Layout(display="" if len(names) > 1 else "none"),
+        self.seat_box = w.Dropdown(options=names, value=names[0], description="Seat")
+        self.seat_box.layout.display = "" if len(names) > 1 else "none"
+        self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
+        self.step_button = button(
+            "Step", "Start a turn; it waits for all answers", self._begin_turn
         )
-        self.step_button = button("Step", tooltip="Start a turn; it waits for all answers")
-        self.stop_button = button("Stop", tooltip="Stop the turn that was started here")
-        self.score_button = button("Score", tooltip="Compare with the Taylor rule and the model")
-        self.advice_button = button("Ask the rule", tooltip="See its rate; that you asked is kept")
-        self.advice = w.HTML()
-        self.facts = w.HTML()
-        self.prompt = w.HTML()
+        self.stop_button = button("Stop", "Stop the turn that was started here", self.worker.stop)
+        self.score_button = self.starter(
+            "Score", "Compare with the Taylor rule and the model", self._show_score
+        )
+        self.advice_button = button(
+            "Ask the rule",
+            "See its rate; that you asked is kept",
+            lambda: self._in_order(self._advise),
+        )
+        self.advice, self.facts, self.prompt, self.score = (w.HTML() for _ in range(4))
         self.form_box = w.VBox()
-        self.score = w.HTML()
         if isinstance(self.simulation, Simulation):
             columns = [field for _, field, _ in _INDICATORS]
             self.chart: w.VBox = RateChart(
@@ -771,32 +727,20 @@ class HumanSeat(LabWidget):
             self.score_button.layout.display = "none"
         self.controls = (self.step_button, self.score_button)
         self.stoppers = (self.stop_button,)
-        parts = (self.facts, self.form_box), (self.chart,)
-        for part in parts[0] + parts[1]:
+        for part in (self.facts, self.form_box, self.chart):
             part.layout.max_width = "100%"
-        columns = [w.VBox(part, layout=w.Layout(flex="1 1 22em", min_width="0")) for part in parts]
+        beside = {"flex": "1 1 22em", "min_width": "0"}
+        left = w.VBox((self.facts, self.form_box), layout=beside)
+        right = w.VBox((self.chart,), layout=beside)
         self.children = (
             row(self.seat_box, self.step_button, self.stop_button, self.score_button),
             self.status,
             self.error,
             self.retry,
             self.score,
-            row(*columns, gap="8px 24px"),
+            row(left, right, gap="8px 24px"),
             self.prompt,
         )
-
-    def _wire(self) -> None:
-        self.step_button.on_click(lambda _: self._begin_turn())
-        self.stop_button.on_click(lambda _: self.worker.stop())
-        self.score_button.on_click(lambda _: self.start(self._show_score))
-        self.advice_button.on_click(lambda _: self._in_order(self._advise))
-        self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
-        for name, form in self.forms.items():
-            form.answer_button.on_click(lambda _, name=name: self._send_soon(name))
-            form.on_change(partial(self._check, name))
-        people = {id(it.person): it.person for it in people_of(self.simulation)}
-        self.follow(self.simulation, lambda: self._in_order(self.refresh))
-        self._stop_listening = [person.listen(self._on_question) for person in people.values()]
 
     @property
     def shown(self) -> HumanAgent | Player:
@@ -827,7 +771,7 @@ class HumanSeat(LabWidget):
 
     def refresh(self) -> None:
         """Show the run as it is now; called whenever a question comes or goes, from any thread."""
-        with self._refreshing:
+        with self._view:
             shown = self.shown
             self.prompt.value = str(self._prompt_of(shown))
             for name, form in self.forms.items():
@@ -840,8 +784,7 @@ class HumanSeat(LabWidget):
                 if self._advised.get(shown.name) != self.simulation.turn_number:
                     self.advice.value = ""
                 self.form_box.layout.display = "none" if self._over else ""
-            if self.form_box.children != (self.forms[shown.name],):
-                self.form_box.children = (self.forms[shown.name],)
+            self.form_box.children = (self.forms[shown.name],)
             self.step_button.disabled = self.worker.busy or not self._may_begin
             self.say(self._news())
 
@@ -911,23 +854,17 @@ class HumanSeat(LabWidget):
             self.start(self._step)
 
     async def _step(self) -> None:
-        self._stepping, self._failure = True, None
+        self._stepping = True  # also where *Try again* starts it
         self.say(self._news())
         try:
             await self.simulation.step()
-        except Exception as error:
-            self._failure = error
-            raise
         finally:
             self._stepping = False
 
     def _raise_failure(self) -> None:
         for seat in self._fellows():
-            if seat._failure is not None:
-                raise seat._failure
-
-    def stopped(self) -> None:
-        """Leave the forms as they are; the run is at its last whole turn."""
+            if seat.failure is not None and seat._last_work == seat._step:
+                raise seat.failure
 
     def ended(self) -> None:
         """Show where the run is now, at every seat."""
@@ -935,15 +872,12 @@ class HumanSeat(LabWidget):
         for seat in self._fellows():
             seat._queued.clear()
             seat.refresh()
-            seat._turn_ended()
-
-    def _turn_ended(self) -> None:
-        """Show the ending after the last turn; keep a turn that a click played in the notebook."""
-        if self._clicked and not self._playing():
-            self._clicked = False
-            if self._over and isinstance(self.simulation, Simulation):
-                self.start(self._show_score)
-            self.keep()
+            # A turn that a click played is kept in the notebook, and the last one has an ending.
+            if seat._clicked and not seat._playing():
+                seat._clicked = False
+                if seat._over and isinstance(seat.simulation, Simulation):
+                    seat.start(seat._show_score)
+                seat.keep()
 
     def _check(self, name: str) -> None:
         """Show what would be wrong with the answer so far, while it is being written."""
@@ -964,7 +898,7 @@ class HumanSeat(LabWidget):
             action = run_sync(rule_for(agent).decide_action(self.simulation.state))
             why = action.policy_decision.reasoning if action.policy_decision else ""
             said = f"The Taylor rule: {action.action_string}. {why}"
-            self.advice.value = str(_marked("status", STATUS_COLOURS["ok"], said))
+            self.advice.value = noted(said, like="ok", role="status")
 
     def _send_soon(self, name: str) -> None:
         """Send a form, once for however many clicks, when what was written has arrived."""
@@ -1045,17 +979,17 @@ class HumanSeat(LabWidget):
         """
         person = self.named(agent)
         # The turn may also end without a question: answered from the tape, stopped or failed.
-        asked = asyncio.ensure_future(person.person.asked())
-        ended = asyncio.ensure_future(self.idle()) if self._playing() else None
+        waited: list[asyncio.Future[Any]] = [asyncio.ensure_future(person.person.asked())]
+        if self._playing():
+            waited.append(asyncio.ensure_future(self.idle()))
         try:
-            waited = [asked, ended] if ended else [asked]
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                return asked.result()
+            if waited[0].done():
+                question: OpenQuestion = waited[0].result()
+                return question
         finally:
-            asked.cancel()
-            if ended is not None:
-                ended.cancel()
+            for each in waited:
+                each.cancel()
         self._raise_failure()
         raise ConfigError(
             f"the turn ended and {person.name} was not asked: it was stopped, or the answer came "
@@ -1140,27 +1074,25 @@ class HumanSeat(LabWidget):
         asked = advice_asked(self.simulation)
         times = "once" if asked == 1 else f"{asked} times"
         counted = f" The rule was asked {times}." if asked else ""
-        return Markup(_ENDING).format(board.verdict, counted) + board.html
+        return _headline(board.verdict) + styled(counted, tag="p") + board.html
 
     # --- the static view ----------------------------------------------------------------------
 
-    def _answering(self) -> list[str]:
-        """Return whose answers are shown; nobody's name, for all, where one answers for others."""
+    def _latest(self) -> list[dict[str, Any]]:
+        """Return the latest answers here; those of all people where one answers for others."""
         open_ended = any(isinstance(it, Player) and it.not_for for it in self.agents.values())
-        return [] if open_ended else list(self.agents)
+        return latest_answers(self.simulation, [] if open_ended else list(self.agents))
 
     def static_text(self) -> str:
         """Return who sits here, where the run is, and the latest answers."""
-        answers = latest_answers(self.simulation, self._answering())
         verdict = [self._board.verdict] if self._board else []
-        return "\n".join([title(self.simulation, self.agents), *verdict, *answers_text(answers)])
+        lines = [title(self.simulation, self.agents), *verdict, *answers_text(self._latest())]
+        return "\n".join(lines)
 
     def static_html(self) -> Markup:
         """Return the same as a heading and a table."""
-        heading = Markup("<p><strong>{}</strong></p>").format(
-            safe(title(self.simulation, self.agents))
-        )
-        answers = answers_html(latest_answers(self.simulation, self._answering()))
+        heading = styled(styled(title(self.simulation, self.agents), tag="strong"), tag="p")
+        answers = answers_html(self._latest())
         if self._board is None:
             return heading + answers
         return heading + self._score_html(self._board) + figure_html(self._board.figure) + answers

@@ -11,14 +11,14 @@ import ipywidgets as w
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from llmsim_lab._util.html import join
+from llmsim_lab._util.html import LARGE, LINE, join, styled
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._human_seat import HumanSeat
 from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import button, close_all, dropdown, row, settled
+from llmsim_lab.lab._widget import close_all, dropdown, row, settled
 from llmsim_lab.llm._human import resolved
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
@@ -166,10 +166,7 @@ def settable(run: Run, number: int) -> dict[str, float]:
 
 
 def _title(text: str) -> str:
-    return (
-        '<div role="heading" aria-level="3" style="font-size:1.15em;font-weight:600;'
-        f'margin-top:8px">{text}</div>'
-    )
+    return str(styled(text, f"{LARGE};margin-top:8px", role="heading", aria_level=3))
 
 
 class Lab(TurnStepper):
@@ -205,11 +202,12 @@ class Lab(TurnStepper):
             tooltip="Show what can be changed of this run",
             layout=w.Layout(width="auto"),
         )
-        self.restart_button = button(
-            "Restart with this", tooltip="Begin anew with these parameters"
+        self._choices.on_choice(self.change_button, self._show_changes)
+        self.restart_button = self.starter(
+            "Restart with this", "Begin anew with these parameters", self._restart
         )
-        self.apply_button = button(
-            "Fork from here with this", tooltip="Continue with these changes"
+        self.apply_button = self.starter(
+            "Fork from here with this", "Continue with these changes", self._fork_changed
         )
         self.controls = [*self.controls, self.restart_button, self.apply_button]
         self.fork_row.children = [self.fork_button, self.change_button, self.run_box]
@@ -218,31 +216,26 @@ class Lab(TurnStepper):
         self._prompts_now: dict[str, Prompt] = {}
         self._changed_run: Run | None = None
         self._from_turn = w.HTML()
+        self._outside, self._parameters = w.VBox([self.outside]), w.VBox([self.parameters])
         self._chart, self._seat = w.VBox(), w.VBox()
-        for share, part in ((3, self._chart), (2, self.panel.body)):
+        for share, part in ((3, self._chart), (2, self.body)):
             part.layout.flex, part.layout.min_width = f"{share} 1 26em", "0"
             part.layout.max_width = "100%"
         self._prompts = w.VBox([w.HTML(_title("Prompts and replies"))])
-        border = "1px solid var(--jp-border-color2,#ccc)"
+        border = f"1px solid {LINE}"
         self._changes = w.VBox(
             [
                 self._from_turn,
-                self.outside,
+                self._outside,
                 self.apply_button,
-                self.parameters,
+                w.HTML(_title("Parameters, from the beginning")),
+                self._parameters,
                 self.restart_button,
             ],
             layout=w.Layout(display="none", padding="8px 16px", margin="8px 0", border=border),
         )
-        both = row(self._chart, self.panel.body, gap="8px 24px")
-        parts: tuple[w.Widget, ...] = (self.toolbar, self._changes, self._seat, both, self._prompts)
-        self.children = parts
-
-    def _wire(self) -> None:
-        super()._wire()
-        self._choices.on_choice(self.change_button, self._show_changes)
-        self.restart_button.on_click(lambda _: self.start(self._restart))
-        self.apply_button.on_click(lambda _: self.start(self._fork_changed))
+        both = row(self._chart, self.body, gap="8px 24px")
+        self.children = [self.toolbar, self._changes, self._seat, both, self._prompts]
 
     # --- one selection for all parts ----------------------------------------------------------
 
@@ -264,14 +257,13 @@ class Lab(TurnStepper):
     def select(self, run: Run, turn: int) -> None:
         """Show a turn of one of the runs here: the one that was opened, or one made of it."""
         with self._view:
-            self._runs.place = [self._runs.original, *self.forks].index(run)
             if run is not self.simulation:
-                self._look_at(run.turn_number)
+                self._look_at(run)
             self.show(turn)
 
     def _open_parts(self) -> None:
         """Make the parts for the run that is now shown, where the old ones are of another."""
-        shown, runs = self.simulation, [self._runs.original, *self.forks]
+        shown, runs = self.simulation, self._runs
         for old in (self.prompts, self.seat):
             if old is not None:
                 old.close()
@@ -288,13 +280,11 @@ class Lab(TurnStepper):
         if self.chart is None or len(runs) > 1:
             names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
             with suppress(ConfigError):  # nothing of it is a number
-                old_chart, self.chart = (
-                    self.chart,
-                    RateChart(*runs, names=names, on_select=self.select),
-                )
-                self._chart.children = (self.chart,)
-                if old_chart is not None:
-                    old_chart.close()
+                chart = RateChart(*runs, names=names, on_select=self.select)
+                before, self.chart = self.chart, chart
+                self._chart.children = (chart,)
+                if before is not None:
+                    before.close()
 
     def _follow_part(self, change: Any) -> None:
         """Show the turn that was chosen in a part, as by a search."""
@@ -338,19 +328,11 @@ class Lab(TurnStepper):
         box.options = list(self._texts)
         stack = w.Stack(list(self._texts.values()), selected_index=0 if self._texts else None)
         w.dlink((box, "index"), (stack, "selected_index"))
-        old = self._changes.children
-        self._changes.children = (
-            self._from_turn,
-            self.outside,
-            *((box, stack) if self._texts else ()),
-            self.apply_button,
-            w.HTML(_title("Parameters, from the beginning")),
-            self.parameters,
-            self.restart_button,
-        )
+        old = [*self._outside.children, *self._parameters.children]
+        self._outside.children = (self.outside, *((box, stack) if self._texts else ()))
+        self._parameters.children = (self.parameters,)
         for part in old:
-            if part not in self._changes.children:
-                close_all(part)
+            close_all(part)
 
     async def _fork_changed(self) -> None:
         await settled(*self.outside.fields.values(), *self._texts.values())
@@ -368,13 +350,12 @@ class Lab(TurnStepper):
         trial, planned = self.simulation.branch(turn, None), []
         note = {name: value for name, value in changes.items() if name == "note"}
         for name in changes.keys() - note:
-            entry = {name: changes[name], **note}
+            entry, at = {name: changes[name], **note}, turn
             try:
                 trial.intervene(turn, **entry)
             except ConfigError:  # what is wrong with it otherwise, the fork says
-                planned.append({"turn": turn + 1, **entry})
-            else:
-                planned.append({"turn": turn, **entry})
+                at = turn + 1
+            planned.append({"turn": at, **entry})
         return planned
 
     async def _restart(self) -> None:

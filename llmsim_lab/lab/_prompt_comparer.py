@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,28 +25,20 @@ from llmsim_lab.lab._widget import (
     button,
     checkbox,
     dropdown,
+    labelled,
+    noted,
     number_box,
     row,
     settled,
+    shows,
 )
-from llmsim_lab.lab.charts._export import figure_bytes, image_html
+from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study import Comparison
-from llmsim_lab.study._bench import (
-    Bench,
-    Sample,
-    Variant,
-    check_variants,
-    config_of,
-    run_on,
-    seed_of,
-    source_of,
-    turn_numbers,
-    variant_of,
-)
+from llmsim_lab.study import Comparison, _bench
+from llmsim_lab.study._bench import Bench, Sample, Variant
 from llmsim_lab.study._comparison import Progress, plan_of
 from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.study._results import Outcome, name_of
@@ -59,82 +50,92 @@ if TYPE_CHECKING:
 _MOST_CHARS = 200
 
 
-def _missing(value: Any) -> bool:
+def _said(value: Any, form: str | Callable[[Any], object]) -> object:
+    if not isinstance(form, str):
+        return form(value)
     # Pandas writes NaN, which differs from itself, where a column holds both.
-    return value is None or value != value
+    return "none" if value is None or value != value else form.format(value)
 
 
-def _signed(value: Any) -> str:
-    return "none" if _missing(value) else f"{value:+.2f}"
+def _floor(value: float | None) -> str:
+    return "not known" if value is None or value != value else number(value)
 
 
-def _share(value: Any) -> str:
-    return "none" if _missing(value) else f"{value:.0%}"
+_SIGNED, _SHARE = "{:+.2f}", "{:.0%}"
 
 
-def _p(value: Any) -> str:
-    return "none" if _missing(value) else f"{value:.3f}"
+def _table(
+    frame: pd.DataFrame,
+    forms: Mapping[str, str | Callable[[Any], object]],
+    names: Mapping[str, str],
+    *,
+    caption: str,
+) -> Markup:
+    """Return a frame as a table.
+
+    Args:
+        frame: the table's columns.
+        forms: how values are written, by column, where not as they are.
+        names: headings, where they are not the column's name.
+        caption: what it shows.
+    """
+    header = [names.get(name, name.replace("_", " ")) for name in frame.columns]
+    rows = [
+        [_said(value, forms.get(str(name), "{}")) for name, value in row.items()]
+        for row in frame.to_dict("records")
+    ]
+    return table(header, rows, caption=caption)
 
 
-def _floor(value: Any) -> str:
-    return "not known" if _missing(value) else number(value)
+def _answer(text: str) -> Markup:
+    return styled(safe(text, limit=_MOST_CHARS), dir="auto")
 
 
-def _outcome(value: Any) -> str:
-    return "{} ({})".format(*name_of(value))
-
-
-_Column = str | tuple[str, Callable[[Any], object]]
-"""A column of a frame, and how its values are written."""
-
-
-def _table(frame: pd.DataFrame, columns: Mapping[str, _Column], *, caption: str) -> Markup:
-    """Return columns of a frame as a table, by their headings."""
-    pairs = [(column, str) if isinstance(column, str) else column for column in columns.values()]
-    rows = [[write(row[name]) for name, write in pairs] for row in frame.to_dict("records")]
-    return table(tuple(columns), rows, caption=caption)
+def _done(comparison: Comparison) -> str:
+    return f"{len(comparison.played)} of {len(comparison.schedule)} samples"
 
 
 def headline_html(comparison: Comparison) -> Markup:
     """Return the differences in the first outcome, a line a variant, and what they amount to."""
-    summary = comparison.summary
-    first = summary["outcome"].iloc[0]
+    effects, reference = comparison.effects, comparison.names[0]
+    first = effects[0].outcome
     name, unit = name_of(first)
     lines = []
-    for item, verdict in zip(summary.to_dict("records"), comparison.verdicts, strict=True):
-        if item["outcome"] != first:
+    for effect, verdict in zip(effects, comparison.verdicts, strict=True):
+        if effect.outcome != first:
             continue
-        said = f"{item['variant']} {_signed(item['estimate'])}"
-        if not _missing(item["low"]):
-            said += f" [{item['low']:.2f}, {item['high']:.2f}]"
-        if not _missing(p := item["p_family"]):
-            said += f", p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
+        variant = effect.contrast.removesuffix(f" \u2212 {reference}")
+        said = f"{variant} {_said(effect.estimate, _SIGNED)}"
+        if effect.low is not None:
+            said += f" [{effect.low:.2f}, {effect.high:.2f}]"
+        if (p := effect.p_family) is not None:
+            said += f", p {'< 0.001' if p < 0.001 else '> .99' if p > 0.99 else f'= {p:.3f}'}"
         found = re.search(r"(No e|E)vidence[^.]*\.", verdict)
         said = said.replace(" -", " \u2212").replace("[-", "[\u2212")
         lines.append(styled(said, LARGE) + styled(found.group() if found else verdict))
-    about = f"{name} ({unit}) against {comparison.names[0]}, p for all that is compared"
+    about = f"{name} ({unit}) against {reference}, p for all that is compared"
     return join([*lines, styled(about, QUIET)])
 
 
 def results_html(comparison: Comparison) -> Markup:
     """Return what the differences amount to, how much was played, and, folded, the numbers."""
     failed = len(_failed_samples(comparison))
-    played = (
-        f"{len(comparison.played)} of {len(comparison.schedule)} samples played, {failed} of them "
-        f"failed. {comparison.storage}"
-    )
+    played = f"{_done(comparison)} played, {failed} of them failed. {comparison.storage}"
+    columns = ["outcome", "variant", "estimate", "low", "high", "noise_floor", "p_family"]
     differences = _table(
-        comparison.summary,
+        comparison.summary[[*columns, "pairs", "failed"]],
         {
-            "outcome": ("outcome", _outcome),
-            "variant": "variant",
-            "difference": ("estimate", _signed),
-            "from": ("low", _signed),
-            "to (95 %)": ("high", _signed),
-            "noise floor": ("noise_floor", _floor),
-            "p (all compared)": ("p_family", _p),
-            "pairs used": "pairs",
-            "failed": "failed",
+            "outcome": lambda it: "{} ({})".format(*name_of(it)),
+            **dict.fromkeys(("estimate", "low", "high"), _SIGNED),
+            "noise_floor": _floor,
+            "p_family": "{:.3f}",
+        },
+        {
+            "estimate": "difference",
+            "low": "from",
+            "high": "to (95 %)",
+            "p_family": "p (all compared)",
+            "pairs": "pairs used",
         },
         caption=f"Differences from {comparison.names[0]!r} in {comparison.source}, over pairs of "
         "the same turn and seed. Noise floor: by how much two single samples of one prompt differ; "
@@ -157,9 +158,7 @@ def _failed_samples(comparison: Comparison) -> pd.DataFrame:
 
 def chart_html(results: Comparison, outcome: Outcome) -> Markup:
     """Return the differences in one outcome as an image with its numbers as alternative text."""
-    figure = difference_figure(results, outcome)
-    png = figure_bytes(figure, "png", dpi=96)
-    return image_html(png, figure.alt, style="max-width:100%")  # type: ignore[attr-defined]
+    return figure_html(difference_figure(results, outcome), dpi=96)
 
 
 def charts_html(comparison: Comparison) -> Markup:
@@ -174,35 +173,21 @@ def answers_html(comparison: Comparison) -> Markup:
     """Return what was decided, folded: directions, agreement and the commonest answers."""
     shares = _table(
         comparison.directions,
-        {
-            "variant": "variant",
-            **{way: (way, _share) for way in ("raise", "hold", "lower")},
-            "samples used": "used",
-            "failed": "failed",
-        },
+        dict.fromkeys(("raise", "hold", "lower"), _SHARE),
+        {"used": "samples used"},
         caption="Which way the rate went",
     )
     same = _table(
         comparison.agreement,
-        {
-            "samples of": "of",
-            "seeds": "seeds",
-            "same direction": ("same_direction", _share),
-            "same answer": ("same_answer", _share),
-            "pairs used": "pairs",
-            "failed": "failed",
-        },
+        dict.fromkeys(("same_direction", "same_answer"), _SHARE),
+        {"of": "samples of", "pairs": "pairs used"},
         caption="How often two samples at the same turn agree. A variant with itself is the floor, "
         "for pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
     )
     common = _table(
         comparison.answers,
-        {
-            "variant": "variant",
-            "answer": ("decision", lambda text: safe(text, limit=_MOST_CHARS)),
-            "times": "count",
-            "share": ("share", _share),
-        },
+        {"decision": _answer, "share": _SHARE},
+        {"decision": "answer", "count": "times"},
         caption="Most common answers",
     )
     parts = [same, common]
@@ -212,13 +197,10 @@ def answers_html(comparison: Comparison) -> Markup:
 
 def results_text(comparison: Comparison) -> list[str]:
     """Return the results as lines of plain text."""
-    lines = [f"  {visible(text)}" for text in comparison.verdicts]
-    answers = comparison.answers.to_dict("records")
-    lines += [
+    return [f"  {visible(text)}" for text in comparison.verdicts] + [
         f"  {visible(row['variant'])}: {row['count']} times: {clip(visible(row['decision']), 70)}"
-        for row in answers
+        for row in comparison.answers.to_dict("records")
     ]
-    return lines
 
 
 _PART = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
@@ -237,31 +219,25 @@ def read_turns(text: str, there: Sequence[int]) -> list[int]:
     if text.strip().lower() == "all":
         return list(there)
     found: dict[int, None] = {}
-    known = set(there)
     for part in re.split(r"[,;\s]+", re.sub(r"\s*-\s*", "-", text.strip())):
         match = _PART.fullmatch(part)
         if match is None:
             raise ConfigError(f"turns {text!r:.60}: write numbers and ranges, as in 1, 3, 5-8")
         first, last = int(match[1]), int(match[2] or match[1])
-        named = [turn for turn in there if first <= turn <= last]
-        if not named or first not in known or last not in known:
+        if first > last or not {first, last} <= set(there):
             raise ConfigError(
                 f"turns {text!r:.60}: the run asked this component in the turns "
                 f"{turns_text(there)}, not in {part}"
             )
-        found |= dict.fromkeys(named)
+        found |= dict.fromkeys(turn for turn in there if first <= turn <= last)
     return list(found)
 
 
 def turns_text(turns: Sequence[int]) -> str:
     """Write turns short: ``1-3, 7``."""
-    parts: list[list[int]] = []
-    for turn in turns:
-        if parts and turn == parts[-1][-1] + 1:
-            parts[-1].append(turn)
-        else:
-            parts.append([turn])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+    groups = itertools.groupby(enumerate(turns), key=lambda it: it[1] - it[0])
+    runs = [[turn for _, turn in group] for _, group in groups]
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in runs)
 
 
 def spread(turns: Sequence[int], most: int) -> list[int]:
@@ -295,10 +271,6 @@ def done_text(comparison: Comparison) -> str:
     )
 
 
-def _alert(fault: object) -> str:
-    return str(styled(join(["⚠ ", safe(fault, limit=1_000)]), role="alert"))
-
-
 class VariantPreview(w.VBox):
     """Shows one variant, rendered for one agent in one turn.
 
@@ -317,14 +289,14 @@ class VariantPreview(w.VBox):
         self.open_box = checkbox("Show a variant as the model would get it")
         self.view = w.HTML()
         # What is wrong with a variant is shown in the view.
-        self._choices = Choices(threading.RLock(), show_error=lambda _: None)
+        self._choices = Choices()
         boxes = [dropdown(label, width="16em") for label in ("Variant", "Turn", "Agent")]
         self.variant_choice, self.turn_choice, self.agent_choice = boxes
         for box in boxes:
             self._choices.on_choice(box, self._show)
-        self._inside = w.VBox([row(*boxes), self.view], layout=w.Layout(display="none"))
-        self.open_box.observe(self._on_open, names="value")
-        super().__init__([self.open_box, self._inside])
+        inside = w.VBox([row(*boxes), self.view])
+        shows(self.open_box, inside)
+        super().__init__([self.open_box, inside])
 
     def offer(self, bench: Bench, prompts: Mapping[str, Prompt]) -> None:
         """Offer variants, and the turns there are.
@@ -342,9 +314,6 @@ class VariantPreview(w.VBox):
         """Offer values; what was chosen stays, if it is still there."""
         self._choices.options(box, [(str(value), value) for value in values], box.value)
 
-    def _on_open(self, _: Any) -> None:
-        self._inside.layout.display = "" if self.open_box.value else "none"
-
     def _show(self) -> None:
         turn, name = self.turn_choice.value, self.variant_choice.value
         self._offer(self.agent_choice, [] if turn is None else self._bench.subjects(turn))
@@ -354,20 +323,13 @@ class VariantPreview(w.VBox):
         try:
             text = self._bench.render(self._prompts[name], turn, agent=self.agent_choice.value)
         except LabError as error:
-            self.view.value = _alert(error)
+            self.view.value = noted(error)
             return
         parts = pre(f"[system]\n{text.system}\n\n[user]\n{text.user}")
         self.view.value = str(join([safe(f"{name} at turn {turn}:"), parts]))
 
 
 _MOST_PROMPT_CHARS = 100_000
-
-
-def _box(kind: Any, label: str, value: str, *, width: str, **more: Any) -> Any:
-    """Return a box for a text, which takes effect as it is typed."""
-    layout = w.Layout(width=width, max_width="100%")
-    style = {"description_width": "initial"}
-    return kind(value=value, description=label, layout=layout, style=style, **more)
 
 
 class VariantEditor(w.VBox):
@@ -379,11 +341,13 @@ class VariantEditor(w.VBox):
         prompt: its text at first.
         on_change: called when name or text change.
         on_remove: called with this editor to remove it; None for one that stays.
+        differing: ticked to show what differs from the first variant.
 
     Attributes:
         name_box: the variant's name.
         text_box: the prompt.
         remove_button: takes the variant away.
+        controls: these three, which are disabled while a comparison runs.
         note: what is wrong, or that nothing is.
         difference: word by word from the first variant.
     """
@@ -395,7 +359,8 @@ class VariantEditor(w.VBox):
         prompt: Prompt,
         *,
         on_change: Callable[[], object],
-        on_remove: Callable[[VariantEditor], object] | None = None,
+        on_remove: Callable[[VariantEditor], object] | None,
+        differing: w.Checkbox,
     ) -> None:
         self._bench = bench
         self._base = prompt
@@ -403,17 +368,17 @@ class VariantEditor(w.VBox):
         """What the text says, if nothing is wrong with it."""
         self.fault = ""
         """What is wrong, else empty."""
-        self.name_box = _box(w.Text, "Variant", name, width="18em")
-        self.text_box = _box(w.Textarea, "Prompt", prompt.text, width="auto", rows=14)
-        self.remove_button = button("Remove", tooltip="Take this variant away")
+        self.name_box = labelled(w.Text, "Variant", width="18em", value=name)
+        self.text_box = labelled(w.Textarea, "Prompt", width="auto", value=prompt.text, rows=14)
+        self.remove_button = button(
+            "Remove", "Take this variant away", lambda: on_remove is not None and on_remove(self)
+        )
         self.remove_button.layout.display = "" if on_remove is not None else "none"
-        self.note = w.HTML()
-        self.difference = w.HTML()
-        self.check()
+        self.controls = (self.name_box, self.text_box, self.remove_button)
+        self.note, self.difference = w.HTML(), w.HTML()
+        shows(differing, self.difference)
         for box in (self.name_box, self.text_box):
             box.observe(lambda _: on_change(), names="value")
-        if on_remove is not None:
-            self.remove_button.on_click(lambda _: on_remove(self))
         head = row(self.name_box, self.remove_button)
         beside = w.Layout(flex="1 1 24em", min_width="0", max_width="100%")
         super().__init__([head, self.text_box, self.note, self.difference], layout=beside)
@@ -422,11 +387,6 @@ class VariantEditor(w.VBox):
     def name(self) -> str:
         """The variant's name."""
         return str(self.name_box.value).strip()
-
-    def lock(self, locked: bool) -> None:
-        """Forbid editing the variant, or allow it."""
-        for control in (self.name_box, self.text_box, self.remove_button):
-            control.disabled = locked
 
     def check(self, taken: tuple[str, ...] = ()) -> None:
         """Read name and text, and show what is wrong with them under the editor.
@@ -440,11 +400,10 @@ class VariantEditor(w.VBox):
             self.prompt = self._read(taken)
         except ConfigError as error:
             self.fault = str(error)
-        if self.fault:
-            self.note.value = _alert(self.fault)
+            self.note.value = noted(self.fault)
         else:
-            slots = ", ".join(self.prompt.slots if self.prompt else ()) or "none"
-            self.note.value = str(block(styled(f"Slots filled: {slots}", QUIET)))
+            slots = f"Slots filled: {', '.join(self.prompt.slots) or 'none'}"
+            self.note.value = str(block(styled(slots, QUIET)))
 
     def _read(self, taken: tuple[str, ...]) -> Prompt:
         if not self.name:
@@ -471,10 +430,6 @@ class VariantEditor(w.VBox):
         diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
         self.difference.value = str(join([title, diff]))
-
-    def show_difference(self, on: bool) -> None:
-        """Show or hide what differs from the first variant."""
-        self.difference.layout.display = "" if on else "none"
 
 
 MOST_SAMPLES = 1_000
@@ -540,7 +495,7 @@ class PromptComparer(LabWidget):
         if isinstance(source, str | Path):
             source = Tape(source, read_only=True)
         if isinstance(source, Tape):
-            run = run_on(source, run, kind=Simulation.kind)
+            run = _bench.run_on(source, run, kind=Simulation.kind)
         simulation = simulation_of(source, run=run)
         if not isinstance(simulation, Simulation):
             raise ConfigError(
@@ -549,72 +504,56 @@ class PromptComparer(LabWidget):
             )
         bench = Bench(simulation, component)
         there = bench.turns
-        first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else turn_numbers(turns)
+        first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else _bench.turn_numbers(turns)
         samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
-        config = config_of(simulation, llm_client or simulation.llm_client, temperature)
-        seed = seed if seed is None else seed_of(seed, config)
+        config = _bench.config_of(simulation, llm_client or simulation.llm_client, temperature)
+        seed = seed if seed is None else _bench.seed_of(seed, config)
         if variants is None:
             variants = {"as it was": None, "variant 2": None}
-        check_variants(variants, called="variants")
+        _bench.check_variants(variants, called="variants")
         super().__init__()
-        self.bench = bench
+        self.simulation, self.bench = simulation, bench
+        self.llm_client = llm_client
         self.comparison: Comparison | None = None
         self.comparisons: list[Comparison] = []
-        self._lay_out(turns=turns_text(first), samples=samples)
-        self.simulation = simulation
-        self.llm_client = llm_client
         self._seed, self._temperature = seed, temperature
         self._set_up_as: tuple[object, ...] | None = None
+        self._lay_out(turns=turns_text(first), samples=samples)
         for name, variant in variants.items():
             self._append(name, variant)
-        self._wire()
         self.refresh()
 
-    def _wire(self) -> None:
-        self.add_button.on_click(self._on_add)
-        self.run_button.on_click(lambda _: self.start(self._run))
-        self.again_button.on_click(lambda _: self.start(self._run_again))
-        self.difference_box.observe(self._on_differences, names="value")
-        self.stop_button.on_click(lambda _: self.worker.stop())
-        for box in (self.turns_box, self.samples_box, self.only_box):
-            box.observe(lambda _: self.refresh(), names="value")
-
     def _lay_out(self, *, turns: str, samples: int) -> None:
-        source = source_of(self.bench.simulation)
         title = styled(f"Compare prompts of: {self.bench.component}", LARGE)
-        heading = w.HTML(str(title + styled(f"On {source}", QUIET)))
+        heading = w.HTML(str(title + styled(f"On {_bench.source_of(self.simulation)}", QUIET)))
         self.editors: list[VariantEditor] = []
         self.editor_box = row(gap="16px")
-        self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
+        self.add_button = button("Add variant", "Add a copy of the last variant", self._on_add)
         self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(self.bench)
-        self.turns_box = _box(w.Text, "Turns", turns, width="16em")
+        self.turns_box = labelled(w.Text, "Turns", width="16em", value=turns)
         self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
         self.only_box = checkbox(f"Ask the {self.bench.stage} alone (cheaper, no resulting rate)")
-        self.plan_line = w.HTML()
-        self.run_button = button(
-            "Run", tooltip="Play all samples of all variants", button_style="primary"
+        set_up = (self.turns_box, self.samples_box, self.only_box)
+        for box in set_up:
+            box.observe(lambda _: self.refresh(), names="value")
+        self.run_button = self.starter(
+            "Run", "Play all samples of all variants", self._run, button_style="primary"
         )
-        self.again_button = button(
-            "Play again", tooltip="Play the whole comparison again with other seeds", disabled=True
+        self.again_button = self.starter(
+            "Play again", "Play the whole comparison again with other seeds", self._run_again
         )
-        self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
-        self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()
+        self.stop_button = button("Stop", "Stop; what was played is kept", self.worker.stop)
+        self.again_button.disabled = self.stop_button.disabled = True
+        self.plan_line, self.results, self.chart, self.answers = (w.HTML() for _ in range(4))
         self.stoppers = [self.stop_button]
-        self.controls = [
-            self.add_button,
-            self.turns_box,
-            self.samples_box,
-            self.only_box,
-            self.run_button,
-            self.again_button,
-        ]
+        self._buttons = [self.add_button, *set_up, self.run_button, self.again_button]
         self.children = [
             heading,
             self.editor_box,
             row(self.add_button, self.difference_box),
             self.preview,
-            row(self.turns_box, self.samples_box, self.only_box),
+            row(*set_up),
             self.plan_line,
             row(self.run_button, self.again_button, self.stop_button, self.retry),
             self.status,
@@ -656,20 +595,15 @@ class PromptComparer(LabWidget):
         widget.samples_box.value = comparison.samples
         widget.only_box.value = comparison.only_component
         widget._take(comparison)
-        widget.refresh()
-        widget._show_results()
+        widget.ended()
         return widget
 
-    def _on_differences(self, _: object) -> None:
-        for editor in self.editors:
-            editor.show_difference(self.difference_box.value)
-
-    def _on_add(self, _: object) -> None:
+    def _on_add(self) -> None:
         if not self.worker.busy:
             self.add_variant()
 
     def _append(self, name: str, variant: Variant) -> VariantEditor:
-        prompt = variant_of(name, variant, self.bench)
+        prompt = _bench.variant_of(name, variant, self.bench)
         if not isinstance(prompt, Prompt):
             raise ConfigError(f"the {self.bench.component} reads no prompt that could be edited")
         editor = VariantEditor(
@@ -678,11 +612,14 @@ class PromptComparer(LabWidget):
             prompt,
             on_change=self.refresh,
             on_remove=self._remove if self.editors else None,
+            differing=self.difference_box,
         )
-        self.editors.append(editor)
-        editor.show_difference(self.difference_box.value)
-        self.editor_box.children = self.editors
+        self._set_editors([*self.editors, editor])
         return editor
+
+    def _set_editors(self, editors: list[VariantEditor]) -> None:
+        self.editors = self.editor_box.children = editors
+        self.controls = [*self._buttons, *(part for each in editors for part in each.controls)]
 
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
         """Add a variant.
@@ -710,8 +647,7 @@ class PromptComparer(LabWidget):
     def _remove(self, editor: VariantEditor) -> None:
         """Take a variant away; the first one stays."""
         if editor in self.editors[1:] and not editor.remove_button.disabled:
-            self.editors.remove(editor)
-            self.editor_box.children = self.editors
+            self._set_editors([each for each in self.editors if each is not editor])
             editor.close()
             self.refresh()
 
@@ -719,6 +655,14 @@ class PromptComparer(LabWidget):
     def prompts(self) -> dict[str, Prompt]:
         """The variants without a fault, by name."""
         return {e.name: e.prompt for e in self.editors if e.prompt is not None}
+
+    @property
+    def _turns(self) -> tuple[list[int], str]:
+        """The turns to play; and what is wrong with how they are written, if anything."""
+        try:
+            return read_turns(self.turns_box.value, self.bench.turns), ""
+        except ConfigError as error:
+            return [], str(error)
 
     @property
     def _editors_fault(self) -> str:
@@ -757,12 +701,8 @@ class PromptComparer(LabWidget):
     @property
     def fault(self) -> str:
         """Why there can be no run now; empty if there can."""
-        try:
-            if fault := self._editors_fault:
-                return fault
-            read_turns(self.turns_box.value, self.bench.turns)
-        except ConfigError as error:
-            return str(error)
+        if fault := self._editors_fault or self._turns[1]:
+            return fault
         if self._has_no_model:
             return (
                 "there is no model, for a recorded run has none; everything else works. To run: "
@@ -779,11 +719,10 @@ class PromptComparer(LabWidget):
     @property
     def plan(self) -> str:
         """What a run would cost, or what is wrong with its turns."""
-        try:
-            turns = read_turns(self.turns_box.value, self.bench.turns)
-        except ConfigError as error:
-            return str(error)
-        if self.comparison is not None and self._unchanged():
+        turns, wrong = self._turns
+        if wrong:
+            return wrong
+        if self.comparison is not None and self._unchanged:
             return str(self.comparison.plan())
         variants, samples = len(self.editors), self.samples_box.value
         draft = (
@@ -798,26 +737,17 @@ class PromptComparer(LabWidget):
     def _all_played(self) -> bool:
         comparison = self.comparison
         whole = comparison is not None and len(comparison.played) == len(comparison.schedule)
-        return whole and self._unchanged()
+        return whole and self._unchanged
 
     # --- running ------------------------------------------------------------------------------
 
     def _settings(self) -> tuple[object, ...]:
-        prompts = tuple(
-            (editor.name, editor.prompt.digest if editor.prompt else "") for editor in self.editors
-        )
-        return (
-            prompts,
-            tuple(read_turns(self.turns_box.value, self.bench.turns)),
-            self.samples_box.value,
-            self.only_box.value,
-        )
+        prompts = [(each.name, each.prompt.digest if each.prompt else "") for each in self.editors]
+        return prompts, self._turns[0], self.samples_box.value, self.only_box.value
 
+    @property
     def _unchanged(self) -> bool:
-        try:
-            return self._set_up_as is not None and self._set_up_as == self._settings()
-        except ConfigError:
-            return False
+        return self._set_up_as == self._settings()
 
     def _take(self, comparison: Comparison) -> None:
         self.comparison = comparison
@@ -829,7 +759,7 @@ class PromptComparer(LabWidget):
         if fault := self.fault:
             raise ConfigError(fault)
         comparison = self.comparison
-        if comparison is None or not self._unchanged():
+        if comparison is None or not self._unchanged:
             comparison = self._set_up(self._seed)
         await self._play(comparison)
 
@@ -837,7 +767,7 @@ class PromptComparer(LabWidget):
         """Play all again with the seeds that follow; the earlier results are in `comparisons`."""
         await self._settle()
         comparison = self.comparison
-        if comparison is None or not self._unchanged():
+        if comparison is None or not self._unchanged:
             raise ConfigError("the set-up was changed since it was played; click Run")
         if self._all_played:
             # After the last seed used, so that no sample is the same as an earlier one.
@@ -855,7 +785,7 @@ class PromptComparer(LabWidget):
             self.simulation,
             prompt=self.prompts,
             component=self.bench.component,
-            turns=read_turns(self.turns_box.value, self.bench.turns),
+            turns=self._turns[0],
             samples=self.samples_box.value,
             llm_client=self.llm_client,
             seed=seed,
@@ -876,11 +806,11 @@ class PromptComparer(LabWidget):
     async def _tick(self, comparison: Comparison) -> None:
         began = time.monotonic()
         while True:
-            done, total = len(comparison.played), len(comparison.schedule)
-            if done < total:
+            done = len(comparison.played)
+            if done < len(comparison.schedule):
                 now = comparison.schedule[done]
                 self.say(
-                    f"{done} of {total} samples played, {duration(time.monotonic() - began)}; "
+                    f"{_done(comparison)} played, {duration(time.monotonic() - began)}; "
                     f"playing {now.variant!r} at turn {now.turn}, sample {now.sample}"
                 )
             await asyncio.sleep(_TICK_S)
@@ -889,32 +819,20 @@ class PromptComparer(LabWidget):
         failed = f", {progress.failed} failed" if progress.failed else ""
         self.say(f"{progress.done} of {progress.total} samples played{failed}")
 
-    def _set_busy(self, busy: bool) -> None:
-        super()._set_busy(busy)
-        for editor in self.editors:
-            editor.lock(busy)
-
     def stopped(self) -> None:
         """Show how far it got."""
-        comparison = self.comparison
-        if comparison is not None:
-            done, total = len(comparison.played), len(comparison.schedule)
-            self.say(f"Stopped after {done} of {total} samples; Run continues with the next.")
+        if self.comparison is not None:
+            self.say(f"Stopped after {_done(self.comparison)}; Run continues with the next.")
 
     def ended(self) -> None:
         """Show the results so far."""
         self.refresh()
-        self._show_results()
+        if (comparison := self.comparison) is not None and comparison.played:
+            self.results.value = str(results_html(comparison))
+            self.chart.value = str(charts_html(comparison))
+            self.answers.value = str(answers_html(comparison))
 
     # --- results ------------------------------------------------------------------------------
-
-    def _show_results(self) -> None:
-        comparison = self.comparison
-        if comparison is None or not comparison.played:
-            return
-        self.results.value = str(results_html(comparison))
-        self.chart.value = str(charts_html(comparison))
-        self.answers.value = str(answers_html(comparison))
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -944,8 +862,7 @@ class PromptComparer(LabWidget):
 
     @property
     def _heading(self) -> str:
-        source = source_of(self.bench.simulation)
-        return f"Prompts of {self.bench.component} compared, on {source}"
+        return f"Prompts of {self.bench.component} compared, on {_bench.source_of(self.simulation)}"
 
     def static_text(self) -> str:
         """Return variants, set-up and results as plain text."""
@@ -957,12 +874,11 @@ class PromptComparer(LabWidget):
         lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
         if self.comparison is None or not self.comparison.played:
             return "\n".join([*lines, "  nothing played yet"])
-        done, total = len(self.comparison.played), len(self.comparison.schedule)
-        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.comparison)])
+        return "\n".join([*lines, f"  {_done(self.comparison)}", *results_text(self.comparison)])
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML; with results, their tables."""
         if self.comparison is None or not self.comparison.played:
             return pre(self.static_text())
-        heading = Markup("<p>{}</p>").format(safe(self._heading))
+        heading = styled(self._heading, tag="p")
         return join([heading, results_html(self.comparison), answers_html(self.comparison)])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import join, safe, table
+from llmsim_lab._util.html import join, safe, styled, table
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
+from llmsim_lab.lab._html import sideways
 from llmsim_lab.lab._run_reading import reply_of, simulation_of
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Tape
@@ -33,8 +34,7 @@ _HOW = (
     "model=load(tape, run) takes a recorded run from the same start"
 )
 
-_HEADER = ("who", "loss", "term", "inflation", "output gap", "rate change", "last rate", "note")
-
+_COLUMNS = ["who", "loss", "term", "inflation", "output_gap", "rate_change", "last_rate", "note"]
 _CLASS_COLUMNS = [
     *("name", "seed", "turns", "loss", "against_rule_pct", "advice_asked", "date", "tape", "note")
 ]
@@ -75,12 +75,8 @@ class Leaderboard:
         self.runs = dict(runs)
         rows = [_row(who, frame, loss, after) for who, frame in runs.items()]
         rows += [{"who": who, "note": note} for who, note in missing.items()]
-        columns = [name.replace(" ", "_") for name in _HEADER]
-        self.frame = (
-            pd.DataFrame(rows, columns=columns)
-            .sort_values("loss", kind="stable", na_position="last")
-            .reset_index(drop=True)
-        )
+        frame = pd.DataFrame(rows, columns=_COLUMNS)
+        self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
 
     @property
     def figure(self) -> Figure:
@@ -110,31 +106,30 @@ class Leaderboard:
     @property
     def html(self) -> Markup:
         """The table, as a notebook shows it."""
+        numbers = self.frame.dropna(subset="loss").drop(columns="note")
         rows = [
-            [_cell(row[name.replace(" ", "_")]) for name in _HEADER[:-1]]
-            for row in self.frame.dropna(subset="loss").to_dict("records")
+            [f"{cell:.2f}" if isinstance(cell, float) else safe(cell, limit=300) for cell in row]
+            for row in numbers.itertuples(index=False)
         ]
-        # On a narrow page the table can be scrolled, and what is around it is not widened by it.
-        return Markup('<div style="width:0;min-width:100%;overflow-x:auto">{}</div>{}').format(
-            table(_HEADER[:-1], rows, caption=self._caption()),
-            join(Markup("<p>{}</p>").format(safe(note, limit=300)) for note in self._notes()),
-        )
+        header = [str(name).replace("_", " ") for name in numbers]
+        losses = sideways(table(header, rows, caption=self._caption()), name="Losses")
+        notes = (styled(safe(note, limit=300), tag="p", dir="auto") for note in self._notes())
+        return join([losses, *notes])
 
     def _notes(self) -> list[str]:
-        records = self.frame.to_dict("records")
-        return [f"{row['who']}: {row['note']}" for row in records if row["note"]]
+        noted = self.frame[self.frame["note"] != ""]
+        return [f"{who}: {note}" for who, note in zip(noted["who"], noted["note"], strict=True)]
 
     def _caption(self) -> str:
         loss = self.loss
         after = (
             f" Of the term and the {self.after} quarters after it, without shocks and under the "
             "rule; 'term' is without those."
-            if self.after
-            else ""
         )
         return (
             f"Loss: mean of (inflation - {loss.inflation_target:g})² + {loss.gap_weight:g} · gap² "
-            f"+ {loss.rate_change_weight:g} · (change of the rate)². The least is best.{after}"
+            f"+ {loss.rate_change_weight:g} · (change of the rate)². The least is best."
+            f"{after if self.after else ''}"
         )
 
     def __repr__(self) -> str:
@@ -163,12 +158,6 @@ def _row(who: str, frame: pd.DataFrame, loss: QuadraticLoss, after: int) -> dict
         "last_rate": term["interest_rate"].iloc[-1],
         "note": "",
     }
-
-
-def _cell(value: object) -> Markup:
-    if isinstance(value, float):
-        return safe("-" if value != value else f"{value:.2f}")
-    return safe(value, limit=300)
 
 
 @overload
@@ -238,10 +227,11 @@ def _of_run(
 ) -> Leaderboard:
     people = people_in(simulation)
     turns = simulation.turn_number - simulation.turns[0].number
-    if people and not turns:
+    if not people:
+        with_seats(simulation, "hold")  # raises, and says what to do
+    if not turns:
         raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
-    target = people[0].profile.inflation_target if people else 2.0
-    loss = loss or QuadraticLoss(inflation_target=target)
+    loss = loss or QuadraticLoss(inflation_target=people[0].profile.inflation_target)
     runs: dict[str, pd.DataFrame] = {}
     missing: dict[str, str] = {}
 
@@ -254,16 +244,13 @@ def _of_run(
         except (EconomyError, LLMFailureException) as error:
             missing[who] = f"ended at turn {run.turn_number}: {error}"
 
-    if people:
-        add(_who(people), simulation, played=True)
+    add(_who(people), simulation, played=True)
     client = model if isinstance(model, LLMClient) else None
     others: tuple[tuple[Literal["taylor", "hold"], str], ...] = (("taylor", _RULE), ("hold", _HOLD))
     for kind, who in others:
         try:
             add(who, with_seats(simulation, kind, llm_client=client))
         except ConfigError as error:
-            if not people:
-                raise
             missing[who] = str(error)
     if isinstance(model, LLMClient):
         name = f"language model ({model.config.model})"
@@ -314,39 +301,37 @@ def _of_class(folder: Path, loss: QuadraticLoss | None, after: int) -> pd.DataFr
     tapes = sorted(folder.glob("*.tape"))
     if not tapes:
         raise ConfigError(f"there are no tapes in {folder}; give a folder of .tape files")
-    rows = [row for path in tapes for row in _of_tape(path, loss, after)]
+    rows: list[dict[str, Any]] = []
+    for path in tapes:
+        try:
+            with Tape(path, read_only=True) as tape:
+                for info in tape.runs():
+                    run = load(tape, info.id)
+                    if isinstance(run, Simulation) and people_in(run):
+                        own = _in_class(run, loss, after)
+                        rows.append(own | {"date": info.started[:10], "tape": path.name})
+        except TapeError as error:
+            rows.append({"tape": path.name, "note": str(error)})
     frame = pd.DataFrame(rows, columns=_CLASS_COLUMNS)
-    return frame.sort_values("against_rule_pct", kind="stable").reset_index(drop=True)
+    return frame.sort_values("against_rule_pct", kind="stable", ignore_index=True)
 
 
-def _of_tape(path: Path, loss: QuadraticLoss | None, after: int) -> list[dict[str, Any]]:
-    rows = []
+def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[str, Any]:
+    """Return a game of a class: who played it, and what came of it."""
+    people = people_in(run)
+    row: dict[str, Any] = {
+        "name": ", ".join(person.name for person in people),
+        "seed": run.config.seed,
+        "turns": run.turn_number,
+        "advice_asked": advice_asked(run),
+        "note": "",
+    }
     try:
-        with Tape(path, read_only=True) as tape:
-            for info in tape.runs():
-                run = load(tape, info.id)
-                if not isinstance(run, Simulation) or not (people := people_in(run)):
-                    continue
-                row: dict[str, Any] = {
-                    "name": ", ".join(person.name for person in people),
-                    "seed": run.config.seed,
-                    "turns": run.turn_number,
-                    "advice_asked": advice_asked(run),
-                    "date": info.started[:10],
-                    "tape": path.name,
-                    "note": "",
-                }
-                rows.append(row)
-                try:
-                    board = leaderboard(run, loss=loss, after=after)
-                    loss_of = dict(zip(board.frame["who"], board.frame["loss"], strict=True))
-                    row["loss"] = loss_of[_who(people)]
-                    row["against_rule_pct"] = _against(row["loss"], loss_of[_RULE])
-                except ConfigError as error:
-                    row["note"] = str(error)
-    except TapeError as error:
-        rows.append({"tape": path.name, "note": str(error)})
-    return rows
+        losses = leaderboard(run, loss=loss, after=after).frame.set_index("who")["loss"]
+    except ConfigError as error:
+        return row | {"note": str(error)}
+    mine = losses[_who(people)]
+    return row | {"loss": mine, "against_rule_pct": _against(mine, losses[_RULE])}
 
 
 def advice_asked(run: Run) -> int:

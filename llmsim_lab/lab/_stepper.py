@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +21,7 @@ from markupsafe import Markup
 from traitlets import Int
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import badge, details, join, pre, safe, table
+from llmsim_lab._util.html import badge, details, join, pre, safe, styled, table
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._run_reading import (
@@ -37,7 +38,6 @@ from llmsim_lab.lab._run_reading import (
 from llmsim_lab.lab._widget import TurnBrowser, button, dropdown, number_box, row, settled
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import InFlight, watching
-from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:
     from llmsim_lab.run._run import Run
@@ -51,50 +51,39 @@ _WRITTEN_CHARS = 400
 """How much is shown of each text that is being written."""
 
 
+@dataclass(eq=False)
 class Playing:
     """Plays some turns of a run, one after the other; called again, it continues with those left.
 
-    Args:
+    Attributes:
         simulation: the run.
         turns: how many.
         on_tick: called as each turn begins, at every tick, and four times a second while replies
             are seen to grow, with this object.
         on_turn: called with each whole turn.
         tick_s: how often, seconds.
-
-    Attributes:
         played: the whole turns, in order.
         calls: the model calls of the turn under way.
-        pausing: True if it stops after the turn under way.
+        pausing: set to True, it stops after the turn under way.
     """
 
-    def __init__(
-        self,
-        simulation: Run,
-        turns: int,
-        *,
-        on_tick: Callable[[Playing], None],
-        on_turn: Callable[[RunTurn], None],
-        tick_s: float = 1.0,
-    ) -> None:
-        self.simulation = simulation
-        self.turns = turns
-        self.played: list[RunTurn] = []
-        self.calls = InFlight()
-        self._on_tick = on_tick
-        self._on_turn = on_turn
-        self._tick_s = tick_s
+    simulation: Run
+    turns: int
+    _: KW_ONLY
+    on_tick: Callable[[Playing], None]
+    on_turn: Callable[[RunTurn], None]
+    tick_s: float = 1.0
+    played: list[RunTurn] = field(default_factory=list)
+    calls: InFlight = field(default_factory=InFlight)
+    pausing: bool = False
+
+    def __post_init__(self) -> None:
         self._began = time.perf_counter()
-        self.pausing = False
 
     @property
     def seconds(self) -> float:
         """Since it was last called."""
         return time.perf_counter() - self._began
-
-    def pause(self) -> None:
-        """Stop after the turn under way; from any thread."""
-        self.pausing = True
 
     async def __call__(self) -> None:
         """Play the turns that are left."""
@@ -106,11 +95,11 @@ class Playing:
             while len(self.played) < self.turns and not self.pausing:
                 # Anew for each turn: what a failed attempt left behind does not count.
                 self.calls = InFlight()
-                self._on_tick(self)
+                self.on_tick(self)
                 with watching(self.calls):
                     turn = await self.simulation.step()
                 self.played.append(turn)
-                self._on_turn(turn)
+                self.on_turn(turn)
                 # Turns that never wait, as replayed ones, would keep clicks from being handled.
                 await asyncio.sleep(0)
         finally:
@@ -122,11 +111,11 @@ class Playing:
     async def _tick(self) -> None:
         ticked, seen = time.monotonic(), 0
         while True:
-            await asyncio.sleep(min(self._tick_s, _LOOK_S))
+            await asyncio.sleep(min(self.tick_s, _LOOK_S))
             now, pieces = time.monotonic(), self.calls.pieces
-            if pieces != seen or now - ticked >= self._tick_s:
+            if pieces != seen or now - ticked >= self.tick_s:
                 ticked, seen = now, pieces
-                self._on_tick(self)
+                self.on_tick(self)
 
 
 def waiting_text(calls: InFlight) -> str:
@@ -141,25 +130,19 @@ def waiting_text(calls: InFlight) -> str:
         more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
         parts.append(f"waiting {waiting[0].seconds:.0f} s for {', '.join(names)}{more}")
     if calls.finished:
-        done = f"{calls.finished} answered"
-        if calls.taped:
-            done += f" ({calls.taped} from the tape)"
-        if calls.faulty:
-            done += f", {calls.faulty} failed"
-        parts.append(f"{done}, {calls.tokens:,} tokens")
+        taped = f" ({calls.taped} from the tape)" if calls.taped else ""
+        faulty = f", {calls.faulty} failed" if calls.faulty else ""
+        parts.append(f"{calls.finished} answered{taped}{faulty}, {calls.tokens:,} tokens")
     return " · ".join(parts)
 
 
 def written_html(calls: InFlight) -> Markup:
     """Return the ends of the replies that are being written, as far as they are streamed."""
-    writing = [call for call in calls.waiting if call.text][:_MOST_NAMED]
-    return join(
-        Markup("<div>{}{}</div>").format(
-            safe(str(call), limit=60),
-            pre(("…" if len(call.text) > _WRITTEN_CHARS else "") + call.text[-_WRITTEN_CHARS:]),
-        )
-        for call in writing
-    )
+    parts = []
+    for call in [call for call in calls.waiting if call.text][:_MOST_NAMED]:
+        end = ("…" if len(call.text) > _WRITTEN_CHARS else "") + call.text[-_WRITTEN_CHARS:]
+        parts.append(styled(safe(str(call), limit=60) + pre(end)))
+    return join(parts)
 
 
 AGENTS_A_PAGE = 10
@@ -194,10 +177,9 @@ def state_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup
         before: the one before it, if there is one.
     """
     main, rest = _facts_and_changes(simulation, turn, before)
-    parts = [_facts_table(main, "State")]
-    if rest:
-        parts.append(details(f"{len(rest)} more", _facts_table(rest[:_MOST_FOLDED], "The rest")))
-    return join(parts)
+    folded = _facts_table(rest[:_MOST_FOLDED], "The rest")
+    more = details(f"{len(rest)} more", folded) if rest else ""
+    return join([_facts_table(main, "State"), more])
 
 
 def _facts_and_changes(
@@ -214,17 +196,12 @@ def _facts_and_changes(
 
 
 def _facts_table(changes: Sequence[tuple[Fact, str]], caption: str) -> Markup:
-    rows = [
-        (fact.label, _number_cell(value_text(fact.value)), _number_cell(change))
-        for fact, change in changes
-    ]
-    return table(("variable", "value", "change"), rows, caption=caption)
+    def cell(text: str) -> Markup:
+        return styled(safe(text, limit=200), tag="span", dir="auto")
 
-
-def _number_cell(text: str) -> Markup:
-    return Markup('<span style="font-variant-numeric:tabular-nums">{}</span>').format(
-        safe(text, limit=200)
-    )
+    rows = [(fact.label, cell(value_text(fact.value)), cell(change)) for fact, change in changes]
+    facts = table(("variable", "value", "change"), rows, caption=caption)
+    return styled(facts, "font-variant-numeric:tabular-nums")
 
 
 def decisions_html(turn: RunTurn, *, page: int = 0) -> Markup:
@@ -247,26 +224,19 @@ def decisions_html(turn: RunTurn, *, page: int = 0) -> Markup:
 
 
 def _decision(who: Decisions, component: str) -> Markup:
-    parts = [_chain(chain) for chain in who.chains.get(component, ())]
+    parts = []
     # What an agent did stands with the first component, its own.
     if who.proposed and component == next(iter(who.chains), component):
         words = (safe(text, limit=300) for text in who.proposed)
-        parts.insert(0, _block(join(words, between="; ")))
+        parts.append(styled(join(words, between="; "), dir="auto"))
+    for chain in who.chains.get(component, ()):
+        how = "by rule" if chain.by_rule else badge(chain.status)
+        sure = "not asked" if chain.confidence is None else number(chain.confidence)
+        parts.append(styled(join([how, f" confidence {sure}"])))
+        if chain.reasoning:
+            brief = styled(clip(chain.reasoning, _BRIEF), tag="span", dir="auto")
+            parts.append(details(brief, pre(chain.reasoning, limit=_MOST_CHARS)))
     return join(parts)
-
-
-def _chain(chain: LLMReasoningChain) -> Markup:
-    how = safe("by rule") if chain.by_rule else badge(chain.status)
-    sure = "not asked" if chain.confidence is None else number(chain.confidence)
-    head = join([how, f" confidence {sure}"])
-    if not chain.reasoning:
-        return _block(head)
-    reason = details(clip(chain.reasoning, _BRIEF), pre(chain.reasoning, limit=_MOST_CHARS))
-    return join([_block(head), reason])
-
-
-def _block(content: object) -> Markup:
-    return Markup("<div>{}</div>").format(safe(content))
 
 
 def interventions_html(turn: RunTurn) -> Markup:
@@ -274,21 +244,15 @@ def interventions_html(turn: RunTurn) -> Markup:
     if not turn.interventions:
         return Markup()
     done = join((safe(str(item), limit=300) for item in turn.interventions), between="; ")
-    return Markup("<p><strong>From outside:</strong> {}</p>").format(done)
+    return styled(join([styled("From outside:", tag="strong"), " ", done]), tag="p")
 
 
 def turn_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
     """Return a whole turn as simple HTML without seconds, for the static view."""
-    return join(
-        [
-            Markup("<p><strong>{}</strong> · {}</p>").format(
-                turn_name(turn), cost_text(turn, still=True)
-            ),
-            interventions_html(turn),
-            state_html(simulation, turn, before),
-            decisions_html(turn),
-        ]
-    )
+    cost = cost_text(turn, still=True)
+    heading = Markup("<p><strong>{}</strong> · {}</p>").format(turn_name(turn), cost)
+    parts = [interventions_html(turn), state_html(simulation, turn, before), decisions_html(turn)]
+    return join([heading, *parts])
 
 
 def turn_text(simulation: Run, turn: RunTurn, before: RunTurn | None) -> str:
@@ -316,71 +280,6 @@ def turn_and_before(simulation: Run, number: int) -> tuple[RunTurn, RunTurn | No
     return turns[place], turns[place - 1] if place else None
 
 
-class TurnPanel:
-    """Heading, state, decisions and interventions of a turn; ten agents at a time.
-
-    Attributes:
-        heading: which turn of which run, and what it cost.
-        interventions: what was done from outside.
-        state: the values and how they changed.
-        decisions: who decided what and why.
-        agents_box: which agents' decisions; there from eleven agents on.
-        body: all of it except the heading.
-    """
-
-    def __init__(self) -> None:
-        self.heading = w.HTML()
-        self.interventions = w.HTML()
-        # A table too wide for a narrow page has a bar of its own.
-        self.state, self.decisions = (
-            w.HTML(layout=w.Layout(overflow="auto", max_width="100%")) for _ in range(2)
-        )
-        self.agents_box = dropdown("Agents shown", width="16em")
-        self.agents_box.observe(lambda _: self._show_decisions(), names="value")
-        # Beside the state where there is room, below it where the page is narrow.
-        side = w.VBox([self.agents_box, self.decisions], layout=w.Layout(flex="1 1 28em"))
-        both = row(self.state, side, gap="24px")
-        self.body = w.VBox([self.interventions, both])
-        self._turn: RunTurn | None = None
-
-    def show(self, simulation: Run, number: int, *, name: str) -> None:
-        """Show a turn.
-
-        Args:
-            simulation: the run.
-            number: the turn's.
-            name: the run's, for the heading.
-        """
-        turn, before = turn_and_before(simulation, number)
-        self._turn = turn
-        last = simulation.turn_number
-        of = f" of {last}" if number else f", {last} turns played" if last else ""
-        self.heading.value = str(
-            Markup("<strong>{}</strong>{} · {} · {}{}").format(
-                turn_name(turn),
-                of,
-                safe(name, limit=200),
-                cost_text(turn),
-                "" if simulation.tape is not None else " · not recorded",
-            )
-        )
-        self.interventions.value = str(interventions_html(turn))
-        self.state.value = str(state_html(simulation, turn, before))
-        size = AGENTS_A_PAGE
-        pages = max(1, -(-len(decisions_of(turn)[1]) // size))
-        # Setting the same options again would go back to the first page.
-        if len(self.agents_box.options) != pages:
-            self.agents_box.options = [
-                (f"{page * size + 1} to {(page + 1) * size}", page) for page in range(pages)
-            ]
-        self.agents_box.layout.display = "" if pages > 1 else "none"
-        self._show_decisions()
-
-    def _show_decisions(self) -> None:
-        if self._turn is not None:
-            self.decisions.value = str(decisions_html(self._turn, page=self.agents_box.value or 0))
-
-
 _LONGEST_NAME = 40
 
 
@@ -396,63 +295,6 @@ class TurnSlider(AnyWidget):
 
     _esm = Path(__file__).with_name("_turn_slider.js")
     value, min, max = (Int(0).tag(sync=True) for _ in range(3))
-
-
-class RunList:
-    """A run and those made of it, in the order in which they were made.
-
-    Args:
-        original: the run.
-
-    Attributes:
-        place: which one is shown, 0 for the original.
-    """
-
-    def __init__(self, original: Run) -> None:
-        self._runs = [original]
-        self._origins = ["the original"]
-        self.place = 0
-
-    @property
-    def current(self) -> Run:
-        """The run that is shown."""
-        return self._runs[self.place]
-
-    @property
-    def original(self) -> Run:
-        """The run that the others were made of."""
-        return self._runs[0]
-
-    @property
-    def made(self) -> list[Run]:
-        """The runs made here."""
-        return self._runs[1:]
-
-    def add(self, run: Run, how: str, change: str) -> None:
-        """Add a run made of the one shown, and show it.
-
-        Args:
-            run: the new run.
-            how: ``fork`` or ``restart``.
-            change: how it differs, beginning with a word such as ``at`` or ``with``.
-        """
-        parent = self._origins[self.place].partition(" of ")[0]
-        self.place = len(self._runs)
-        self._runs.append(run)
-        self._origins.append(f"{how} {self.place} of {parent} {change}")
-
-    def name_of(self, run: Run) -> str:
-        """Return a run's name with where it came from and its number on the tape."""
-        place = next(place for place, item in enumerate(self._runs) if item is run)
-        name = clip(printable(run.config.name, keep="\n"), _LONGEST_NAME)
-        parts = [name] if place == 0 else [name, self._origins[place]]
-        if run.run_id is not None:
-            parts.append(f"run {run.run_id} on its tape")
-        return ", ".join(parts)
-
-    def options(self) -> tuple[tuple[str, int], ...]:
-        """Return names and places as a dropdown takes them."""
-        return tuple((self.name_of(run), place) for place, run in enumerate(self._runs))
 
 
 MOST_TURNS = 100_000
@@ -478,7 +320,11 @@ class TurnStepper(TurnBrowser):
         step_button, play_button, turns_box, pause_button, stop_button: play turns.
         slider, previous_button, turn_box, next_button, latest_button: look back and forth.
         fork_button, run_box: make runs and choose among them.
-        panel: the turn shown; its parts are attributes here too.
+        heading: which turn of which run, and what it cost.
+        interventions: what was done from outside.
+        state: the values and how they changed.
+        decisions: who decided what and why.
+        agents_box: which ten agents' decisions; there from eleven agents on.
         progress: how far the turns under way are, and what is being written.
 
     Example:
@@ -494,71 +340,59 @@ class TurnStepper(TurnBrowser):
                 f"llm_client is a {type(llm_client).__name__}, not a client; pass connect('auto')"
             )
         super().__init__(simulation)
-        self._runs = RunList(simulation)
         self.llm_client = llm_client
         self.tick_s = 1.0
-        self.shown = simulation.turn_number
-        self._seen = self.shown
-        """The latest turn when the run was last looked at."""
+        self._runs, self._origins = [simulation], ["the original"]
+        self.shown = self._seen = simulation.turn_number
+        """The turn shown; and the latest when the run was last looked at."""
         self._playing: Playing | None = None
         self._turn_hooks: list[Callable[[RunTurn], object]] = []
         self._change_hooks: list[Callable[[Self], object]] = []
         self._lay_out()
-        self._wire()
+        self._follow_turns()
         self._set_busy(False)
         self.refresh()
 
     def _lay_out(self) -> None:
-        self.step_button = button("Step", tooltip="Play one turn", button_style="primary")
-        self.play_button = button("Play", tooltip="Play as many turns as the box says")
-        self.pause_button = button("Pause", tooltip="Finish the turn under way, then stop")
-        self.stop_button = button("Stop", tooltip="Break off the turn under way")
-        self.turns_box = number_box("Turns to play", value=4, least=1, most=MOST_TURNS)
-        self.slider = TurnSlider(layout=w.Layout(flex="1 1 8em", min_width="6em"))
-        self.fork_button = button("Fork here", tooltip="Make a run that continues from this turn")
-        self.run_box = dropdown("Run shown", width="34em")
-        self.panel = TurnPanel()
-        self.heading, self.interventions = self.panel.heading, self.panel.interventions
-        self.state, self.decisions = self.panel.state, self.panel.decisions
-        self.agents_box = self.panel.agents_box
-        self.progress = w.HTML()
-        self.controls = (
-            self.step_button,
-            self.play_button,
-            self.turns_box,
-            self.fork_button,
-            self.run_box,
+        self.step_button = button(
+            "Step", "Play one turn", lambda: self._begin_playing(1), button_style="primary"
         )
-        self.stoppers = (self.pause_button, self.stop_button)
-        playing = (self.step_button, self.play_button, self.turns_box, *self.stoppers)
+        playing = (
+            self.step_button,
+            button("Play", "Play as many turns as the box says", self._begin_playing),
+            number_box("Turns to play", value=4, least=1, most=MOST_TURNS),
+            button("Pause", "Finish the turn under way, then stop", self.pause),
+            button("Stop", "Break off the turn under way", self.stop),
+        )
+        _, self.play_button, self.turns_box, self.pause_button, self.stop_button = playing
+        self.slider = TurnSlider(layout=w.Layout(flex="1 1 8em", min_width="6em"))
+        self.slider.on_msg(lambda _, key, __: self._press(key))
+        self._choices.on_choice(self.slider, lambda: self._go(self.slider.value))
+        self.fork_button = self.starter(
+            "Fork here", "Make a run that continues from this turn", self._fork_shown
+        )
+        self.run_box = dropdown("Run shown", width="34em")
+        self._choices.on_choice(self.run_box, lambda: self._look_at(self._runs[self.run_box.value]))
+        self.agents_box = dropdown("Agents shown", width="16em")
+        self._choices.on_choice(self.agents_box, self._show_decisions)
+        self.heading, self.interventions, self.progress = w.HTML(), w.HTML(), w.HTML()
+        # A table too wide for a narrow page has a bar of its own.
+        self.state, self.decisions = (
+            w.HTML(layout=w.Layout(overflow="auto", max_width="100%")) for _ in range(2)
+        )
+        self.controls = (*playing[:3], self.fork_button, self.run_box)
+        self.stoppers = playing[3:]
         looking = (self.previous_button, self.slider, self.next_button, self.turn_box)
         # Beside each other where there is room for both; then the slider takes what is left.
         sides = (row(*playing), row(*looking, self.latest_button))
         sides[1].layout.flex = "1 1 36em"
         self.fork_row = row(self.fork_button, self.run_box)
-        self.toolbar = w.VBox(
-            (
-                self.heading,
-                row(*sides, gap="4px 16px"),
-                self.fork_row,
-                self.status,
-                self.progress,
-                self.error,
-                self.retry,
-            )
-        )
-        self.children = (self.toolbar, self.panel.body)
-
-    def _wire(self) -> None:
-        self.step_button.on_click(lambda _: self._begin_playing(1))
-        self.play_button.on_click(lambda _: self._begin_playing())
-        self.pause_button.on_click(lambda _: self.pause())
-        self.stop_button.on_click(lambda _: self.stop())
-        self.fork_button.on_click(lambda _: self.start(self._fork_shown))
-        self.slider.on_msg(lambda _, key, __: self._press(key))
-        self._choices.on_choice(self.slider, lambda: self._go(self.slider.value))
-        self._choices.on_choice(self.run_box, self._choose)
-        self._follow_shown()
+        lines = (self.heading, row(*sides, gap="4px 16px"), self.fork_row, self.status)
+        self.toolbar = w.VBox((*lines, self.progress, self.error, self.retry))
+        # Beside the state where there is room, below it where the page is narrow.
+        side = w.VBox([self.agents_box, self.decisions], layout=w.Layout(flex="1 1 28em"))
+        self.body = w.VBox([self.interventions, row(self.state, side, gap="24px")])
+        self.children = [self.toolbar, self.body]
 
     def _press(self, key: object) -> None:
         """Do what a key says."""
@@ -573,7 +407,20 @@ class TurnStepper(TurnBrowser):
     @property
     def forks(self) -> list[Run]:
         """The runs made here, in order."""
-        return self._runs.made
+        return self._runs[1:]
+
+    @property
+    def _place(self) -> int:
+        """Which of the runs is shown, 0 for the one given."""
+        return next(place for place, run in enumerate(self._runs) if run is self.simulation)
+
+    def _name_of(self, place: int) -> str:
+        """Return a run's name with where it came from and its number on the tape."""
+        run = self._runs[place]
+        parts = [clip(printable(run.config.name, keep="\n"), _LONGEST_NAME)]
+        parts += [self._origins[place]] if place else []
+        parts += [f"run {run.run_id} on its tape"] if run.run_id is not None else []
+        return ", ".join(parts)
 
     def show(self, turn: int) -> None:
         """Show a turn that has been played.
@@ -601,23 +448,42 @@ class TurnStepper(TurnBrowser):
     def refresh(self) -> None:
         """Look at the run again: it may have been stepped from a cell."""
         with self._view:
-            simulation = self.simulation
             first, last = self._span()
             self.shown = min(max(self.shown, first), last)
             self._seen = last
             for box in (self.turn_box, self.slider):
                 self._choices.number(box, self.shown, least=first, most=last)
-            self._choices.options(self.run_box, self._runs.options(), self._runs.place)
-            self.panel.show(simulation, self.shown, name=self._runs.name_of(simulation))
+            names = [(self._name_of(place), place) for place in range(len(self._runs))]
+            self._choices.options(self.run_box, names, self._place)
+            self._show_turn(last)
         for hook in list(self._change_hooks):
             try:
                 hook(self)
             except Exception as error:  # noqa: BLE001 - the user's code; what it raises is shown
                 self.show_error(error)
 
-    def _follow_shown(self) -> None:
-        """Follow the run shown, whoever plays it."""
-        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+    def _show_turn(self, last: int) -> None:
+        turn, before = turn_and_before(self.simulation, self.shown)
+        of = f" of {last}" if turn.number else f", {last} turns played" if last else ""
+        heading = Markup("<strong>{}</strong>{} · {} · {}{}").format(
+            turn_name(turn),
+            of,
+            safe(self._name_of(self._place), limit=200),
+            cost_text(turn),
+            "" if self.simulation.tape is not None else " · not recorded",
+        )
+        self.heading.value = str(heading)
+        self.interventions.value = str(interventions_html(turn))
+        self.state.value = str(state_html(self.simulation, turn, before))
+        count, size = len(decisions_of(turn)[1]), AGENTS_A_PAGE
+        pages = [(f"{at + 1} to {at + size}", at // size) for at in range(0, count or 1, size)]
+        self._choices.options(self.agents_box, pages, self.agents_box.value)
+        self.agents_box.layout.display = "" if len(pages) > 1 else "none"
+        self._show_decisions()
+
+    def _show_decisions(self) -> None:
+        turn, _ = turn_and_before(self.simulation, self.shown)
+        self.decisions.value = str(decisions_html(turn, page=self.agents_box.value))
 
     def _grew(self) -> None:
         """Show what was played elsewhere; turns played here have been shown already."""
@@ -632,15 +498,11 @@ class TurnStepper(TurnBrowser):
                     f"The run is at turn {self.simulation.turn_number}; it was played elsewhere."
                 )
 
-    def _choose(self) -> None:
-        self._runs.place = self.run_box.value
-        self._look_at(self._runs.current.turn_number)
-
-    def _look_at(self, turn: int) -> None:
-        """Show a turn of the run that has just been chosen or made."""
-        self.simulation = self._runs.current
-        self._follow_shown()
-        self.shown = turn
+    def _look_at(self, run: Run) -> None:
+        """Show the latest turn of a run that has just been chosen or made."""
+        self.simulation = run
+        self._follow_turns()
+        self.shown = run.turn_number
         self.refresh()
 
     # --- playing ------------------------------------------------------------------------------
@@ -670,14 +532,14 @@ class TurnStepper(TurnBrowser):
             ConfigError: turns are being played already, or the number is not a whole one above 0.
             LabError: a turn failed; those before it are kept.
         """
-        playing = self._new_playing(self.turns_box.value if turns is None else turns)
-        await self.do(self._as_work(playing))
+        playing = self._new_playing(turns)
+        await self.do(lambda: self._play(playing))
         return playing.played
 
     def pause(self) -> None:
         """Stop after the turn under way."""
         if self._playing is not None and self.worker.busy:
-            self._playing.pause()
+            self._playing.pausing = True
             self.say("Pausing: the turn under way is finished first.")
 
     def stop(self) -> None:
@@ -693,31 +555,29 @@ class TurnStepper(TurnBrowser):
             if not begun:
                 # The boxes' last changes may arrive after the click on Play.
                 await settled(self.turns_box, self.run_box)
-                begun.append(self._new_playing(self.turns_box.value if turns is None else turns))
-            await self._as_work(begun[0])()
+                begun.append(self._new_playing(turns))
+            await self._play(begun[0])
 
         self.start(work)
 
-    def _new_playing(self, turns: int) -> Playing:
+    def _new_playing(self, turns: int | None) -> Playing:
+        wanted = self.turns_box.value if turns is None else turns
         return Playing(
             self.simulation,
-            whole_number("turns", turns, least=1, most=MOST_TURNS),
+            whole_number("turns", wanted, least=1, most=MOST_TURNS),
             on_tick=self._show_progress,
             on_turn=self._arrived,
             tick_s=self.tick_s,
         )
 
-    def _as_work(self, playing: Playing) -> Callable[[], Any]:
-        async def work() -> None:
-            self._playing = playing
-            await playing()
-            last, turns = playing.simulation.turn_number, playing.turns
-            if left := turns - len(playing.played):
-                self.say(f"Paused after turn {last}; {left} of {turns} turns were not played.")
-            else:
-                self.say(f"Turn {last} is played.")
-
-        return work
+    async def _play(self, playing: Playing) -> None:
+        self._playing = playing
+        await playing()
+        last, turns = playing.simulation.turn_number, playing.turns
+        if left := turns - len(playing.played):
+            self.say(f"Paused after turn {last}; {left} of {turns} turns were not played.")
+        else:
+            self.say(f"Turn {last} is played.")
 
     def _arrived(self, turn: RunTurn) -> None:
         """Show a turn that has just been played, unless an earlier one is being looked at."""
@@ -736,10 +596,9 @@ class TurnStepper(TurnBrowser):
         if not playing.pausing:
             self.say(f"Playing turn {number}" + (f", {now} of {of}." if of > 1 else "."))
         bar = Markup('<progress value="{}" max="{}" aria-label="Turns played"></progress>')
-        waiting = " · ".join(
-            filter(None, (f"{playing.seconds:.0f} s", waiting_text(playing.calls)))
-        )
-        parts = [bar.format(now - 1, of), " ", waiting, written_html(playing.calls)]
+        parts = [bar.format(now - 1, of), f" {playing.seconds:.0f} s"]
+        if waiting := waiting_text(playing.calls):
+            parts += [" · ", waiting, written_html(playing.calls)]
         self.progress.value = str(join(parts))
 
     def stopped(self) -> None:
@@ -788,11 +647,13 @@ class TurnStepper(TurnBrowser):
     def _add(self, new: Run, how: str, change: str) -> None:
         """Show a run that was made of the one shown."""
         with self._view:
-            self._runs.add(new, how, change)
-            self._look_at(new.turn_number)
+            parent = self._origins[self._place].partition(" of ")[0]
+            self._origins.append(f"{how} {len(self._runs)} of {parent} {change}")
+            self._runs.append(new)
+            self._look_at(new)
         unrecorded = getattr(new, "unrecorded", "")
         self.say(
-            f"This is {self._runs.name_of(new)}. Step or Play continues from there."
+            f"This is {self._name_of(self._place)}. Step or Play continues from there."
             + (f" It is not recorded: {unrecorded}." if unrecorded else "")
         )
 
@@ -818,8 +679,8 @@ class TurnStepper(TurnBrowser):
     def static_text(self) -> str:
         """Return the turn shown as plain text, the same for the same run."""
         turn, before = turn_and_before(self.simulation, self.shown)
-        name, at = self._runs.name_of(self.simulation), self.simulation.turn_number
-        of = f"{type(self).__name__} of {name}, at turn {at}"
+        at = self.simulation.turn_number
+        of = f"{type(self).__name__} of {self._name_of(self._place)}, at turn {at}"
         return f"{of}\n{turn_text(self.simulation, turn, before)}"
 
     def static_html(self) -> Markup:

@@ -22,7 +22,7 @@ import ipywidgets as w
 from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
-from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, visible
+from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
@@ -58,7 +58,7 @@ class Worker:
             self._loop = background_loop()
         self._lock = threading.Lock()
         self._task: asyncio.Task[object] | None = None
-        self._ended: Future[None] = Future()
+        self._ended: Future[BaseException | None] = Future()
         self._ended.set_result(None)
 
     @property
@@ -112,10 +112,13 @@ class Worker:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(action, *args)
 
-    async def idle(self) -> None:
-        """Wait until no work is under way; cancelling the wait does not cancel the work."""
+    async def idle(self) -> BaseException | None:
+        """Wait until no work is under way; return what the latest failed with, or None.
+
+        Cancelling the wait does not cancel the work.
+        """
         # Without the shield, cancelling one wait would cancel the future that all others wait for.
-        await asyncio.shield(asyncio.wrap_future(self._ended))
+        return await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _done(self, task: asyncio.Task[object]) -> None:
         self._task = None
@@ -126,7 +129,7 @@ class Worker:
         try:
             self._on_end(error)
         finally:
-            ended.set_result(None)
+            ended.set_result(error)
 
 
 SETTLE_S = 0.05
@@ -171,16 +174,34 @@ async def settled(*fields: w.ValueWidget) -> None:
         await asyncio.sleep(SETTLE_S)
 
 
-def button(label: str, *, tooltip: str, **more: Any) -> w.Button:
+def button(
+    label: str, tooltip: str, act: Callable[[], object] | None = None, **more: Any
+) -> w.Button:
     """Return a button with text on it, as wide as the text needs.
 
     Args:
         label: the text.
         tooltip: what it does, in a sentence.
+        act: called on a click.
         more: traits of the button, such as ``button_style``.
     """
     layout = w.Layout(width="auto", flex="0 0 auto", align_self="flex-start")
-    return w.Button(description=label, tooltip=tooltip, layout=layout, **more)
+    made = w.Button(description=label, tooltip=tooltip, layout=layout, **more)
+    if act is not None:
+        made.on_click(lambda _: act())
+    return made
+
+
+def noted(text: object, *, like: Status = "failed", role: str = "alert") -> str:
+    """Return something to notice, in place, which screen readers read out.
+
+    Args:
+        text: what is said.
+        like: the status that it is as good or bad as.
+        role: ``status`` where it can wait until the reader pauses.
+    """
+    css = f"border-left:4px solid {STATUS_COLOURS[like]};padding:4px 8px"
+    return str(styled(safe(text, limit=2_000), css, role=role))
 
 
 class LabWidget(w.VBox):
@@ -196,6 +217,7 @@ class LabWidget(w.VBox):
         status: one line on what is happening, read out by screen readers.
         error: what went wrong, in place.
         retry: repeats what failed; shown only then.
+        failure: what the latest work failed with, if it did.
         worker: what does the work.
     """
 
@@ -209,11 +231,19 @@ class LabWidget(w.VBox):
         self.stoppers: Sequence[w.DOMWidget] = ()
         self.status = w.HTML()
         self.error = w.HTML()
-        self.retry = button("Try again", tooltip="Do again what failed", button_style="primary")
+        self.retry = button(
+            "Try again",
+            "Do again what failed",
+            lambda: self._last_work and self.start(self._last_work),
+            button_style="primary",
+        )
         self.retry.layout.display = "none"
-        self.retry.on_click(lambda _: self._last_work and self.start(self._last_work))
         self._last_work: Work | None = None
+        self.failure: BaseException | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
+        # Clicks and questions arrive on threads of their own, turns on the loop.
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_fault)
         super().__init__()
         self.add_class("llmsim-live")
         self._built = True
@@ -242,9 +272,7 @@ class LabWidget(w.VBox):
         bundle = type(self)._repr_mimebundle_(self)
         view = bundle.pop(_VIEW)
         if self.comm is not None:
-            static = Markup('<div class="llmsim-static">{}</div>').format(
-                Markup(bundle["text/html"])
-            )
+            static = styled(Markup(bundle["text/html"]), **{"class": "llmsim-static"})
             bundle["text/html"] = str(_STYLE + static)
         return view, bundle
 
@@ -269,6 +297,10 @@ class LabWidget(w.VBox):
             self._last_work = work
         return begun
 
+    def starter(self, label: str, tooltip: str, work: Work, **more: Any) -> w.Button:
+        """Return a button that starts work; arguments as for ``button``."""
+        return button(label, tooltip, lambda: self.start(work), **more)
+
     async def idle(self) -> None:
         """Wait until what was started by a click has ended: ``await widget.idle()``."""
         await self.worker.idle()
@@ -282,29 +314,20 @@ class LabWidget(w.VBox):
         Raises:
             ConfigError: other work of this widget is under way.
         """
-        # The worker shows what fails and swallows it; a cell's caller needs it, too.
-        failures: list[BaseException] = []
-
-        async def watched() -> None:
-            try:
-                await work()
-            except BaseException as error:
-                failures.append(error)
-                raise
-
-        if not self.start(watched):
+        if not self.start(work):
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
         try:
-            await self.idle()
+            failure = await self.worker.idle()
         except asyncio.CancelledError:
             self.worker.stop()
             await self.idle()
             raise
         # Stopped by the button: that is not an error of the cell that waits.
-        if failures and not isinstance(failures[0], asyncio.CancelledError):
-            raise failures[0]
+        if failure is not None and not isinstance(failure, asyncio.CancelledError):
+            raise failure
 
     def _begin(self) -> None:
+        self.failure = None
         self.show_error(None)
         self._set_busy(True)
 
@@ -314,6 +337,7 @@ class LabWidget(w.VBox):
         if isinstance(error, asyncio.CancelledError):
             self.stopped()
         elif error is not None:
+            self.failure = error
             self.say("It failed; what went wrong stands below.")
             self.show_error(error, retry=True)
         self.ended()
@@ -384,15 +408,12 @@ class LabWidget(w.VBox):
         if error is None:
             self.error.value = ""
             return
-        what = Markup("<strong>{}</strong>: {}").format(
-            type(error).__name__, safe(error, limit=2_000)
-        )
+        what = [styled(type(error).__name__, tag="strong"), ": ", safe(error, limit=2_000)]
         # A LabError says what to do; of anything else the reader needs to know where it came from.
         if not isinstance(error, LabError):
             lines = "".join(traceback.format_exception(error))
-            what = join([what, details("Where it happened", pre(lines))])
-        alert = '<div role="alert" style="border-left:4px solid {};padding:4px 8px">{}</div>'
-        self.error.value = str(Markup(alert).format(STATUS_COLOURS["failed"], what))
+            what.append(details("Where it happened", pre(lines)))
+        self.error.value = noted(join(what))
 
     def show_fault(self, error: LabError | None) -> None:
         """Show a wrong choice until the next one; work that failed stays explained."""
@@ -427,9 +448,12 @@ class Choices:
     """
 
     def __init__(
-        self, lock: threading.RLock, *, show_error: Callable[[LabError | None], object]
+        self,
+        lock: threading.RLock | None = None,
+        *,
+        show_error: Callable[[LabError | None], object] = lambda _: None,
     ) -> None:
-        self._lock = lock
+        self._lock = lock or threading.RLock()
         self._show_error = show_error
         # By thread: while one fills a box, the user's choice may arrive on another.
         self._here = threading.local()
@@ -499,15 +523,24 @@ class Choices:
                 box.value = value if value in values else values[0]
 
 
+def labelled(kind: type[w.ValueWidget], label: str, *, width: str, **more: Any) -> Any:
+    """Return a box with its label before it, no wider than the page.
+
+    Args:
+        kind: the box.
+        label: what stands before it.
+        width: of label and box together.
+        more: traits of the box.
+    """
+    layout = w.Layout(width=width, max_width="calc(100% - 4px)")
+    style = {"description_width": "initial"}
+    return kind(description=label, style=style, layout=layout, **more)
+
+
 def text_box(label: str, *, placeholder: str = "") -> w.Text:
     """Return a box for a text, which takes effect when it is left or Enter is pressed."""
-    return w.Text(
-        description=label,
-        placeholder=placeholder,
-        continuous_update=False,
-        style={"description_width": "initial"},
-        layout=w.Layout(width="22em", max_width="calc(100% - 4px)"),
-    )
+    more = {"placeholder": placeholder, "continuous_update": False}
+    return labelled(w.Text, label, width="22em", **more)
 
 
 def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
@@ -515,12 +548,14 @@ def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
     return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
 
 
+def shows(box: w.ValueWidget, part: w.DOMWidget) -> None:
+    """Let a part be seen only while a box is ticked."""
+    w.dlink((box, "value"), (part.layout, "display"), lambda on: "" if on else "none")
+
+
 def status_choices(*more: str) -> list[tuple[str, str]]:
     """Return what a filter by status offers: all, each status, and others."""
-    return [
-        ("all", ""),
-        *((name, name) for name in (*get_args(Status), *more)),
-    ]
+    return [("all", ""), *((name, name) for name in (*get_args(Status), *more))]
 
 
 def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedIntText:
@@ -532,14 +567,8 @@ def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedInt
         least: the smallest number it takes.
         most: the largest.
     """
-    return w.BoundedIntText(
-        value=value,
-        min=least,
-        max=most,
-        description=label,
-        style={"description_width": "initial"},
-        layout=w.Layout(width="12em"),
-    )
+    limits = {"min": least, "max": most}
+    return labelled(w.BoundedIntText, label, width="12em", value=value, **limits)
 
 
 def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
@@ -549,12 +578,7 @@ def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
         label: what stands before it.
         width: of label and list together.
     """
-    return w.Dropdown(
-        options=[("", 0)],
-        description=label,
-        style={"description_width": "initial"},
-        layout=w.Layout(width=width, max_width="calc(100% - 4px)"),
-    )
+    return labelled(w.Dropdown, label, width=width, options=[("", 0)])
 
 
 def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
@@ -581,13 +605,10 @@ class TurnBrowser(LabWidget):
     def __init__(self, simulation: Run) -> None:
         super().__init__()
         self.simulation = simulation
-        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.previous_button = button("Previous", "Show the turn before")
         self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
-        self.next_button = button("Next", tooltip="Show the turn after")
-        self.latest_button = button("Latest", tooltip="Show the latest turn")
-        # Clicks arrive on threads of their own, turns on the loop.
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_fault)
+        self.next_button = button("Next", "Show the turn after")
+        self.latest_button = button("Latest", "Show the latest turn")
         self._choices.on_click(self.previous_button, lambda: self._seek(-1))
         self._choices.on_click(self.next_button, lambda: self._seek(1))
         self._choices.on_click(self.latest_button, lambda: self._go(self._span()[1]))

@@ -93,7 +93,7 @@ async def test_a_turn_is_played_from_the_seat_recorded_and_replayed(tmp_path: Pa
             "turn 2: Bob (ok): amount 2",
         ]
     )
-    assert "amount 7" in str(seat.static_html())
+    assert '<div dir="auto">amount 7</div>' in str(seat.static_html())
     seat.close()
     run.close()
     again = PublicGoods.replay(tmp_path / "t.tape")

@@ -203,6 +203,7 @@ async def test_run_plays_all_and_shows_numbers_chart_and_answers() -> None:
     assert re.sub("<[^>]+>", "", widget.results.value).startswith("variant 2 +0.50")
     assert 'alt="resulting interest rate, variant 2 \u2212 as it was: +0.50' in widget.chart.value
     assert "Most common answers" in widget.answers.value
+    assert '<div dir="auto">raise the rate by 0.75</div>' in widget.answers.value
     assert len(widget.frame) == 12
     assert widget.summary["estimate"].tolist()[0] == pytest.approx(0.5)
     assert "all samples are played" in plan_of(widget)
@@ -390,12 +391,12 @@ async def test_before_a_run_there_are_no_results_to_ask_for() -> None:
 
 def test_results_begin_with_what_they_amount_to_and_fold_the_numbers() -> None:
     widget = PromptComparer.from_results(data_path("tapes/prompt_experiment.tape"))
-    lines = re.sub("<[^>]+>", "\n", widget.results.value).split("\n")
+    lines = html.unescape(re.sub("<[^>]+>", "\n", widget.results.value)).split("\n")
     assert list(filter(None, lines))[:2] == [
-        "hawkish \N{MINUS SIGN}0.61 [\N{MINUS SIGN}2.02, 0.79], p = 1.000",
+        "hawkish \N{MINUS SIGN}0.61 [\N{MINUS SIGN}2.02, 0.79], p > .99",
         "No evidence of a difference.",
     ]
-    assert widget.results.value.index("p = 1.000") < widget.results.value.index("<details>")
+    assert widget.results.value.index("p &gt; .99") < widget.results.value.index("<details>")
     assert widget.results.value.index("<details>") < widget.results.value.index("<table")
 
 

@@ -146,7 +146,11 @@ async def test_what_was_decided_and_why_is_seen_without_unfolding() -> None:
             "ok confidence 0.9 Too bold.",
         ],
     ]
-    assert visible_rows(TurnStepper(simulation).decisions.value) == rows
+    decisions = TurnStepper(simulation).decisions.value
+    assert visible_rows(decisions) == rows
+    # Words of a language that is read from the right are.
+    assert '<div dir="auto">(rejected) Raise taxes at once</div>' in decisions
+    assert '<summary><span dir="auto">Why not?</span></summary>' in decisions
 
 
 async def test_who_only_thought_is_quoted_in_the_text() -> None:

@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError
@@ -43,6 +43,16 @@ class Settings(_Base):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it says nothing; give it words, or leave it out")
+    return text
+
+
+Words = Annotated[str, AfterValidator(_not_blank)]
+"""A text with more than spaces in it."""
 
 
 # --- files ---------------------------------------------------------------------------------------

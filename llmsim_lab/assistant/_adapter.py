@@ -120,8 +120,7 @@ class OllamaAdapter:
         """
         options = {"temperature": temperature, "num_predict": max_tokens}
         try:
-            wire = self._wire(tools, responds=True)
-            return await self._ask(messages, wire, options, self.site)
+            return await self.ask(messages, tools, options=options, responds=True)
         except LLMFailureException as failure:
             raise as_llm_error(failure) from failure
 
@@ -132,27 +131,21 @@ class OllamaAdapter:
         *,
         options: Mapping[str, Any] | None = None,
         site: CallSite | None = None,
+        responds: bool = False,
     ) -> LLMResponse:
-        """Do what ``generate`` does without ``respond``, with the client's own options and errors.
+        """Do what ``generate`` does, with the client's own options and errors.
 
         Args:
             messages: oldest first.
             tools: those the model may want called.
             options: sampling options instead of the configured ones, by Ollama's names.
             site: where this call stands on a tape; the adapter's if not given.
+            responds: whether the model is offered ``respond`` too.
 
         Raises:
             LLMFailureException: the call failed for good.
         """
-        return await self._ask(messages, self._wire(tools), options, site or self.site)
-
-    async def _ask(
-        self,
-        messages: Sequence[LLMMessage],
-        wire: _Wire,
-        options: Mapping[str, Any] | None,
-        site: CallSite,
-    ) -> LLMResponse:
+        wire, site = self._wire(tools, responds=responds), site or self.site
         ask = partial(self._converse, list(map(_message, messages)), wire, options, site)
         if not wire or self._calling == "native":
             return await ask()

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
 from markupsafe import Markup
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from llmsim_lab._util.config import Words
 from llmsim_lab._util.html import (
     ADDED,
     AS_WRITTEN,
@@ -74,14 +75,7 @@ class UserMessage(RunIntervention):
         message: the text.
     """
 
-    message: str
-
-    @field_validator("message")
-    @classmethod
-    def _some(cls, message: str) -> str:
-        if not message.strip():
-            raise ValueError("the message is empty")
-        return message
+    message: Words
 
     def check(self, run: Any) -> None:
         """Raise ConfigError if the turn has been answered."""
@@ -92,7 +86,6 @@ class UserMessage(RunIntervention):
 
     def applied(self, state: Any, run: Any) -> Any:
         """Return the state as it is: the turn has answered what was said."""
-        del run
         return state
 
     def __str__(self) -> str:
@@ -414,7 +407,6 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
 
     def done(self, state: ChatState) -> bool:
         """Return True if no further message is known."""
-        del state
         return self.turn_number + 1 not in self._planned
 
     def _recount(self) -> None:

@@ -86,7 +86,12 @@ class DecisionLog:
         self._redactor = Redactor(redact)
         self._lock = threading.Lock()
         try:
-            self._connection = _opened(self.path)
+            self._connection = opened(self.path, _SCHEMA, version=_VERSION)
+            # A row costs no wait for the disk: a program that crashes loses nothing, a machine
+            # that does perhaps the latest rows.
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            # From here on _write waits by itself: SQLite's own wait would block the event loop.
+            self._connection.execute("PRAGMA busy_timeout = 0")
         except (sqlite3.Error, DataError) as error:
             raise DataError(f"cannot use {self.path} as a decision log: {error}") from error
 
@@ -188,16 +193,15 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be read, or was closed.
         """
-        columns = self._columns(
+        # What stands before the first colon, and what after it.
+        return self._frame(
             "SELECT decision_id, conversation_id, user_id, message, intent_type, decision_type, "
-            "outcome_category AS outcome, outcome_category AS kind, duration_ms, "
-            "(SELECT count(*) FROM tool_invocations AS t WHERE t.decision_id = "
+            "substr(outcome_category, 1, instr(outcome_category || ':', ':') - 1) AS outcome, "
+            "substr(outcome_category, instr(outcome_category || ':', ':') + 1) AS kind, "
+            "duration_ms, (SELECT count(*) FROM tool_invocations AS t WHERE t.decision_id = "
             "decisions.decision_id) AS tools, created, updated FROM decisions "
             "ORDER BY created, rowid"
         )
-        columns["outcome"] = [text.partition(":")[0] for text in columns["outcome"]]
-        columns["kind"] = [text.partition(":")[2] for text in columns["kind"]]
-        return _frame(columns)
 
     def invocations_frame(self, decision_id: str | None = None) -> pd.DataFrame:
         """Return the tool invocations as a frame, oldest first.
@@ -211,7 +215,7 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be read, or was closed.
         """
-        columns = self._columns(
+        frame = self._frame(
             "SELECT decision_id, tool_name, parameters, result, success, error_code, "
             "error_message, duration_ms, created FROM tool_invocations "
             + ("" if decision_id is None else "WHERE decision_id = ? ")
@@ -219,8 +223,8 @@ class DecisionLog:
             [] if decision_id is None else [decision_id],
         )
         for name in ("parameters", "result"):
-            columns[name] = [None if text is None else json.loads(text) for text in columns[name]]
-        return _frame(columns)
+            frame[name] = frame[name].map(json.loads, na_action="ignore")
+        return frame
 
     def close(self) -> None:
         """Close the file; nothing can be written afterwards."""
@@ -258,23 +262,31 @@ class DecisionLog:
                 return
             await asyncio.sleep(_POLL_S)
 
-    def _columns(self, query: str, values: Sequence[str] = ()) -> dict[str, list[Any]]:
-        """Return what a query finds, by column.
+    def _frame(self, query: str, values: Sequence[str] = ()) -> pd.DataFrame:
+        """Return what a query finds, in columns that have their types even without rows.
 
         Raises:
             DataError: the file cannot be read.
         """
+        import pandas as pd
+
         try:
             with self._lock:
                 cursor = self._connection.execute(query, values)
                 rows, names = cursor.fetchall(), [column[0] for column in cursor.description]
         except sqlite3.Error as error:
             raise DataError(f"cannot read the decision log {self.path}: {error}") from error
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        frame = pd.DataFrame(rows, columns=names, dtype="object")
+        return frame.astype({name: _DTYPES.get(name, "str") for name in names})
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open a log's file, or make it; a file that is not a log stays as it is.
+def opened(path: Path | str, schema: str, *, version: int = 0) -> sqlite3.Connection:
+    """Open a file of a schema's tables, or make it; a file of something else stays as it is.
+
+    Args:
+        path: the file.
+        schema: the statements that make the tables.
+        version: of the schema.
 
     Raises:
         DataError: it is something else, or of another version.
@@ -283,37 +295,25 @@ def _opened(path: Path) -> sqlite3.Connection:
     # Without transactions of Python's own, so that each row is written when its execute returns.
     db = sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False, isolation_level=None)
     try:
-        [version] = db.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
+        [found] = db.execute("PRAGMA user_version").fetchone()
+        if found not in (0, version):
             raise DataError(
-                f"it was written by another version ({version}) of the log, or by something else; "
-                "name another file"
+                f"it was written by another version ({found}), or by something else; name another "
+                "file"
             )
-        check_tables(db, _SCHEMA)
-        # Readers need not wait for a writer, and a row costs no wait for the disk: a program that
-        # crashes loses nothing, a machine that does perhaps the latest rows.
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
-        # From here on _write waits by itself: SQLite's own wait would block the event loop.
-        db.execute("PRAGMA busy_timeout = 0")
+        _check_tables(db, schema)
+        db.execute("PRAGMA journal_mode = WAL")  # readers need not wait for a writer
+        db.executescript(schema)
+        if found != version:  # else opening would wait for whoever writes
+            db.execute(f"PRAGMA user_version = {version}")
     except BaseException:
         db.close()
         raise
     return db
 
 
-def check_tables(db: sqlite3.Connection, schema: str) -> None:
-    """Check that a file has no tables but a schema's; it need not have those yet.
-
-    Args:
-        db: the file.
-        schema: the statements that make the tables.
-
-    Raises:
-        DataError: the file holds other tables, or tables of these names with other columns.
-        sqlite3.Error: it is not an SQLite file, or cannot be read.
-    """
+def _check_tables(db: sqlite3.Connection, schema: str) -> None:
+    """Raise DataError if a file has tables but a schema's; it need not have those yet."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(schema)
         wanted = _columns_of(empty)
@@ -341,18 +341,6 @@ def _columns_of(db: sqlite3.Connection) -> dict[str, list[str]]:
     for table, column in rows:
         found.setdefault(table, []).append(column)
     return found
-
-
-def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """Return a frame whose columns have their types even without rows."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=_DTYPES.get(name, "str"))
-            for name, values in columns.items()
-        }
-    )
 
 
 def _dumps(value: Any) -> str:
@@ -550,24 +538,21 @@ class Redactor:
         )
         self._active = bool(names)
 
-    def text(self, text: str) -> str:
-        """Return a text without the secrets that it names."""
-        return self._text(text, 0)
-
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, *, depth: int = 0) -> Any:
         """Return a JSON value without secrets; other values become text.
 
         What is nested too deeply, or contains itself, is replaced by a note.
-        """
-        return self._value(value, 0)
 
-    def _value(self, value: Any, depth: int) -> Any:
+        Args:
+            value: the value.
+            depth: how deep it is nested in what is written.
+        """
         if isinstance(value, str):
-            return self._text(value, depth)
+            return self.text(value, depth=depth)
         if value is None or isinstance(value, bool | int | float):
             return value
         if not isinstance(value, Mapping | list | tuple):
-            return self._text(str(value), depth)
+            return self.text(str(value), depth=depth)
         if depth >= _MAX_DEPTH:
             return _TOO_DEEP
         if isinstance(value, Mapping):
@@ -576,15 +561,16 @@ class Redactor:
             return {
                 str(key): _HIDDEN
                 if self._is_secret(str(key), item) or (named and key == "value")
-                else self._value(item, depth + 1)
+                else self.value(item, depth=depth + 1)
                 for key, item in value.items()
             }
         # So does a pair, as headers and environment variables often come: ["token", …].
         if len(value) == 2 and self._names_secret(value[0]):
             return [value[0], _HIDDEN]
-        return [self._value(item, depth + 1) for item in value]
+        return [self.value(item, depth=depth + 1) for item in value]
 
-    def _text(self, text: str, depth: int) -> str:
+    def text(self, text: str, *, depth: int = 0) -> str:
+        """Return a text without the secrets that it names; see ``value``."""
         if not self._active:
             return text
         # A text may itself be JSON, as some tools return it.
@@ -594,7 +580,7 @@ class Redactor:
             except (ValueError, RecursionError):
                 pass
             else:
-                if (redacted := self._value(read, depth + 1)) != read:
+                if (redacted := self.value(read, depth=depth + 1)) != read:
                     return json.dumps(redacted, ensure_ascii=False)
         kept, at = [], 0
         for found in self._in_text.finditer(text):

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -100,7 +100,7 @@ async def _try(
         user_id=_USER,
         message=case.message,
         conversation_id=case.id,
-        message_history=case.said_before(),
+        message_history=list(case.history),
     )
     log = _Latest()
     with closing(TaskStore()) as store:  # one each, so that no message sees what another changed
@@ -211,11 +211,6 @@ def _words(text: str) -> set[str]:
 # --- the messages ---------------------------------------------------------------------------------
 
 
-class _Earlier(Settings):
-    role: Literal["user", "assistant"]
-    content: str
-
-
 class Case(Settings):
     """One message and what is right.
 
@@ -240,7 +235,7 @@ class Case(Settings):
     arguments: dict[str, Any] = Field(default_factory=dict)
     forbidden: tuple[_ToolName, ...] = ()
     tasks: tuple[str, ...] | None = None
-    history: tuple[_Earlier, ...] = ()
+    history: tuple[Message, ...] = ()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Case:
@@ -250,10 +245,6 @@ class Case(Settings):
         if self.arguments and not self.tools:
             raise ValueError(f"{self.id}: arguments belong to a tool")
         return self
-
-    def said_before(self) -> list[Message]:
-        """Return the history as the engine's messages."""
-        return [Message(role=message.role, content=message.content) for message in self.history]
 
 
 class Cases(Settings):
@@ -366,6 +357,7 @@ class Scored:
     failed: bool = False
 
 
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The outcome of all messages.
 
@@ -374,9 +366,9 @@ class Evaluation:
         model: what was evaluated.
     """
 
-    def __init__(self, rows: Sequence[Scored], *, model: str) -> None:
-        self.rows = tuple(rows)
-        self.model = model
+    rows: Sequence[Scored]
+    _: KW_ONLY
+    model: str
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a message."""

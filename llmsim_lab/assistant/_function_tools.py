@@ -9,7 +9,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Annotated, Any
 
@@ -216,44 +218,14 @@ def _model_of(
 async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    value = await _in_thread(lambda: function(**arguments))
+    context = contextvars.copy_context()  # a tool may look at its run, which is a context variable
+    work = partial(context.run, partial(function, **arguments))
+    value = await asyncio.wrap_future(_threads.start(work))
     # A decorated async function may look like a plain one and return what has to be awaited.
     return await value if inspect.isawaitable(value) else value
 
 
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run work in a thread that does not keep the program from ending."""
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()  # a tool may look at its run, which is a context variable
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if outcome.done():  # the caller was cancelled meanwhile
-            return
-        if error is None:
-            outcome.set_result(value)
-        else:
-            outcome.set_exception(error)
-
-    def run() -> Callable[[], None]:
-        value: Any = None
-        failure: BaseException | None = None
-        try:
-            value = context.run(work)
-        except StopIteration as error:  # which a future cannot hold
-            failure = RuntimeError("the tool raised StopIteration")
-            failure.__cause__ = error
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            failure = error
-
-        def tell() -> None:
-            with suppress(RuntimeError):  # the loop has closed, so no caller waits any more
-                loop.call_soon_threadsafe(settle, value, failure)
-
-        return tell
-
-    _threads.start(run)
-    return await outcome
+_Work = tuple[Callable[[], Any], "Future[Any]"]
 
 
 class _Threads:
@@ -268,11 +240,11 @@ class _Threads:
 
     def reset(self) -> None:
         """Start without threads, also in a forked process, which has none of its parent's."""
-        self._idle: list[SimpleQueue[Callable[[], Callable[[], None]]]] = []
+        self._idle: list[SimpleQueue[_Work]] = []
         self._lock = threading.Lock()
 
-    def start(self, work: Callable[[], Callable[[], None]]) -> None:
-        """Run work in a thread; the callback it returns runs when that thread is free again."""
+    def start(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run work in a thread that does not keep the program from ending."""
         with self._lock:
             waiting = self._idle.pop() if self._idle else None
         if waiting is None:
@@ -280,20 +252,32 @@ class _Threads:
             threading.Thread(
                 target=self._serve, args=(waiting,), name="llmsim-lab-tool", daemon=True
             ).start()
-        waiting.put(work)
+        outcome: Future[Any] = Future()
+        waiting.put((work, outcome))
+        return outcome
 
-    def _serve(self, waiting: SimpleQueue[Callable[[], Callable[[], None]]]) -> None:
+    def _serve(self, waiting: SimpleQueue[_Work]) -> None:
         while True:
-            tell = waiting.get()()
+            work, outcome = waiting.get()
+            settle: Callable[[], None]
+            try:
+                settle = partial(outcome.set_result, work())
+            except StopIteration as error:  # which a future cannot hold
+                failure = RuntimeError("the tool raised StopIteration")
+                failure.__cause__ = error
+                settle = partial(outcome.set_exception, failure)
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                settle = partial(outcome.set_exception, error)
             # Idle before the caller is told, whose next call then finds this thread.
             with self._lock:
                 is_kept = len(self._idle) < _MOST_IDLE
                 if is_kept:
                     self._idle.append(waiting)
-            tell()
+            with suppress(InvalidStateError):  # the caller was cancelled meanwhile
+                settle()
             if not is_kept:
                 return
-            del tell  # or the idle thread would keep the result alive
+            del work, outcome, settle  # or the idle thread would keep the result alive
 
 
 _threads = _Threads()

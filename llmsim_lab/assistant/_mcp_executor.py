@@ -196,10 +196,8 @@ class MCPToolExecutor:
         return f"MCPToolExecutor({self._link})"
 
     async def _call(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        known = self._link.known_tools()
-        if known is None:
-            known = await asyncio.wrap_future(self._link.prepare())
-        tool = _named(tool_name, known)
+        await self.ready()
+        tool = _named(tool_name, self._link.known_tools() or ())
         if tool is None:  # it may be new
             known = await asyncio.wrap_future(self._link.prepare(fresh=True))
             tool = _named(tool_name, known)

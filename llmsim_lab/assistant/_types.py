@@ -415,34 +415,12 @@ class DeclaresTools(Protocol):
 
 
 class DecisionLogger(Protocol):
-    """Logs decisions and tool calls; ``DecisionLog`` is one."""
+    """Logs decisions and tool calls: ``DecisionLog`` is one, and says what its methods get."""
 
-    async def write_decision_log(
-        self,
-        *,
-        decision_id: str,
-        conversation_id: str,
-        user_id: str,
-        message: str,
-        intent_type: str,
-        decision_type: str,
-        outcome_category: str,
-        duration_ms: float,
-    ) -> None:
+    async def write_decision_log(self, *_: Any, **row: Any) -> None:
         """Write a decision's row: first as ``PENDING``, then again, by the same id, when made."""
         ...
 
-    async def write_tool_invocation_log(
-        self,
-        *,
-        decision_id: str,
-        tool_name: str,
-        parameters: Mapping[str, Any],
-        result: Any,
-        success: bool,
-        error_code: str | None,
-        error_message: str | None,
-        duration_ms: float,
-    ) -> None:
+    async def write_tool_invocation_log(self, *_: Any, **row: Any) -> None:
         """Write one tool call."""
         ...

@@ -10,7 +10,7 @@ import typer
 from llmsim_lab.cli._output import console, literal, plain_table, say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
-from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, list_models, remove_model
+from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, is_verified, remove_model
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL
 from llmsim_lab.study._gate import kept_economics_cards
 
@@ -21,10 +21,10 @@ app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_hel
 def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
     table = plain_table("name", "size", "licence", "here", "good for")
-    for row in list_models():
-        here = str(row.path) if row.installed else "no"
-        size = f"{row.size_bytes / 1e6:,.0f} MB"
-        table.add_row(*map(literal, (row.name, size, row.licence, here, row.note)))
+    for model in CATALOGUE:
+        here = str(model.path) if is_verified(model) else "no"
+        size = f"{model.size_bytes / 1e6:,.0f} MB"
+        table.add_row(*map(literal, (model.name, size, model.licence, here, model.note)))
     console.print(table)
     name, why = default_model()
     say(f"This machine's default: {name} ({why})")

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, field_validator
 
 from llmsim_lab._spans import Cut, Provenance, Span
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ReadOnlyState, read_only
@@ -360,61 +361,6 @@ def _data_sections(module: BehaviorModule, variables: Variables) -> tuple[_DataS
     return tuple(found)
 
 
-class Others:
-    """Writes the section on what the others did, in a fixed order and in their own words.
-
-    Args:
-        order: of the agents; those that it does not name follow in the order given.
-        count: counts or estimates tokens.
-    """
-
-    def __init__(self, order: Sequence[str], count: CountTokens) -> None:
-        self._rank = {name: place for place, name in enumerate(order)}
-        self._count = count
-
-    def part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
-        """Return the section for one agent, whose own words are left out.
-
-        Args:
-            agent_name: who reads it.
-            step_number: the turn that begins; the words are of the one before.
-            responses: each agent's words.
-        """
-        replies = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
-        # Sorting is stable, so those without a rank keep the order given.
-        replies.sort(key=lambda item: self._rank.get(item[0], len(self._rank)))
-        title = f"WHAT OTHERS DID (Step {step_number - 1})"
-        words = [words for _, words in replies]
-        names: frozenset[str] = frozenset()
-        if any(map(names_a_speaker, words)):
-            # With the reader's own name: nobody puts words into its mouth either.
-            names = frozenset(map(str.casefold, {agent_name, *responses, *self._rank}))
-        # Most replies need no marks; the section's length is then known without writing it.
-        unmarked = not names and not any("===" in text for text in words)
-
-        def write(limit: int | None = None) -> str:
-            if unmarked:
-                quoted = [spoken(name, _cut(text, limit)) for name, text in replies]
-            else:
-                quoted = [quote(name, _cut(text, limit), names) for name, text in replies]
-            return section(title, "\n\n".join(quoted) or "Nobody has acted yet.")
-
-        whole = write()
-
-        def shorter(tokens: int) -> str | None:
-            """Return the section with every reply cut to the greatest length that fits."""
-
-            def fits(limit: int) -> bool:
-                if unmarked and self._count is estimate_tokens and whole.isascii():
-                    return _tokens_if_cut(len(whole), words, limit) <= tokens
-                return self._count(write(limit)) <= tokens
-
-            limit = _longest(0, max(map(len, words), default=0), fits)
-            return write(limit) if limit >= _SHORTEST_CHARS else None
-
-        return Part("WHAT OTHERS DID", CORE, "user", whole, shorter=shorter)
-
-
 def _tokens_if_cut(size: int, replies: Sequence[str], limit: int) -> int:
     """Return what ``estimate_tokens`` gives for a section whose replies are cut to a length.
 
@@ -482,8 +428,8 @@ class AgentContextBuilder:
         budget_tokens: int | None = None,
         count_tokens: CountTokens = estimate_tokens,
     ) -> None:
-        if budget_tokens is not None and budget_tokens < 1:
-            raise ConfigError(f"budget_tokens={budget_tokens} must be at least 1, or None")
+        if budget_tokens is not None:
+            whole_number("budget_tokens", budget_tokens, least=1)
         self.time_step_duration = time_step_duration
         self.simulator_awareness = simulator_awareness
         self.composed_modules = composed_modules
@@ -493,10 +439,8 @@ class AgentContextBuilder:
         self.stable_first = stable_first
         self.budget_tokens = budget_tokens
         self.count_tokens = count_tokens
-        parts = [("the scenario", variables)] if variables else []
-        parts += composed_modules.owned if composed_modules else ()
-        self.variables = Variables.together(parts)
-        self._others = Others(self.agent_order, count_tokens)
+        self.variables = (composed_modules or ComposedModules()).variables_with(variables)
+        self._rank = {name: place for place, name in enumerate(self.agent_order)}
         self._modules = composed_modules.modules if composed_modules else ()
         self._global_lines = _StateLines(self.variables, "global_vars")
         self._agent_lines = _StateLines(self.variables, "agent_vars")
@@ -544,7 +488,7 @@ class AgentContextBuilder:
             *([] if last else role),
             _core("SITUATION", self._situation(agent_name, step_number, global_state, events)),
             _core("YOUR CURRENT STATE", own),
-            self._others.part(agent_name, step_number, other_responses),
+            self.others_part(agent_name, step_number, other_responses),
             *modules,
             *self._closing,
             *(role if last else []),
@@ -587,6 +531,48 @@ class AgentContextBuilder:
         if events:
             lines += ["", "Recent events:", *[f"- {_description(event)}" for event in events]]
         return "\n".join(lines)
+
+    def others_part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
+        """Return the section on what the others did, in a fixed order and in their own words.
+
+        Args:
+            agent_name: who reads it.
+            step_number: the turn that begins; the words are of the one before.
+            responses: each agent's words.
+        """
+        replies = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
+        # Sorting is stable, so those without a rank keep the order given.
+        replies.sort(key=lambda item: self._rank.get(item[0], len(self._rank)))
+        title = f"WHAT OTHERS DID (Step {step_number - 1})"
+        words = [words for _, words in replies]
+        names: frozenset[str] = frozenset()
+        if any(map(names_a_speaker, words)):
+            # With the reader's own name: nobody puts words into its mouth either.
+            names = frozenset(map(str.casefold, {agent_name, *responses, *self._rank}))
+        # Most replies need no marks; the section's length is then known without writing it.
+        unmarked = not names and not any("===" in text for text in words)
+
+        def write(limit: int | None = None) -> str:
+            if unmarked:
+                quoted = [spoken(name, _cut(text, limit)) for name, text in replies]
+            else:
+                quoted = [quote(name, _cut(text, limit), names) for name, text in replies]
+            return section(title, "\n\n".join(quoted) or "Nobody has acted yet.")
+
+        whole = write()
+
+        def shorter(tokens: int) -> str | None:
+            """Return the section with every reply cut to the greatest length that fits."""
+
+            def fits(limit: int) -> bool:
+                if unmarked and self.count_tokens is estimate_tokens and whole.isascii():
+                    return _tokens_if_cut(len(whole), words, limit) <= tokens
+                return self.count_tokens(write(limit)) <= tokens
+
+            limit = _longest(0, max(map(len, words), default=0), fits)
+            return write(limit) if limit >= _SHORTEST_CHARS else None
+
+        return Part("WHAT OTHERS DID", CORE, "user", whole, shorter=shorter)
 
     def _module_parts(
         self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]

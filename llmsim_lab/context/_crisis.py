@@ -408,33 +408,26 @@ def _series_in(definitions: Variables, agents: Collection[str]) -> tuple[Series,
         definitions: of all variables.
         agents: by name; the variables of more than twenty are left out.
     """
-    world = _numeric(definitions.global_vars)
+
+    def numbers(kind: Mapping[str, Variable]) -> list[tuple[str, str, str]]:
+        """Return name, label and unit of the variables that are numbers."""
+        return [
+            (name, definitions.label(name), _unit(variable))
+            for name, variable in kind.items()
+            if isinstance(variable, NumericVariable)
+        ]
+
     found = [
-        Series(
-            column=name,
-            label=definitions.label(name),
-            unit=_unit(variable),
-            short=definitions.label(name).lower(),
-        )
-        for name, variable in world
+        Series(column=name, label=label, unit=unit, short=label.lower())
+        for name, label, unit in numbers(definitions.global_vars)
     ]
-    if len(agents) > _MOST_AGENTS:
-        return tuple(found)
-    own = _numeric(definitions.agent_vars)
-    found += [
-        Series(
-            column=f"{agent}.{name}",
-            label=f"{agent}: {definitions.label(name).lower()}",
-            unit=_unit(variable),
-        )
-        for agent in agents
-        for name, variable in own
-    ]
+    if len(agents) <= _MOST_AGENTS:
+        found += [
+            Series(column=f"{agent}.{name}", label=f"{agent}: {label.lower()}", unit=unit)
+            for agent in agents
+            for name, label, unit in numbers(definitions.agent_vars)
+        ]
     return tuple(found)
-
-
-def _numeric(definitions: Mapping[str, Variable]) -> list[tuple[str, NumericVariable]]:
-    return [(name, it) for name, it in definitions.items() if isinstance(it, NumericVariable)]
 
 
 def _unit(variable: NumericVariable) -> str:
@@ -524,7 +517,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             self.world(state),
             self.builder,
             self.engine,
-            composed_modules=self.modules,
             pending=state.pending,
             known=state.events,
         )
@@ -539,7 +531,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         )
 
     async def _play(self, before: CrisisTurn, planned: Sequence[CrisisIntervention]) -> CrisisTurn:
-        del planned
         number, start = before.number + 1, before.state
         simulator = self.simulator(start)
         prompts = await simulator.aprocess_step(number, start.responses)
@@ -589,19 +580,12 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
 
     @classmethod
     def rebuilt(
-        cls,
-        config: CrisisConfig,
-        *,
-        llm_client: LLMClient | None,
-        state: CrisisState,
-        prompts: Mapping[str, Prompt],
-        parts: Mapping[str, Any],
+        cls, config: CrisisConfig, *, state: Any, parts: Mapping[str, Any], **recorded: Any
     ) -> Self:
         """Return a run made of recorded parts, which gets its turns afterwards."""
         # The state is not checked: modules that have changed since may define other variables, and
         # the run can be looked at all the same.
-        del state
-        return cls(config, llm_client=llm_client, prompts=prompts, **parts)
+        return cls(config, **recorded, **parts)
 
     # --- prompts -----------------------------------------------------------------------------
 
@@ -707,6 +691,7 @@ def _make_engine(
     if config.engine == "rule":
         return RuleCrisisEngine()
     client = _model(llm_client, "the engine is", "engine: rule")
+    prompt = prompt or Prompt.load("crisis_engine")
     return CrisisEngine(client, config.scenario, prompt=prompt, max_events=config.max_events)
 
 

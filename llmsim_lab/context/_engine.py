@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, NotRequired, Protocol
 
@@ -85,14 +85,15 @@ class EngineOutput(Decision):
     """Not asked for."""
 
 
-def engine_output_schema(
+def engine_output_for(
     engine: GameEngine, *, max_events: int = 5, max_text_chars: int = 400
-) -> dict[str, Any]:
-    """Return the JSON schema of an engine's answer: this scenario's variables and no others.
+) -> type[EngineOutput]:
+    """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
 
-    Scales and whole percents are integers with bounds, choices are enums: servers enforce both.
-    They do not enforce bounds of other numbers, so ``GameEngine`` judges every value. A variable
-    that does not change may be left out; one that only code may change is not named.
+    The schema has this scenario's variables and no others. Scales and whole percents are integers
+    with bounds, choices are enums: servers enforce both. They do not enforce bounds of other
+    numbers, so ``GameEngine`` judges every value. A variable that does not change may be left out;
+    one that only code may change is not named.
 
     Args:
         engine: whose variables and agents.
@@ -100,40 +101,19 @@ def engine_output_schema(
         max_text_chars: longest reasoning and longest description of an event, characters.
     """
     text = {"type": "string", "maxLength": max_text_chars}
-    return _closed(
+    event = _closed({"type": {"type": "string", "maxLength": 60}, "description": text})
+    own = {agent: _optional(engine.definitions_of(agent)) for agent in engine.agents}
+    updates = {
+        "global_vars": _optional(engine.definitions_of()),
+        "agent_vars": _closed(own, required=()),
+    }
+    schema = _closed(
         {
-            "state_updates": _closed(
-                {
-                    "global_vars": _optional(engine.definitions_of()),
-                    "agent_vars": _closed(
-                        {agent: _optional(engine.definitions_of(agent)) for agent in engine.agents},
-                        required=(),
-                    ),
-                }
-            ),
-            "events": {
-                "type": "array",
-                "maxItems": max_events,
-                "items": _closed(
-                    {"type": {"type": "string", "maxLength": 60}, "description": text}
-                ),
-            },
+            "state_updates": _closed(updates),
+            "events": {"type": "array", "maxItems": max_events, "items": event},
             "reasoning": text,
         }
     )
-
-
-def engine_output_for(
-    engine: GameEngine, *, max_events: int = 5, max_text_chars: int = 400
-) -> type[EngineOutput]:
-    """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
-
-    Args:
-        engine: whose variables and agents.
-        max_events: the most events in one turn.
-        max_text_chars: longest reasoning and longest description of an event, characters.
-    """
-    schema = engine_output_schema(engine, max_events=max_events, max_text_chars=max_text_chars)
     return _output_model(json.dumps(schema))  # as JSON: a dict cannot be the key of a cache
 
 
@@ -141,40 +121,28 @@ def engine_output_for(
 # prompt.
 @lru_cache(maxsize=64)
 def _output_model(schema_json: str) -> type[EngineOutput]:
-    schema = json.loads(schema_json)
-
     class ScenarioOutput(EngineOutput):
         @classmethod
         def __get_pydantic_json_schema__(
             cls, _core: CoreSchema, _handler: GetJsonSchemaHandler
         ) -> JsonSchemaValue:
-            marked: JsonSchemaValue = _marked(schema)
-            return marked
+            schema: JsonSchemaValue = json.loads(schema_json)
+            return schema
 
     ScenarioOutput.__name__ = ScenarioOutput.__qualname__ = EngineOutput.__name__
     return ScenarioOutput
 
 
-def _marked(schema: Any) -> Any:
-    """Return a copy that tells ``reply_schema`` which fields are required; else all would be."""
-    if isinstance(schema, list):
-        return [_marked(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    copied = {key: _marked(value) for key, value in schema.items()}
-    if isinstance(schema.get("required"), list):
-        copied["x-required"] = copied["required"]
-    return copied
-
-
 def _closed(
     properties: Mapping[str, Any], *, required: tuple[str, ...] | None = None
 ) -> dict[str, Any]:
+    named = list(properties if required is None else required)
     return {
         "type": "object",
         "properties": dict(properties),
-        "required": list(properties if required is None else required),
+        "required": named,
         "additionalProperties": False,
+        "x-required": named,  # for ``reply_schema``, which would require all
     }
 
 
@@ -271,6 +239,7 @@ class TurnEngine(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class CrisisEngine:
     """A language model that judges: which variables change, what happens, and why.
 
@@ -282,20 +251,12 @@ class CrisisEngine:
         max_text_chars: longest reasoning and longest description of an event, characters.
     """
 
-    def __init__(
-        self,
-        llm_client: LLMClient,
-        scenario: CrisisScenario,
-        *,
-        prompt: Prompt | None = None,
-        max_events: int = 3,
-        max_text_chars: int = 240,
-    ) -> None:
-        self.llm_client = llm_client
-        self.scenario = scenario
-        self.prompt = prompt or Prompt.load("crisis_engine")
-        self.max_events = max_events
-        self.max_text_chars = max_text_chars
+    llm_client: LLMClient
+    scenario: CrisisScenario
+    _: KW_ONLY
+    prompt: Prompt = field(default_factory=lambda: Prompt.load("crisis_engine"))
+    max_events: int = 3
+    max_text_chars: int = 240
 
     async def judge(
         self,
@@ -368,16 +329,8 @@ class CrisisEngine:
 class RuleCrisisEngine:
     """No model: only the modules' rules move the world. A baseline."""
 
-    async def judge(
-        self,
-        game_engine: GameEngine,
-        *,
-        step_number: int,
-        responses: Mapping[str, str],
-        events: Sequence[Mapping[str, Any]],
-    ) -> Judgement:
+    async def judge(self, game_engine: GameEngine, **_: Any) -> Judgement:
         """Change nothing."""
-        del game_engine, step_number, responses, events
         return Judgement(EngineOutput(state_updates={}, events=[], reasoning=""))
 
 

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from llmsim_lab._util.config import Settings, YamlFile
-from llmsim_lab.context._variables import Variables, humanise
+from llmsim_lab.context._variables import Owner, Variables, humanise
 from llmsim_lab.errors import ConfigError, ModuleError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import digest_of
@@ -151,14 +151,14 @@ class BehaviorModule(ModuleData):
         """
         if not self.builds_context:
             return None
-        text = self._call("build_agent_context", agent_name, agent_state, global_state)
-        if isinstance(text, str) and not _is_unicode(text):
-            raise self._fault("build_agent_context", agent_name, _NOT_UNICODE)
-        if text is None or isinstance(text, str):
-            return text
-        raise self._fault(
-            "build_agent_context", agent_name, f"{type(text).__name__}, not a text or None"
-        )
+        function = "build_agent_context"
+        text = self._call(function, agent_name, agent_state, global_state)
+        if text is not None and not isinstance(text, str):
+            what = f"{type(text).__name__}, not a text or None"
+            raise self._fault(function, agent_name, what)
+        if not _is_unicode(text):
+            raise self._fault(function, agent_name, _NOT_UNICODE)
+        return text
 
     def updates_for(
         self,
@@ -174,24 +174,22 @@ class BehaviorModule(ModuleData):
         """
         if not self.updates_state:
             return {}
-        updates = self._call(
-            "compute_state_updates", agent_name, agent_state, global_state, step_number
-        )
+        function = "compute_state_updates"
+        updates = self._call(function, agent_name, agent_state, global_state, step_number)
         if not isinstance(updates, dict):
-            detail = f"{type(updates).__name__}, not a dict; return {{}} to change nothing"
-            raise self._fault("compute_state_updates", agent_name, detail)
+            what = f"{type(updates).__name__}, not a dict; return {{}} to change nothing"
+            raise self._fault(function, agent_name, what)
         for name, value in updates.items():
+            what = ""
             if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
-                detail = (
-                    f"a dict with {name!r}: {type(value).__name__}; it must map names to values"
-                )
-                raise self._fault("compute_state_updates", agent_name, detail)
-            if not (_is_unicode(name) and _is_unicode(value)):
-                raise self._fault("compute_state_updates", agent_name, _NOT_UNICODE)
+                what = f"a dict with {name!r}: {type(value).__name__}; it must map names to values"
+            elif not (_is_unicode(name) and _is_unicode(value)):
+                what = _NOT_UNICODE
             # Converting one to a float, or writing it out, would raise far from the module.
-            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-                detail = f"for {name!r} a whole number of {value.bit_length():,} bits"
-                raise self._fault("compute_state_updates", agent_name, detail)
+            elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+                what = f"for {name!r} a whole number of {value.bit_length():,} bits"
+            if what:
+                raise self._fault(function, agent_name, what)
         return dict(updates)
 
     def _call(
@@ -295,8 +293,17 @@ class ComposedModules:
 
     def __init__(self, modules: Iterable[BehaviorModule] = ()) -> None:
         self.modules: tuple[BehaviorModule, ...] = _sorted(tuple(modules))
-        self.variables: Variables = _joined(self.modules)
+        self.variables = self.variables_with(None)
         """What all modules define, in their order."""
+
+    def variables_with(self, own: Variables | None, owner: Owner = "the scenario") -> Variables:
+        """Return a scenario's own definitions, if it has any, then what all modules define.
+
+        Raises:
+            ConfigError: a variable is defined twice.
+        """
+        modules = [(module.where, module.variables) for module in self.modules]
+        return Variables.together([(owner, own or Variables()), *modules])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -307,11 +314,6 @@ class ComposedModules:
     def digests(self) -> dict[str, str]:
         """The modules' digests by name: what a run was made with."""
         return {module.name: module.digest for module in self.modules}
-
-    @cached_property
-    def owned(self) -> tuple[tuple[str, Variables], ...]:
-        """Each module's definitions, with the words by which a message names the module."""
-        return tuple((f"module {module.name!r}", module.variables) for module in self.modules)
 
     def without(self, *names: str) -> ComposedModules:
         """Return the composition without some modules, to see what they did.
@@ -351,20 +353,6 @@ class ComposedModules:
 
     def __repr__(self) -> str:
         return f"ComposedModules({', '.join(self.names) or 'none'})"
-
-
-def _joined(modules: tuple[BehaviorModule, ...]) -> Variables:
-    try:
-        return Variables.together((module.name, module.variables) for module in modules)
-    except ConfigError:
-        # Once more, for a message with lines: to find them takes a search through the files.
-        parts = [
-            (module.where("variables", kind, name), Variables(**{kind: {name: variable}}))
-            for module in modules
-            for kind in ("global_vars", "agent_vars")
-            for name, variable in getattr(module.variables, kind).items()
-        ]
-        return Variables.together(parts)
 
 
 def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:

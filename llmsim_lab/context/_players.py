@@ -11,15 +11,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field, create_model
 
-from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
+from llmsim_lab.llm._chains import FORGIVEN, LooksUp, chain_of, chain_of_failure
 from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
-
-FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
-"""Failures of one agent's call that do not stop the turn: the agent says nothing, loudly."""
 
 PRIVATE = "ASSESSMENT"
 """The part that is the agent's own view: why it acts, which the others do not read."""
@@ -211,6 +208,7 @@ class LLMCrisisAgent:
         )
 
 
+@dataclass(eq=False)
 class ScriptedCrisisAgent:
     """An agent with set lines: one a turn, then silence.
 
@@ -219,13 +217,11 @@ class ScriptedCrisisAgent:
         lines: what it says in turn 1, 2, …
     """
 
-    def __init__(self, name: str, lines: Sequence[str]) -> None:
-        self.name = name
-        self.lines = tuple(lines)
+    name: str
+    lines: Sequence[str]
 
     async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Return the turn's line."""
-        del prompt
         has_line = 1 <= step_number <= len(self.lines)
         words = self.lines[step_number - 1].strip() if has_line else ""
         why = f"line {step_number} of its script" if has_line else "its script has ended"
@@ -236,6 +232,7 @@ Rule = Callable[[str, str, int], str]
 """From an agent's name, its prompt and the turn's number to what it says."""
 
 
+@dataclass(eq=False)
 class RuleCrisisAgent:
     """An agent that follows a rule; the default keeps its course, whatever happens.
 
@@ -245,9 +242,8 @@ class RuleCrisisAgent:
             must return the same for the same arguments.
     """
 
-    def __init__(self, name: str, rule: Rule | None = None) -> None:
-        self.name = name
-        self.rule: Rule = rule or (lambda *_: "We keep our course and change nothing.")
+    name: str
+    rule: Rule = lambda *_: "We keep our course and change nothing."
 
     async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Return what the rule says."""

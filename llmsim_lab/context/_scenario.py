@@ -6,17 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from llmsim_lab._util.config import Settings, YamlFile
+from llmsim_lab._util.config import Settings, Words, YamlFile
 from llmsim_lab._util.files import data_path
-from llmsim_lab.context._builder import (
-    AgentContextBuilder,
-    Briefing,
-    CountTokens,
-    StableFirst,
-    estimate_tokens,
-)
+from llmsim_lab.context._builder import AgentContextBuilder, Briefing
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._variables import Variables, initial_values
 from llmsim_lab.context._world import GameEngine
@@ -52,14 +46,7 @@ class ScenarioEvent(Settings):
     """Something that happened before the first turn, or that an intervention adds."""
 
     type: str = "background"
-    description: Annotated[str, Field(min_length=1)]
-
-    @field_validator("description")
-    @classmethod
-    def _says_something(cls, description: str) -> str:
-        if not description.strip():
-            raise ValueError("the event says nothing; describe it, or leave it out")
-        return description
+    description: Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,18 +138,7 @@ class CrisisScenario(Settings):
                 variable of the scenario or of the modules.
         """
         modules = (loader or ModuleLoader()).load(self.modules)
-        try:
-            variables = Variables.together([("the scenario", self.variables), *modules.owned])
-        except ConfigError as error:
-            # The scenario's variable that a module defines as well: its line is in this file. There
-            # is one, since the modules by themselves fit together.
-            place = next(
-                ("variables", kind, name)
-                for kind in ("global_vars", "agent_vars")
-                for name in getattr(self.variables, kind)
-                if modules.variables.get(name) is not None
-            )
-            raise ConfigError(self._fault(place, str(error))) from error
+        variables = modules.variables_with(self.variables, self._where)
         # All faults at once, with the lines of this file, before a ``GameEngine`` raises for them.
         found = initial_values(variables.global_vars, self.global_vars, ("global_vars",))[1]
         for name, agent in self.agents.items():
@@ -185,21 +161,13 @@ class CrisisScenario(Settings):
         )
 
     def builder(
-        self,
-        modules: ComposedModules | None = None,
-        *,
-        stable_first: StableFirst = False,
-        budget_tokens: int | None = None,
-        count_tokens: CountTokens = estimate_tokens,
+        self, modules: ComposedModules | None = None, **options: Any
     ) -> AgentContextBuilder:
-        """Return what builds the agents' prompts, as ``AgentContextBuilder`` describes.
+        """Return what builds the agents' prompts.
 
         Args:
             modules: what ``compose`` returned; composed anew if None.
-            stable_first: whether what does not change in a run stands first; ``"shared"``: what
-                all agents read before each one's role.
-            budget_tokens: the most that a prompt may take.
-            count_tokens: counts or estimates tokens.
+            options: of ``AgentContextBuilder``, such as ``stable_first`` and ``budget_tokens``.
         """
         return AgentContextBuilder(
             self.time_step_duration,
@@ -209,9 +177,7 @@ class CrisisScenario(Settings):
             briefing=self.briefing,
             roles={name: agent.text for name, agent in self.agents.items()},
             agent_order=tuple(self.agents),
-            stable_first=stable_first,
-            budget_tokens=budget_tokens,
-            count_tokens=count_tokens,
+            **options,
         )
 
     def initial_events(self) -> list[dict[str, str]]:
@@ -229,6 +195,9 @@ class CrisisScenario(Settings):
         return isinstance(other, CrisisScenario) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _where(self, *location: str) -> str:
+        return f"the scenario ({self._source.place(location)})" if self._source else "the scenario"
 
     def _fault(self, place: tuple[str, ...], what: str) -> str:
         if self._source is not None:

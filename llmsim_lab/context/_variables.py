@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -313,6 +313,10 @@ def inferred(value: Any) -> Variable:
     )
 
 
+Owner: TypeAlias = str | Callable[[str, str, str], str]
+"""Who defines variables, in words, or a function that returns them."""
+
+
 class Variables(Settings):
     """Definitions by name; their order is the order in which prompts list the variables.
 
@@ -340,29 +344,33 @@ class Variables(Settings):
         return self.global_vars.get(name) or self.agent_vars.get(name)
 
     @classmethod
-    def together(cls, parts: Iterable[tuple[str, Variables]]) -> Variables:
+    def together(cls, parts: Iterable[tuple[Owner, Variables]]) -> Variables:
         """Return all definitions together, in order.
 
         Args:
-            parts: each with who defines it, for the message of an error.
+            parts: each with who defines it, for the message of an error: in words, or a function
+                that returns them with the place of what it is given, which takes a search.
 
         Raises:
             ConfigError: a variable is defined twice.
         """
-        owners: dict[str, str] = {}
-        world: dict[str, Variable] = {}
-        own: dict[str, Variable] = {}
+        owners: dict[str, tuple[Owner, str]] = {}
+        found: dict[str, dict[str, Variable]] = {"global_vars": {}, "agent_vars": {}}
         for owner, part in parts:
-            for target, source in ((world, part.global_vars), (own, part.agent_vars)):
-                for name, variable in source.items():
+            for kind, together in found.items():
+                for name, variable in getattr(part, kind).items():
                     if name in owners:
-                        raise ConfigError(
-                            f"{owner} defines the variable {name!r}, which {owners[name]} defines "
-                            "already; rename one, or leave one out"
+                        who, other = (
+                            it if isinstance(it, str) else it("variables", where, name)
+                            for it, where in ((owner, kind), owners[name])
                         )
-                    owners[name] = owner
-                    target[name] = variable
-        return cls(global_vars=world, agent_vars=own)
+                        raise ConfigError(
+                            f"{who} defines the variable {name!r}, which {other} defines already; "
+                            "rename one, or leave one out"
+                        )
+                    owners[name] = owner, kind
+                    together[name] = variable
+        return cls(**found)
 
 
 def initial_values(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.context._modules import ComposedModules, read_only
@@ -60,13 +60,8 @@ class UpdateRecord:
         return f"{self.agent}.{self.variable}" if self.agent else self.variable
 
 
-class _Change(NamedTuple):
-    """One change asked for; with a fault if it does not even have the form of one."""
-
-    agent: str | None
-    variable: str
-    asked: Any
-    fault: str = ""
+_Change: TypeAlias = tuple[str | None, str, Any, str]
+"""One change asked for: agent, variable, value; and a fault if it has not the form of one."""
 
 
 class GameEngine:
@@ -100,9 +95,7 @@ class GameEngine:
         *,
         variables: Variables | None = None,
     ) -> None:
-        parts = [("the scenario", variables)] if variables else []
-        parts += modules.owned if modules else ()
-        defined = Variables.together(parts)
+        defined = (modules or ComposedModules()).variables_with(variables)
         found: list[tuple[tuple[str, ...], str]] = []
         extra_global = _undefined(global_vars, defined.global_vars, ("global_vars",), found)
         self._global_definitions = dict(defined.global_vars) | extra_global
@@ -188,56 +181,52 @@ class GameEngine:
         # Checked here although ``EngineOutput`` has the types: users' code calls this too.
         if not isinstance(updates, Mapping):
             what = f"updates are {type(updates).__name__}, not {' and '.join(_KINDS)}"
-            yield _Change(None, "", updates, what)
+            yield None, "", updates, what
             return
         for kind, part in updates.items():
             if kind not in _KINDS:
                 what = f"updates have {' and '.join(_KINDS)}, no {str(kind)!r}"
-                yield _Change(None, str(kind), part, what)
+                yield None, str(kind), part, what
             elif not isinstance(part, Mapping):
-                what = f"{kind} is {type(part).__name__}, not names and values"
-                yield _Change(None, kind, part, what)
+                yield None, kind, part, f"{kind} is {type(part).__name__}, not names and values"
             elif kind == "global_vars":
-                for name, asked in part.items():
-                    yield _Change(None, str(name), asked)
+                yield from ((None, str(name), asked, "") for name, asked in part.items())
             else:
                 for agent, own in part.items():
-                    yield from self._agent_changes(str(agent), own)
-
-    def _agent_changes(self, agent: str, own: Any) -> Iterator[_Change]:
-        if agent not in self._agents:
-            known = ", ".join(self._agents) or "none"
-            yield _Change(agent, "", own, f"unknown agent; there are: {known}")
-        elif not isinstance(own, Mapping):
-            what = f"an agent's changes are {type(own).__name__}, not names and values"
-            yield _Change(agent, "", own, what)
-        else:
-            for name, asked in own.items():
-                yield _Change(agent, str(name), asked)
+                    if agent not in self._agents:
+                        known = ", ".join(self._agents) or "none"
+                        yield str(agent), "", own, f"unknown agent; there are: {known}"
+                    elif not isinstance(own, Mapping):
+                        given = type(own).__name__
+                        what = f"an agent's changes are {given}, not names and values"
+                        yield agent, "", own, what
+                    else:
+                        yield from ((agent, str(name), asked, "") for name, asked in own.items())
 
     def _judge(self, change: _Change, source: str) -> UpdateRecord:
         before: Scalar | None = None
         after: Scalar | None = None
-        fault, repair = change.fault, ""
+        agent, name, asked, fault = change
+        repair = ""
         if not fault:
-            variable = self.definitions_of(change.agent).get(change.variable)
+            variable = self.definitions_of(agent).get(name)
             if variable is None:
-                fault = self._unknown(change.agent, change.variable)
+                fault = self._unknown(agent, name)
             else:
-                before = after = self._values(change.agent)[change.variable]
+                before = after = self._values(agent)[name]
                 # The schema does not name such variables to the model, but not every server holds
                 # it to the schema. Modules' code and interventions may change any variable.
                 if source == ENGINE and not variable.engine_may_set:
                     fault = "only modules' code may change it"
                 else:
                     try:
-                        after, repair = variable.accept(change.asked)
+                        after, repair = variable.accept(asked)
                     except ValueError as error:
                         fault = str(error)
         return UpdateRecord(
-            agent=change.agent,
-            variable=change.variable,
-            asked=change.asked,
+            agent=agent,
+            variable=name,
+            asked=asked,
             before=before,
             after=after,
             status="failed" if fault else "repaired" if repair else "ok",

@@ -6,10 +6,12 @@ import logging
 from typing import Protocol
 
 from llmsim_lab._util.text import log_event
-from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.errors import FailureReason, LLMFailureException
 from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain, Status
 
+FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
+"""Failures of one call that need not stop a turn; any other means that no model is there."""
 LOOKING_UP = "in looking things up, before the decision was asked for: "
 """The beginning of a failure's detail where the model failed before the decision."""
 

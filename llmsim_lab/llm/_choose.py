@@ -36,7 +36,7 @@ from collections.abc import (
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.waiting import gather_all
@@ -166,14 +166,14 @@ class Choice(Generic[OptionT]):
         return f"<Choice {{{chances}}}, mass {self.mass:.3f}, by {self.method}{drawn}>"
 
     def _repr_html_(self) -> str:
-        heads, rows = ["option", "probability"], []
+        columns = {
+            "option": list(map(text_of, self.probabilities)),
+            "probability": [f"{p:.1%}" for p in self.probabilities.values()],
+        }
         if self.interval:
-            heads.append("95 % interval")
-        for option, p in self.probabilities.items():
-            row = [text_of(option), f"{p:.1%}"]
-            if self.interval:
-                row.append("{:.1%} to {:.1%}".format(*self.interval[option]))
-            rows.append(row)
+            bounds = map(self.interval.__getitem__, self.probabilities)
+            columns["95 % interval"] = [f"{low:.1%} to {high:.1%}" for low, high in bounds]
+        rows = list(zip(*columns.values(), strict=True))
         bias = self.position_bias
         facts: list[tuple[object, object]] = [
             ("answers that are options", f"{self.mass:.1%}"),
@@ -182,7 +182,7 @@ class Choice(Generic[OptionT]):
         ]
         if bias is not None:
             facts.append(("position bias", f"{bias:.1%}"))
-        return str(join([table(heads, rows), pairs(facts)]))
+        return str(join([table(list(columns), rows), pairs(facts)]))
 
 
 def measures(request: ChatRequest) -> bool:
@@ -335,13 +335,8 @@ async def choice_by(
 # --- letters --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Order(Generic[OptionT]):
-    """One way to ask: the last part of the prompt, and the option that an answer stands for."""
-
-    question: str
-    read: Callable[[str], OptionT | None]
-    labels: Mapping[str, OptionT]
+Order: TypeAlias = tuple[str, dict[str, OptionT]]
+"""One way to ask: the last part of the prompt, and the option that each letter stands for."""
 
 
 def lettered(options: Options[OptionT]) -> list[Order[OptionT]]:
@@ -359,13 +354,7 @@ def lettered(options: Options[OptionT]) -> list[Order[OptionT]]:
         question = (
             f"{lines}\n\nAnswer with one letter and nothing else: {', '.join(first)} or {last}."
         )
-
-        # Letters as a default, since the loop's variable is that of the last order by then.
-        def read(text: str, labels: Mapping[str, OptionT] = labels) -> OptionT | None:
-            label = label_of(text, labels)
-            return None if label is None else labels[label]
-
-        orders.append(Order(question, read, labels))
+        orders.append((question, labels))
     return orders
 
 
@@ -422,7 +411,7 @@ async def by_letters(
         NoOptionError: no letter was among the alternatives.
     """
     orders = lettered(options)
-    conversations = [asked(before, order.question) for order in orders]
+    conversations = [asked(before, question) for question, _ in orders]
     # The first one alone: where there are no probabilities, the others need not be asked.
     answers = [await ask(conversations[0], MEASURED, WANTED)]
     if answers[0][0].top_logprobs:
@@ -431,12 +420,12 @@ async def by_letters(
     if not all(reply.top_logprobs for reply, _ in answers):
         raise NoLogprobsError(calls)
     by_option: dict[OptionT, list[float]] = {value: [] for value in options.values}
-    by_label: dict[str, list[float]] = {label: [] for label in orders[0].labels}
+    by_label: dict[str, list[float]] = {label: [] for label in orders[0][1]}
     measured = []
-    for order, (reply, _) in zip(orders, answers, strict=True):
-        shares, logs = shares_of(reply, order.labels)
+    for (_, labels), (reply, _) in zip(orders, answers, strict=True):
+        shares, logs = shares_of(reply, labels)
         measured.append(shares)
-        for label, option in order.labels.items():
+        for label, option in labels.items():
             by_option[option].append(logs[label])
             by_label[label].append(logs[label])
     mass = math.fsum(share for shares in measured for share in shares.values()) / len(measured)
@@ -575,13 +564,13 @@ async def by_samples(
         NoOptionError: no answer was an option.
     """
     as_numbers = options.numeric and len(options.values) > len(LABELS)
-    orders = [_number(options)] if as_numbers else lettered(options)
+    orders = [(digits_question(options), {})] if as_numbers else lettered(options)
     most = _LONGEST_NUMBER_TOKENS if as_numbers else 1
     each = math.ceil(count / len(orders))
     answers = await gather_all(
         [
-            ask(asked(before, order.question), _drawing(seed, number * each + place, most), None)
-            for number, order in enumerate(orders)
+            ask(asked(before, question), _drawing(seed, number * each + place, most), None)
+            for number, (question, _) in enumerate(orders)
             for place in range(each)
         ]
     )
@@ -590,11 +579,13 @@ async def by_samples(
     pulls: Counter[str] = Counter()
     measured = [dict.fromkeys(options.values, 0.0) for _ in orders]
     for place, (reply, _) in enumerate(answers):
-        order = orders[place // each]
-        if (option := order.read(reply.text)) is not None:
+        labels = orders[place // each][1]
+        label = label_of(reply.text, labels)
+        option = _number_in(reply.text, options) if as_numbers else labels.get(label or "")
+        if option is not None:
             counts[option] += 1
             # The letter at which the option stood in this order.
-            pulls.update(label for label, one in order.labels.items() if one == option)
+            pulls.update(label for label, one in labels.items() if one == option)
             measured[place // each][option] += 1 / each
     valid = counts.total()
     if not valid:
@@ -604,21 +595,16 @@ async def by_samples(
         mass=valid / len(answers),
         method="samples",
         measured=tuple(measured),
-        label_pull={label: pulls[label] / valid for label in orders[0].labels},
+        label_pull={label: pulls[label] / valid for label in orders[0][1]},
         interval={option: wilson(counts[option], valid) for option in options.values},
         samples=len(answers),
         calls=calls,
     )
 
 
-def _number(options: Options[OptionT]) -> Order[OptionT]:
-    """Return the one order in which numbers are asked for as such."""
-
-    def read(text: str) -> OptionT | None:
-        found = _NUMBER.match(text)
-        return _option_at(_canonical(found[1]), options) if found else None
-
-    return Order(digits_question(options), read, {})
+def _number_in(text: str, options: Options[OptionT]) -> OptionT | None:
+    found = _NUMBER.match(text)
+    return _option_at(_canonical(found[1]), options) if found else None
 
 
 def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:

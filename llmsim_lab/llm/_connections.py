@@ -15,8 +15,10 @@ import threading
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
 import httpx
@@ -35,6 +37,45 @@ def without_password(url: str) -> str:
     before, at, after = url.rpartition("@")
     scheme, separator, _ = before.partition("://")
     return f"{scheme}://***@{after}" if separator else f"***@{after}" if at else url
+
+
+def read_address(
+    given: str, url_of: Callable[[SplitResult, bool], str], *, source: str, form: str, note: str
+) -> str:
+    """Return a server's URL, from what a user writes; without a scheme it is http.
+
+    Args:
+        given: the address.
+        url_of: returns the URL of what was read, and of whether it named its scheme; may raise
+            ValueError.
+        source: where the address comes from.
+        form: how one is written, with an example.
+        note: what to say where it has a user name or a password.
+
+    Raises:
+        ConfigError: it is not a server's address, or has a user name or password in it.
+    """
+    wrong = ConfigError(
+        f"{source}={without_password(given)!r} is not a server's address; write it as {form}"
+    )
+    scheme, separator, rest = given.partition("://")
+    if not separator:
+        scheme, rest = "http", given
+    if "@" in rest:
+        raise ConfigError(f"{wrong}, with no user name or password{note}")
+    name, slash, path = rest.partition("/")
+    with suppress(ValueError):  # most names are not addresses
+        if ipaddress.ip_address(name).version == 6:
+            rest = f"[{name}]{slash}{path}"
+    try:
+        split = urlsplit(f"{scheme.lower()}://{rest}")
+        url = url_of(split, bool(separator))
+        has_host = split.scheme in ("http", "https") and httpx.URL(url).host
+    except (ValueError, httpx.InvalidURL) as error:
+        raise wrong from error
+    if not has_host or split.query or split.fragment or " " in url or not url.isprintable():
+        raise wrong
+    return url
 
 
 def is_loopback(url: str) -> bool:

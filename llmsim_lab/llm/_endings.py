@@ -32,8 +32,9 @@ _MAX_CHARS_PER_TOKEN, _MARGIN_CHARS = 8, 256
 """Above the average of any long text; ordinary prose has four or five."""
 
 _MARKS = re.compile(r'["\\{}\[\]]')
-_THOUGHTS = re.compile(r"<think(?:ing)?>")
-_THOUGHT_ENDS = re.compile(r"</think(?:ing)?>")
+_OPENING = re.compile(
+    r"\s*(?:<think(?:ing)?>.*?</think(?:ing)?>\s*)?(?:```[^\n]*\n\s*)?", re.DOTALL
+)
 _BEFORE_JSON = ("<think>", "<thinking>", "```")
 _MAX_EXCERPT, _MAX_UNIT = 120, 40
 
@@ -132,23 +133,12 @@ class Endings:
 
     def _find_json(self) -> None:
         """Find where JSON begins, after thinking and the opening of a code fence."""
-        text = self._text
-        start = len(text) - len(text.lstrip())
-        if _THOUGHTS.match(text, start):
-            end = _THOUGHT_ENDS.search(text, start)
-            if end is None:
-                return
-            start = end.end()
-            start += len(text[start:]) - len(text[start:].lstrip())
-        if text.startswith("```", start):
-            start = text.find("\n", start) + 1
-            if not start:
-                return
-            start += len(text[start:]) - len(text[start:].lstrip())
-        rest = text[start:]
+        opening = _OPENING.match(self._text)
+        start = opening.end() if opening else 0
+        rest = self._text[start:]
         if rest[:1] in ("{", "["):
             self._state, self._read = "json", start
-        elif rest and not any(opening.startswith(rest) for opening in _BEFORE_JSON):
+        elif rest and not any(it.startswith(rest) or rest.startswith(it) for it in _BEFORE_JSON):
             self._state = "free"
 
     def _follow_json(self) -> None:

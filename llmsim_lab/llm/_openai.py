@@ -21,8 +21,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
 import httpx
 from pydantic import SecretStr
@@ -37,14 +38,23 @@ from llmsim_lab.llm._connections import (
     is_loopback,
     not_understood,
     open_transport,
+    read_address,
     run_aside,
     status_fault,
-    without_password,
 )
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import STREAMED, error_text, is_framed, lines, read_json
+from llmsim_lab.llm._transport import (
+    STREAMED,
+    OuterTransport,
+    error_text,
+    is_framed,
+    lines,
+    read_json,
+    streamed,
+    unwrapped,
+)
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
@@ -146,8 +156,8 @@ class OpenAIBackend:
         """By model and schema (or all schemas, the empty text), the place in ``_FORMS``."""
         self._turned_down: set[tuple[str, str]] = set()
         """Models, and names of fields that their server does not take."""
-        host = urlsplit(self.base_url)
-        if self._key is not None and host.scheme == "http" and not is_loopback(self.base_url):
+        plain = self.base_url.startswith("http:")
+        if self._key is not None and plain and not is_loopback(self.base_url):
             log_event(logger, logging.WARNING, "key_in_clear", base_url=self.base_url)
 
     def __repr__(self) -> str:
@@ -213,20 +223,15 @@ class OpenAIBackend:
         Raises:
             BackendError: no server answers there, or it turns the key down.
         """
-
-        async def names() -> list[str] | None:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    listed = await self._listing()
-            except TimeoutError:
-                raise BackendError(
-                    f"nothing answered in time at {self.base_url}; see that an OpenAI-compatible "
-                    "server runs there",
-                    reason="timeout",
-                ) from None
-            return None if listed is None else [printable(str(one["id"])) for one in listed]
-
-        return run_aside(names())
+        try:
+            listed = run_aside(asyncio.wait_for(self._listing(), timeout_s))
+        except TimeoutError:
+            raise BackendError(
+                f"nothing answered in time at {self.base_url}; see that an OpenAI-compatible "
+                "server runs there",
+                reason="timeout",
+            ) from None
+        return None if listed is None else [printable(str(one["id"])) for one in listed]
 
     async def aclose(self) -> None:
         """Close the connections that no other backend uses."""
@@ -353,7 +358,7 @@ class OpenAIBackend:
         for name in lacking:
             if (model, name) not in self._turned_down:
                 self._turned_down.add((model, name))
-                level, detail = _SWITCHES.get(name) or _OTHER_SWITCHES[name]
+                level, detail = _TURNED_DOWN[name]
                 log_event(
                     logger,
                     level,
@@ -387,7 +392,7 @@ class OpenAIBackend:
             if on_text is None:
                 body = as_object(read_json((await chat.with_raw_response.create(**told)).content))
                 if isinstance(body.get("error"), dict | str) and not body.get("choices"):
-                    raise _StatusError.of(200, body["error"], None)
+                    raise _StatusError(200, body["error"], None)
                 answer.add_whole(body)
             else:
                 # Closed whatever happens: the server stops a model nobody listens to.
@@ -396,7 +401,7 @@ class OpenAIBackend:
                         async with asyncio.timeout(None) as patience:
                             async for event in events(response.iter_bytes()):
                                 if error := event.get("error"):  # some have it always, as null
-                                    raise _StatusError.of(200, error, None)
+                                    raise _StatusError(200, error, None)
                                 was_done = answer.is_done
                                 if tell(*answer.add(event)) and not answer.is_done:
                                     break
@@ -429,7 +434,7 @@ class OpenAIBackend:
         except openai.APIStatusError as error:
             response: Any = error.response
             asked = retry_after_s(response.headers.get("retry-after"))
-            raise _StatusError.of(response.status_code, _parsed(response), asked) from error
+            raise _StatusError(response.status_code, _parsed(response), asked) from error
         except (openai.APIConnectionError, ConnectionError, httpx.TransportError) as error:
             cause: Any = error if not isinstance(error, openai.OpenAIError) else error.__cause__
             if isinstance(cause, BackendError):  # older clients wrap what the transport raises
@@ -484,13 +489,10 @@ class OpenAIBackend:
         )
 
 
-_SWITCHES: dict[str, tuple[int, str]] = {
+_TURNED_DOWN: dict[str, tuple[int, str]] = {
     "chat_template_kwargs": (logging.INFO, "continuing without; think is left to the server"),
     "stream_options": (logging.INFO, "continuing without; streamed replies have no token counts"),
     "logprobs": (logging.WARNING, "continuing without log-probabilities"),
-}
-"""What requests do without where a server does not take it, and how that is logged."""
-_OTHER_SWITCHES: dict[str, tuple[int, str]] = {
     _LIMITS[0]: (logging.INFO, f"continuing with {_LIMITS[1]}"),
     "response_format": (
         logging.WARNING,
@@ -498,6 +500,9 @@ _OTHER_SWITCHES: dict[str, tuple[int, str]] = {
         "held to it by validation alone",
     ),
 }
+"""What requests do without where a server does not take it, and how that is logged."""
+_SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
+"""Those that are just left out."""
 
 
 @dataclass(slots=True)
@@ -520,33 +525,19 @@ class _OpenAIExchange:
 class _StatusError(Exception):
     """An error that the server reports."""
 
-    def __init__(
-        self, status: int, text: str, details: Mapping[str, Any], retry_after_s: float | None
-    ) -> None:
-        super().__init__(text)
+    def __init__(self, status: int, error: Any, retry_after_s: float | None) -> None:
+        text, details = unwrapped(error)
+        code = details.get("code")
+        if status == 200:  # with which some services report one
+            status = code if type(code) is int and 400 <= code <= 599 else 500
         self.status = status
-        self.text = text
+        self.text = clip(error_text(text), _MAX_TEXT)
         self.details = details
         self.retry_after_s = retry_after_s
         named = (str(details.get(name) or "") for name in ("param", "code", "type"))
-        self.said = " ".join([*named, text])
+        self.said = " ".join([*named, self.text])
         """All that it says, for searching."""
-
-    @classmethod
-    def of(cls, status: int, error: Any, retry_after_s: float | None) -> _StatusError:
-        """Return the error in an answer; some services report it with status 200."""
-        details: Mapping[str, Any] = {}
-        while isinstance(error, dict):  # some put it into ``error``, some in ``detail``, some bare
-            details = error
-            inner = next(
-                (error[name] for name in ("error", "message", "detail") if error.get(name)), None
-            )
-            error = json.dumps(error, ensure_ascii=False) if inner is None else inner
-        text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-        code = details.get("code")
-        if status == 200:
-            status = code if type(code) is int and 400 <= code <= 599 else 500
-        return cls(status, clip(error_text(text), _MAX_TEXT), details, retry_after_s)
+        super().__init__(self.text)
 
     @property
     def is_overflow(self) -> bool:
@@ -603,7 +594,7 @@ class _OpenAIClient:
 _shared = Shared(_OpenAIClient.open)
 
 
-class _KeyTransport(httpx.AsyncBaseTransport):
+class _KeyTransport(OuterTransport):
     """Adds the scope's key to requests, and masks it in answers.
 
     Args:
@@ -612,7 +603,7 @@ class _KeyTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, inner: httpx.AsyncBaseTransport, *, own: bool) -> None:
-        self._inner = inner
+        super().__init__(inner)
         # The first is what the official client says of this machine.
         others = () if own else (b"openai-organization", b"openai-project")
         self._left_out: tuple[bytes, ...] = (b"x-stainless-", *others)
@@ -645,39 +636,24 @@ class _KeyTransport(httpx.AsyncBaseTransport):
         )
         outgoing.framed = is_framed(response)
         # Only what is read later: some other header might repeat the key.
-        kept = {
-            name: value
-            for name, value in response.headers.items()
-            if name in ("content-type", "retry-after")
-        }
+        kept = ("content-type", "retry-after")
+        response.headers = httpx.Headers(
+            {name: value for name, value in response.headers.items() if name in kept}
+        )
+        if key is None:
+            return response
         if outgoing.stream and response.is_success:
-            return httpx.Response(
-                response.status_code,
-                headers=kept,
-                stream=_MaskedStream(response, key),
-                extensions=response.extensions,
-            )
-        content = response.content if key is None else key.sub(b"***", response.content)
-        return httpx.Response(response.status_code, headers=kept, content=content)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
+            return streamed(response, partial(_mask, key))
+        return httpx.Response(
+            response.status_code,
+            headers=response.headers,
+            content=key.sub(b"***", response.content),
+        )
 
 
-class _MaskedStream(httpx.AsyncByteStream):
-    def __init__(self, response: httpx.Response, key: re.Pattern[bytes] | None) -> None:
-        self._response = response
-        self._key = key
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        assert isinstance(self._response.stream, httpx.AsyncByteStream)
-        # Blocks are whole lines, so none ends within the key.
-        async for block in self._response.stream:
-            yield block if self._key is None else self._key.sub(b"***", block)
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
+async def _mask(key: re.Pattern[bytes], blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for block in blocks:  # which are whole lines, so that none ends within the key
+        yield key.sub(b"***", block)
 
 
 def _masked(reply: ChatReply, secret: SecretStr | None) -> ChatReply:
@@ -685,19 +661,15 @@ def _masked(reply: ChatReply, secret: SecretStr | None) -> ChatReply:
     key = secret.get_secret_value() if secret is not None else ""
     if len(key) < _SHORTEST_SECRET:
         return reply
-    calls = reply.tool_calls
-    if any(key in str(call) for call in calls):
-        calls = tuple(
-            replace(call, name=_without(key, call.name), arguments=_without(key, call.arguments))
-            for call in calls
-        )
-    elif key not in reply.text and key not in reply.thinking:
-        return reply
+    calls = (
+        replace(call, name=_without(key, call.name), arguments=_without(key, call.arguments))
+        for call in reply.tool_calls
+    )
     return replace(
         reply,
         text=_without(key, reply.text),
         thinking=_without(key, reply.thinking),
-        tool_calls=calls,
+        tool_calls=tuple(calls),
     )
 
 
@@ -750,35 +722,20 @@ def parse_base_url(base_url: str | None = None) -> str:
     Raises:
         ConfigError: it is not a server's address, or has a password in it.
     """
-    source = "base_url" if base_url else "OPENAI_BASE_URL"
-    given = (base_url or os.environ.get("OPENAI_BASE_URL") or HOSTED).strip().strip("\"'")
-    wrong = ConfigError(
-        f"{source}={without_password(given)!r} is not a server's address; write it as "
-        "http://host:port/v1, for example http://127.0.0.1:8000/v1"
-    )
-    scheme, separator, rest = given.partition("://")
-    if not separator:
-        scheme, rest = "http", given
-    if "@" in rest:
-        raise ConfigError(f"{wrong}, with no user name or password; the key goes into api_key")
-    try:
-        split = urlsplit(f"{scheme.lower()}://{rest}")
-        has_port = split.port != 0
+
+    def url_of(split: SplitResult, _: bool) -> str:
+        if split.port == 0:
+            raise ValueError("no server listens there")
         path = _OPERATIONS.sub("", split.path.rstrip("/")) or "/v1"
-        url = f"{split.scheme}://{split.netloc}{path}"
-        good = (
-            split.scheme in ("http", "https")
-            and has_port
-            and not (split.query or split.fragment)
-            and bool(httpx.URL(url).host)
-            and url.isprintable()
-            and " " not in url
-        )
-    except (ValueError, httpx.InvalidURL) as error:
-        raise wrong from error
-    if not good:
-        raise wrong
-    return url
+        return f"{split.scheme}://{split.netloc}{path}"
+
+    return read_address(
+        (base_url or os.environ.get("OPENAI_BASE_URL") or HOSTED).strip().strip("\"'"),
+        url_of,
+        source="base_url" if base_url else "OPENAI_BASE_URL",
+        form="http://host:port/v1, for example http://127.0.0.1:8000/v1",
+        note="; the key goes into api_key",
+    )
 
 
 def only_one(names: Sequence[str], url: str) -> str:

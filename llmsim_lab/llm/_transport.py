@@ -7,8 +7,10 @@ event loop; a thread would not help, since the parsers hold Python's lock for a 
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -110,7 +112,67 @@ def error_text(text: str) -> str:
     return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()
 
 
-class GuardedTransport(httpx.AsyncBaseTransport):
+def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
+    """Return the innermost text of an error that a server reports, and the object that holds it.
+
+    Servers have it bare, under several names, and as JSON within JSON.
+    """
+    details: dict[str, Any] = {}
+    while True:
+        if isinstance(error, str) and error.lstrip().startswith("{"):
+            with suppress(ValueError):
+                error = read_json(error)
+        if not isinstance(error, dict):
+            text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+            return text.strip(), details
+        details = error
+        inner = (error[name] for name in ("error", "message", "detail") if error.get(name))
+        if (error := next(inner, None)) is None:
+            return json.dumps(details, ensure_ascii=False), details
+
+
+class OuterTransport(httpx.AsyncBaseTransport):
+    """A transport around another one, which makes the requests."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+
+class _Blocks(httpx.AsyncByteStream):
+    def __init__(self, response: httpx.Response, blocks: AsyncIterator[bytes]) -> None:
+        self._response = response
+        self._blocks = blocks
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._blocks
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def streamed(
+    response: httpx.Response, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
+) -> httpx.Response:
+    """Return a response whose body is changed block by block as it is read."""
+    return httpx.Response(
+        response.status_code,
+        headers=response.headers,
+        stream=_Blocks(response, change(_chunks(response))),
+        extensions=response.extensions,
+    )
+
+
+async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for chunk in response.stream:
+        yield chunk
+
+
+class GuardedTransport(OuterTransport):
     """Lets through only uncompressed answers of a bounded size, and no redirects.
 
     Answers are read whole, but for those to requests with ``extensions=STREAMED``: they come in
@@ -122,7 +184,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, inner: httpx.AsyncBaseTransport, *, who: str) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._who = who
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -137,22 +199,13 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         try:
             self._check_head(request, response)
             if request.extensions.get("streamed") and response.is_success:
-                return httpx.Response(
-                    response.status_code,
-                    headers=response.headers,
-                    stream=_Lines(response, self._who),
-                    extensions=response.extensions,
-                )
+                return streamed(response, self._whole_lines)
             content = await self._whole(response)
         except BaseException:
             await response.aclose()
             raise
         await response.aclose()
         return httpx.Response(response.status_code, headers=response.headers, content=content)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
 
     def _check_head(self, request: httpx.Request, response: httpx.Response) -> None:
         if response.has_redirect_location:
@@ -179,52 +232,36 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             if response.is_error and len(content) >= MAX_ERROR_BYTES:
                 break
             if len(content) > MAX_REPLY_BYTES:
-                raise _too_large(self._who, response.status_code, MAX_REPLY_BYTES)
+                raise self._too_large(response.status_code, MAX_REPLY_BYTES)
         return bytes(content[:MAX_ERROR_BYTES] if response.is_error else content)
 
-
-class _Lines(httpx.AsyncByteStream):
-    """An answer's body in blocks of whole lines, within the limits."""
-
-    def __init__(self, response: httpx.Response, who: str) -> None:
-        self._response = response
-        self._who = who
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def _whole_lines(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield an answer's body in blocks of whole lines, within the limits."""
         waiting, total = bytearray(), 0
-        async for chunk in _chunks(self._response):
+        async for chunk in chunks:
             total += len(chunk)
             waiting += chunk
             # Searched in the new bytes only: with a long line in many pieces, searching all of them
             # each time would take quadratic time.
             end = waiting.rfind(b"\n", len(waiting) - len(chunk)) + 1
             if total > MAX_STREAM_BYTES:
-                raise _too_large(self._who, self._response.status_code, MAX_STREAM_BYTES)
+                raise self._too_large(200, MAX_STREAM_BYTES)
             if max(end, len(waiting) - end) > MAX_REPLY_BYTES:
-                raise _too_large(self._who, self._response.status_code, MAX_REPLY_BYTES)
+                raise self._too_large(200, MAX_REPLY_BYTES)
             if end:
                 yield bytes(waiting[:end])
                 del waiting[:end]
         if waiting:
             yield bytes(waiting)
 
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-def _chunks(response: httpx.Response) -> httpx.AsyncByteStream:
-    assert isinstance(response.stream, httpx.AsyncByteStream)
-    return response.stream
-
-
-def _too_large(who: str, status: int, limit: int) -> BackendError:
-    what = "a streamed reply" if limit == MAX_STREAM_BYTES else "one document or line"
-    return BackendError(
-        f"{who} sent more than {limit:,} bytes, the most that is read of {what}; "
-        "lower max_tokens, or see what answers at that address",
-        reason="server_error",
-        status_code=status,
-    )
+    def _too_large(self, status: int, limit: int) -> BackendError:
+        what = "a streamed reply" if limit == MAX_STREAM_BYTES else "one document or line"
+        return BackendError(
+            f"{self._who} sent more than {limit:,} bytes, the most that is read of {what}; "
+            "lower max_tokens, or see what answers at that address",
+            reason="server_error",
+            status_code=status,
+        )
 
 
 def _target(request: httpx.Request, response: httpx.Response) -> str:

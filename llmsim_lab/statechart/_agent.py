@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._chart import AgentState, Guard
 from llmsim_lab.types import Status
@@ -85,6 +86,7 @@ class StateTransition:
     post: int | None = None
 
 
+@dataclass(eq=False, repr=False)
 class SocialAgent:
     """A user of the social network.
 
@@ -104,40 +106,27 @@ class SocialAgent:
         state_history: its latest transitions, oldest first.
     """
 
-    def __init__(
-        self,
-        name: str,
-        interests: Iterable[str] = (),
-        personality: str = "",
-        *,
-        state: AgentState = AgentState.IDLE,
-        engagement_threshold: float = 0.5,
-        timeout_threshold: int = 5,
-        history_depth: int | None = 50,
-        ticks_in_state: int = 0,
-    ) -> None:
-        if not name.strip():
+    name: str
+    interests: Sequence[str] = ()
+    personality: str = ""
+    _: KW_ONLY
+    state: AgentState = AgentState.IDLE
+    engagement_threshold: float = 0.5
+    timeout_threshold: int = 5
+    history_depth: int | None = 50
+    ticks_in_state: int = 0
+    state_history: deque[StateTransition] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
             raise ConfigError("an agent needs a name")
-        if not 0 <= engagement_threshold <= 1:
-            raise ConfigError(
-                f"engagement_threshold={engagement_threshold} of {name!r} must lie between 0 and 1"
-            )
-        if timeout_threshold < 1:
-            raise ConfigError(
-                f"timeout_threshold={timeout_threshold} of {name!r} must be 1 or more"
-            )
-        if history_depth is not None and history_depth < 0:
-            raise ConfigError(
-                f"history_depth={history_depth} of {name!r} must be 0 or more, or None"
-            )
-        self.name = name
-        self.interests = tuple(interests)
-        self.personality = personality
-        self.state = state
-        self.engagement_threshold = engagement_threshold
-        self.timeout_threshold = timeout_threshold
-        self.ticks_in_state = ticks_in_state
-        self.state_history: deque[StateTransition] = deque(maxlen=history_depth)
+        who, depth = f"{self.name}'s", self.history_depth
+        real_number(f"{who} engagement_threshold", self.engagement_threshold, least=0, most=1)
+        whole_number(f"{who} timeout_threshold", self.timeout_threshold, least=1)
+        if depth is not None:
+            whole_number(f"{who} history_depth", depth, least=0)
+        self.interests = tuple(self.interests)
+        self.state_history = deque(maxlen=depth)
 
     def tick(self) -> None:
         """Count one more turn in the state."""

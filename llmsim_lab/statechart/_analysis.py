@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.statechart._agent import Post
 from llmsim_lab.statechart._chart import AgentState
-from llmsim_lab.statechart._state import SocialTurn
+from llmsim_lab.statechart._state import Move, SocialTurn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,20 +56,11 @@ def moves_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (
-            turn.number,
-            move.agent,
-            move.trigger,
-            move.source.value,
-            move.target.value,
-            move.decided_by,
-            move.status,
-            move.post,
-        )
+        (turn.number, *move[:2], move.source.value, move.target.value, *move[4:])
         for turn in turns
         for move in turn.moves
     ]
-    columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
+    columns = ["turn", *Move._fields]
     # pandas' own integers: with None in it, a column would become floats.
     return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
 
@@ -107,24 +98,11 @@ def post_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
     for number, entry in first.items():
         answers[number, "reply"] += entry.replies
         answers[number, "reshare"] += entry.reshares
-    rows: list[dict[str, Any]] = []
+    rows = []
     for number, post in sorted(posts.items()):
-        replies, reshares = answers[number, "reply"], answers[number, "reshare"]
-        rows.append(
-            {
-                "post": number,
-                "author": post.author,
-                "turn": post.turn,
-                "kind": post.kind,
-                "topics": ", ".join(post.topics),
-                "text": post.text,
-                "likes": likes[number],
-                "replies": replies,
-                "reshares": reshares,
-                "engagement": likes[number] + replies + reshares,
-                "root": post.root,
-            }
-        )
+        about = number, post.author, post.turn, post.kind, ", ".join(post.topics), post.text
+        received = likes[number], answers[number, "reply"], answers[number, "reshare"]
+        rows.append((*about, *received, sum(received), post.root))
     columns = ["post", "author", "turn", "kind", "topics", "text", "likes", "replies", "reshares"]
     frame = pd.DataFrame(rows, columns=[*columns, "engagement", "root"])
     return frame.astype({"root": "Int64"}).set_index("post")
@@ -134,31 +112,24 @@ def agent_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
     """Return what ``SocialSimulation.agent_frame`` does, of these turns."""
     import pandas as pd
 
-    moves = Counter(move.agent for turn in turns for move in turn.moves)
+    posts, people = all_posts(turns).values(), turns[-1].state.people
     asked = [m for turn in turns for m in turn.moves if m.decided_by == "reasoner"]
-    decided = Counter(move.agent for move in asked)
-    fallbacks = Counter(move.agent for move in asked if move.status == "fallback")
-    made = Counter((post.author, post.kind) for post in all_posts(turns).values())
-    likes = Counter(like.agent for turn in turns for like in turn.likes)
     received: Counter[str] = Counter()
     for author, engagement in post_frame(turns)[["author", "engagement"]].itertuples(index=False):
         received[author] += engagement
-    rows = [
-        {
-            "agent": person.name,
-            "moves": moves[person.name],
-            "decided": decided[person.name],
-            "fallbacks": fallbacks[person.name],
-            "posts": made[person.name, "original"],
-            "replies": made[person.name, "reply"],
-            "reshares": made[person.name, "reshare"],
-            "likes": likes[person.name],
-            "received": received[person.name],
-            "state": person.state.value,
-        }
-        for person in turns[-1].state.people
-    ]
-    return pd.DataFrame(rows).set_index("agent")
+    counts = {
+        "moves": Counter(move.agent for turn in turns for move in turn.moves),
+        "decided": Counter(move.agent for move in asked),
+        "fallbacks": Counter(move.agent for move in asked if move.status == "fallback"),
+        "posts": Counter(post.author for post in posts if post.kind == "original"),
+        "replies": Counter(post.author for post in posts if post.kind == "reply"),
+        "reshares": Counter(post.author for post in posts if post.kind == "reshare"),
+        "likes": Counter(like.agent for turn in turns for like in turn.likes),
+        "received": received,
+    }
+    index = pd.Index([person.name for person in people], name="agent")
+    columns = {name: [count[user] for user in index] for name, count in counts.items()}
+    return pd.DataFrame(columns, index=index).assign(state=[it.state.value for it in people])
 
 
 _SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
@@ -232,16 +203,8 @@ class Cascade:
 
         author = {post.id: post.author for post in self.posts}
         rows = [
-            (
-                post.id,
-                level,
-                post.author,
-                author.get(post.parent or 0),
-                post.kind,
-                post.turn,
-                post.text,
-            )
-            for post, level in self.walk()
+            (it.id, level, it.author, author.get(it.parent or 0), it.kind, it.turn, it.text)
+            for it, level in self.walk()
         ]
         columns = ["post", "level", "author", "from_author", "kind", "turn", "text"]
         return pd.DataFrame(rows, columns=columns)
@@ -288,22 +251,11 @@ def cascade_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
 
     rows = []
     for cascade in cascades(turns):
-        kinds = Counter(post.kind for post in cascade.posts[1:])
-        rows.append(
-            {
-                "root": cascade.root.id,
-                "author": cascade.root.author,
-                "turn": cascade.root.turn,
-                "text": cascade.root.text,
-                "size": cascade.size,
-                "depth": cascade.depth,
-                "breadth": cascade.breadth,
-                "replies": kinds["reply"],
-                "reshares": kinds["reshare"],
-                "likes": cascade.likes,
-                "users": len({post.author for post in cascade.posts}),
-            }
-        )
+        first, kinds = cascade.root, Counter(post.kind for post in cascade.posts[1:])
+        users = len({post.author for post in cascade.posts})
+        about = first.id, first.author, first.turn, first.text
+        form = cascade.size, cascade.depth, cascade.breadth
+        rows.append((*about, *form, kinds["reply"], kinds["reshare"], cascade.likes, users))
     columns = ["root", "author", "turn", "text", "size", "depth", "breadth"]
     columns += ["replies", "reshares", "likes", "users"]
     return pd.DataFrame(rows, columns=columns).set_index("root")

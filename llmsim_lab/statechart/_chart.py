@@ -208,13 +208,9 @@ class Statechart(Generic[StateT]):
         if not self.states:
             raise ConfigError("a statechart needs states; give it at least one")
         there = ", ".join(self.states)
-        named = [
-            (str(move), state) for move in self.transitions for state in (move.source, move.target)
-        ]
-        named += [("initial", self.initial), *(("final", state) for state in self.final)]
-        named += [("timeouts", state) for state in self.timeouts]
-        for where, state in named:
+        for place, state in _states_named(self):
             if state not in self.states:
+                where = self.transitions[place[1]] if place[0] == "transitions" else place[0]
                 raise ConfigError(f"{where}: there is no state {state!s}; there are: {there}")
         seen: set[tuple[object, ...]] = set()
         for move in self.transitions:
@@ -403,19 +399,21 @@ def _yaml_file(path: Path) -> YamlFile:
     return YamlFile.read(path, example="initial: idle")
 
 
+def _states_named(chart: Any) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield each state that a chart, or the table of one, names, with its place there."""
+    for index, move in enumerate(chart.transitions):
+        yield ("transitions", index, "source"), move.source
+        yield ("transitions", index, "target"), move.target
+    yield ("initial",), chart.initial
+    yield from ((("final", index), state) for index, state in enumerate(chart.final))
+    yield from ((("timeouts", state), state) for state in chart.timeouts)
+
+
 def _unknown_names(
     table: ChartTable, guards: Mapping[str, Guard], actions: Mapping[str, Action]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield what a chart names and does not exist, each with its place in the file."""
-    states: list[tuple[tuple[str | int, ...], str]] = [
-        (("transitions", index, end), getattr(move, end))
-        for index, move in enumerate(table.transitions)
-        for end in ("source", "target")
-    ]
-    states += [(("initial",), table.initial)]
-    states += [(("final", index), name) for index, name in enumerate(table.final)]
-    states += [(("timeouts", name), name) for name in table.timeouts]
-    for place, name in states:
+    for place, name in _states_named(table):
         if name not in table.states:
             yield place, f"there is no state {name!r}; there are: {', '.join(table.states)}"
     for index, move in enumerate(table.transitions):

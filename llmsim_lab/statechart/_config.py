@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
 
-from llmsim_lab._util.config import Settings, read_config
+from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
@@ -67,34 +67,19 @@ class PostConfig(Settings):
     """
 
     author: Name
-    text: Annotated[str, StringConstraints(min_length=1, max_length=5_000)]
+    text: Annotated[Words, Field(max_length=5_000)]
     topics: Annotated[tuple[Topic, ...], Field(min_length=1)]
 
-    @field_validator("text")
-    @classmethod
-    def _says_something(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("the post says nothing; give it words, or leave it out")
-        return text
 
-
-class _Profiles(BaseModel):
-    profiles: tuple[ProfileConfig, ...]
-
-
-class _Posts(BaseModel):
-    posts: tuple[PostConfig, ...]
+class _Shipped(BaseModel):
+    profiles: tuple[ProfileConfig, ...] = ()
+    posts: tuple[PostConfig, ...] = ()
 
 
 # Cached: a configuration is made for every run of a study.
 @cache
-def _profiles() -> tuple[ProfileConfig, ...]:
-    return read_config(data_path("social/profiles.yaml"), _Profiles).profiles
-
-
-@cache
-def _posts() -> tuple[PostConfig, ...]:
-    return read_config(data_path("social/posts.yaml"), _Posts).posts
+def _shipped(name: str) -> _Shipped:
+    return read_config(data_path(f"social/{name}.yaml"), _Shipped)
 
 
 def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
@@ -111,7 +96,7 @@ def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
     Raises:
         ConfigError: ``size`` is negative.
     """
-    shipped = _profiles()
+    shipped = _shipped("profiles").profiles
     if size < 0:
         raise ConfigError(f"a population of {size} is not possible; give 0 or more")
     # A stream of its own, apart from the run's other draws, which have the same seed. Users are
@@ -154,7 +139,7 @@ def seed_posts(count: int | None = None) -> tuple[PostConfig, ...]:
     Raises:
         ConfigError: there are fewer.
     """
-    posts = _posts()
+    posts = _shipped("posts").posts
     if count is not None and not 0 <= count <= len(posts):
         raise ConfigError(f"count={count}: there are {len(posts)} posts to begin with")
     return posts[:count]

@@ -18,12 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
+from llmsim_lab.llm._chains import FORGIVEN, LooksUp, chain_of, chain_of_failure
 from llmsim_lab.llm._choose import Choice
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -67,6 +68,11 @@ class MoveQuestion:
                 f"{self.agent.name} has no option for the trigger {self.trigger!r} in state "
                 f"{self.current_state.value!r}; ask the chart's valid_targets first"
             )
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What tells it from other questions of a run: turn, user, trigger, and post if any."""
+        return self.turn, self.agent.name, self.trigger, getattr(self.context, "id", None)
 
     def rotations(self) -> list[MoveQuestion]:
         """Return the question once for each rotation of its options, the given order first."""
@@ -165,27 +171,15 @@ class Chooser(ABC):
             for turned, one in enumerate(question.rotations())
         ]
         choices = await self.choose_all([one for _, _, one in asked])
-        rows = [
-            {
-                "question": number,
-                "agent": one.agent.name,
-                "trigger": one.trigger,
-                "post": getattr(one.context, "id", None),
-                "rotation": turned,
-                "options": len(one.options),
-                "shown_first": one.options[0].value,
-                "chosen": choice.state.value,
-                "place": list(one.options).index(choice.state) + 1,
-                "status": choice.status,
-            }
-            for (number, turned, one), choice in zip(asked, choices, strict=True)
-        ]
+        rows = []
+        for (number, turned, one), choice in zip(asked, choices, strict=True):
+            options = list(one.options)
+            about = number, one.agent.name, one.trigger, one.place[-1], turned
+            shown = len(options), options[0].value
+            chosen = choice.state.value, options.index(choice.state) + 1, choice.status
+            rows.append((*about, *shown, *chosen))
         columns = ["question", "agent", "trigger", "post", "rotation", "options", "shown_first"]
         return pd.DataFrame(rows, columns=[*columns, "chosen", "place", "status"])
-
-
-FALLBACK_REASONS = ("timeout", "invalid_response", "generation_stopped")
-"""Failures after which the first option is taken; any other one means that no model is there."""
 
 
 class NextState(Decision):
@@ -267,15 +261,9 @@ class Reasoner(Chooser):
 
     # A fork copies its reasoner; shared counts would mix the two runs.
     def __copy__(self) -> Self:
-        return type(self)(
-            self.llm_client,
-            seed=self.seed,
-            rationale=self.rationale,
-            decide=self.decide_by,
-            draws=self.draws,
-            prompt=self.prompt,
-            lookup=self.lookup,
-        )
+        twin = type(self).__new__(type(self))
+        twin.__dict__ = {**self.__dict__, "counts": {}}
+        return twin
 
     async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions concurrently, in order; see ``decide``.
@@ -313,7 +301,7 @@ class Reasoner(Chooser):
         )
         found = [it for choices in decided for it in choices]
         places = [place for group in groups.values() for place in group]
-        return [choice for _, choice in sorted(zip(places, found, strict=True), key=_place_of)]
+        return [choice for _, choice in sorted(zip(places, found, strict=True), key=itemgetter(0))]
 
     async def _decide_alike(
         self, prompt: str, options: tuple[AgentState, ...], questions: Sequence[MoveQuestion]
@@ -329,7 +317,7 @@ class Reasoner(Chooser):
                 prompt, texts, reasoning=self.rationale, site=site
             )
         except LLMFailureException as failure:
-            if failure.reason not in FALLBACK_REASONS:
+            if failure.reason not in FORGIVEN:
                 raise
             return [self._fallback(failure, question, site) for question in questions]
         how = "drew" if self.decide_by == "sample" else "took the likeliest,"
@@ -385,10 +373,7 @@ class Reasoner(Chooser):
         """Return what one user does; a draw is the user's own, by seed, turn and name."""
         if self.decide_by == "mode":
             return chances.mode
-        post = getattr(question.context, "id", None)
-        name = question.agent.name
-        left = draw(self.draws, question.turn, name, question.trigger, post, "decides")
-        return drawn(chances.probabilities, left)
+        return drawn(chances.probabilities, draw(self.draws, *question.place, "decides"))
 
     async def _choose(self, question: MoveQuestion) -> MoveChoice:
         legal = question.options
@@ -417,7 +402,7 @@ class Reasoner(Chooser):
                 site=site,
             )
         except LLMFailureException as failure:
-            if failure.reason not in FALLBACK_REASONS:
+            if failure.reason not in FORGIVEN:
                 raise
             return self._fallback(failure, question, site, looking_up=looking_up)
         chain = chain_of(decision, site, logger=logger, prompt=prompt)
@@ -454,9 +439,8 @@ class Reasoner(Chooser):
         options = list(dict.fromkeys(question.options))
         if self.seed is None:
             return options
-        name, post = question.agent.name, getattr(question.context, "id", None)
         # A string seed is hashed the same way in every process.
-        place = f"{self.seed}/{question.turn}/{name}/{question.trigger}/{post}"
+        place = "/".join(map(str, (self.seed, *question.place)))
         return random.Random(place).sample(options, len(options))
 
 
@@ -466,10 +450,6 @@ def _fit(agent: SocialAgent, context: Any) -> str:
         return ""
     shared = [topic for topic in context.topics if topic in agent.interests]
     return f"Of its topics you care about: {', '.join(shared) or 'none'}."
-
-
-def _place_of(item: tuple[int, MoveChoice]) -> int:
-    return item[0]
 
 
 def build_reasoner_prompt(
@@ -610,15 +590,11 @@ class RuleReasoner(Chooser):
         # Without a post there is neither a good match nor a bad one.
         post = question.context
         match = interest_match(question.agent, post) if isinstance(post, Post) else 0.5
-        weights = {}
-        for option in question.options:
-            base, fit = _APPEAL[option]
-            weights[option] = math.exp(base + fit * match)
+        appeals = {option: _APPEAL[option] for option in question.options}
+        weights = {option: math.exp(base + fit * match) for option, (base, fit) in appeals.items()}
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
     def chosen(self, question: MoveQuestion) -> AgentState:
         """Return the option that the rule draws."""
-        post = getattr(question.context, "id", None)
-        left = draw(self.seed, question.turn, question.agent.name, question.trigger, post)
-        return drawn(self.shares(question), left)
+        return drawn(self.shares(question), draw(self.seed, *question.place))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -150,7 +151,6 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     # --- a turn ------------------------------------------------------------------------------
 
     async def _play(self, before: SocialTurn, planned: Sequence[SocialIntervention]) -> SocialTurn:
-        del planned
         state, seed = before.state, self.config.seed
         # Copies, so that a failed turn leaves the agents' ticks as they were.
         agents = [copy(agent) for agent in self.agents]
@@ -245,9 +245,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     def _intervened(
         self, state: SocialState, interventions: Sequence[SocialIntervention]
     ) -> SocialState:
-        for item in interventions:
-            state = self._changed(state, item)
-        return state
+        return reduce(self._changed, interventions, state)
 
     def _changed(self, state: SocialState, item: SocialIntervention) -> SocialState:
         names = {person.name for person in state.people}
@@ -260,26 +258,13 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         new, feed, number = state.new_posts, state.feed, state.next_post
         injected: Post | None = None
         if item.post is not None:
-            injected = Post(
-                id=number,
-                author=item.post.author,
-                text=item.post.text,
-                topics=item.post.topics,
-                turn=state.turn,
-                root=number,
-            )
+            injected = Post(**dict(item.post), id=number, turn=state.turn, root=number)
             new, number = (*new, injected), number + 1
             feed = circulate(
                 feed, [FeedEntry(injected)], number=state.turn, config=self.config.feed
             )
-        return SocialState(
-            turn=state.turn,
-            people=tuple(_person_changed(person, item, injected) for person in state.people),
-            feed=feed,
-            new_posts=new,
-            kept=state.kept,
-            next_post=number,
-        )
+        people = tuple(_person_changed(person, item, injected) for person in state.people)
+        return replace(state, people=people, feed=feed, new_posts=new, next_post=number)
 
     # --- views -------------------------------------------------------------------------------
 
@@ -524,7 +509,7 @@ def _needed(client: LLMClient | None, who: str) -> LLMClient:
 def _first_state(config: SocialConfig, chart: Statechart[AgentState]) -> SocialState:
     """Return the network before the first turn: everybody in the chart's initial state."""
     posts = tuple(
-        Post(id=number, author=post.author, text=post.text, topics=post.topics, root=number)
+        Post(**dict(post), id=number, root=number)
         for number, post in enumerate(config.posts, start=1)
     )
     entries = [FeedEntry(post) for post in posts]

@@ -7,6 +7,7 @@ post of a later turn never gets old.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -127,12 +128,10 @@ class SocialTurn(RunTurn[SocialState, SocialIntervention]):
         Columns: one for each state; ``moves``; ``asked``, ambiguous moves; ``likes``, ``posts``,
         ``replies``, ``reshares``, made in the turn; ``banned``, users.
         """
-        counts = dict.fromkeys((state.value for state in AgentState), 0)
-        for person in self.state.people:
-            counts[person.state] += 1
+        counts = Counter(person.state for person in self.state.people)
         made = [post.kind for post in self.state.new_posts]
         return {
-            **counts,
+            **{state.value: counts[state] for state in AgentState},
             "moves": len(self.moves),
             "asked": self.asked,
             "likes": len(self.likes),
@@ -272,12 +271,9 @@ def _people_faults(state: SocialState, chart: Statechart[AgentState]) -> Iterato
 
 def _posts(state: SocialState) -> Iterator[tuple[str, Any]]:
     """Yield every post with where it stands."""
-    for entry in state.feed:
-        yield "feed", entry.post
-    for post in state.kept:
-        yield "kept", post
-    for post in state.new_posts:
-        yield "new_posts", post
+    yield from (("feed", entry.post) for entry in state.feed)
+    yield from (("kept", post) for post in state.kept)
+    yield from (("new_posts", post) for post in state.new_posts)
 
 
 def _post_faults(state: SocialState, users: Iterable[str]) -> Iterator[str]:

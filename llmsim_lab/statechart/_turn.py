@@ -310,7 +310,7 @@ def make_moves(
         out.moves.append(
             Move(agent.name, move.trigger, source, target, move.decided_by, move.status, about)
         )
-        made = _post_made(agent, source, target, move, number, plan.number, seed)
+        made = _post_made(move, target, number, plan.number, seed)
         if made is not None:
             out.drafts.append((agent, made, post))
             number += 1
@@ -319,18 +319,10 @@ def make_moves(
     return out
 
 
-def _post_made(
-    agent: SocialAgent,
-    source: AgentState,
-    target: AgentState,
-    move: Pending,
-    number: int,
-    turn: int,
-    seed: int,
-) -> Post | None:
+def _post_made(move: Pending, target: AgentState, number: int, turn: int, seed: int) -> Post | None:
     """Return the post that a move publishes; only a reshare has its text already."""
-    about = move.post
-    if source is AgentState.COMPOSING and move.trigger == "finishes":
+    agent, about = move.agent, move.post
+    if agent.state is AgentState.COMPOSING and move.trigger == "finishes":
         place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
         topics = about.topics if about else (agent.interests[place],)
         # A post of its own even where another one led to it: it is the root of its own cascade.

@@ -10,10 +10,10 @@ from pydantic import StringConstraints
 
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import chain_of, chain_of_failure
+from llmsim_lab.llm._chains import FORGIVEN, chain_of, chain_of_failure
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.statechart._agent import Post, SocialAgent
-from llmsim_lab.statechart._reasoner import FALLBACK_REASONS, draw, format_context
+from llmsim_lab.statechart._reasoner import draw, format_context
 from llmsim_lab.types import CallSite, Decision, LLMReasoningChain
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,6 @@ class PhraseWriter:
         self, agent: SocialAgent, post: Post, about: Post | None
     ) -> tuple[Post, LLMReasoningChain | None]:
         """Return a post with its text; see ``LLMWriter.write``."""
-        del agent, about
         return replace(post, text=phrase(post, seed=self.seed)), None
 
 
@@ -93,7 +92,7 @@ class LLMWriter:
                 prompt=prompt, response_model=Draft, site=site
             )
         except LLMFailureException as failure:
-            if failure.reason not in FALLBACK_REASONS:
+            if failure.reason not in FORGIVEN:
                 raise
             text = phrase(post, seed=self.seed)
             chain = chain_of_failure(

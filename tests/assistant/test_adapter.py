@@ -22,7 +22,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
-from llmsim_lab.llm._ollama.wire import ChatExchange, FieldsTransport
+from llmsim_lab.llm._ollama.wire import ChatExchange, OllamaTransport
 from llmsim_lab.llm._scope import recording, scoped
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeModel, FakeOllama
@@ -150,7 +150,7 @@ async def test_a_servers_retry_after_header_is_read(header: str | None, wait: fl
         return httpx.Response(429, headers={"Retry-After": header} if header else {})
 
     extra = ChatExchange({})
-    transport = FieldsTransport(httpx.MockTransport(answer))
+    transport = OllamaTransport(httpx.MockTransport(answer))
     with scoped(outgoing=extra):
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             await client.post("/api/chat", json={})

@@ -381,7 +381,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
         ("CREATE TABLE notes (text TEXT)", r"it holds other things \(notes\)"),
         ("CREATE VIEW latest AS SELECT 1 AS one", r"it holds other things \(latest\)"),
         ("CREATE TABLE decisions (id INTEGER)", "its table decisions has the columns id where"),
-        ("PRAGMA user_version = 9", r"by another version \(9\) of the log, or by something else"),
+        ("PRAGMA user_version = 9", r"by another version \(9\), or by something else"),
     ],
 )
 def test_a_database_for_other_things_is_refused_and_left_alone(

@@ -456,7 +456,7 @@ def test_a_case_keeps_what_was_said_before() -> None:
             "history": [{"role": "user", "content": "before"}],
         }
     )
-    assert [message.content for message in case.said_before()] == ["before"]
+    assert [message.content for message in case.history] == ["before"]
 
 
 async def test_a_messages_seconds_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

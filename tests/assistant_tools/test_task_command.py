@@ -136,8 +136,8 @@ def test_a_wrong_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--db", "no/such/tasks.db"], "cannot open the tasks' file no/such/tasks.db"),
-        (["--db", "folder"], "cannot open the tasks' file folder"),
+        (["--db", "no/such/tasks.db"], "cannot keep tasks in no/such/tasks.db: unable to open"),
+        (["--db", "folder"], "cannot keep tasks in folder: unable to open"),
         (["--db", "letter.txt"], "cannot keep tasks in letter.txt: file is not a database"),
         (["--db", "/proc/tasks.db"], "/proc/tasks.db: unable to open database file"),
         (["--user", ""], "user='' has 0 characters; it must have 1 to 200"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llmsim_lab.assistant import _decision_log
 from llmsim_lab.assistant.tasks import _store as store_module
 from llmsim_lab.assistant.tasks._store import (
     MAX_CHARS,
@@ -124,7 +125,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ann, " * 100)
     with pytest.raises(ConfigError, match="cannot keep tasks in"):
         TaskStore(tmp_path / "letter.txt")
-    with pytest.raises(ConfigError, match="cannot open"):
+    with pytest.raises(ConfigError, match=r"cannot keep tasks in .*: unable to open"):
         TaskStore(tmp_path / "no" / "such" / "folder.db")
 
 
@@ -166,7 +167,7 @@ def test_stores_that_are_made_at_once_share_a_new_file(tmp_path: Path) -> None:
 def test_a_file_that_others_keep_locked_is_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "_WAIT_S", 0.05)
+    monkeypatch.setattr(_decision_log, "_WAIT_S", 0.05)
     store = TaskStore(tmp_path / "tasks.db")
     with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

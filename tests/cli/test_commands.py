@@ -12,7 +12,7 @@ from cli_kit import Run, reply
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
-from llmsim_lab.llm._embedded.store import list_models
+from llmsim_lab.llm._embedded.store import CATALOGUE
 from llmsim_lab.testing import FakeOllama, Fault
 
 
@@ -183,8 +183,8 @@ def test_what_stands_in_brackets_is_printed_as_it_is(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("llmsim_lab.cli._doctor.runtime_installed", lambda: False)
-    row = replace(list_models()[0], note="small [embedded]", licence="[bold]MIT")
-    monkeypatch.setattr("llmsim_lab.cli._model.list_models", lambda: [row])
+    model = replace(CATALOGUE[0], note="small [embedded]", licence="[bold]MIT")
+    monkeypatch.setattr("llmsim_lab.cli._model.CATALOGUE", (model,))
     _, out, _ = llmsim_lab("doctor", "--host", "127.0.0.1:9")
     assert "pip install 'llmsim-lab[embedded]'" in " ".join(out.split())
     _, out, _ = llmsim_lab("model", "ls")

@@ -5,7 +5,8 @@ import random
 import pytest
 from context_kit import build, make_module
 
-from llmsim_lab.context._builder import Others, estimate_tokens, shorten
+from llmsim_lab.context import AgentContextBuilder
+from llmsim_lab.context._builder import estimate_tokens, shorten
 from llmsim_lab.errors import ConfigError
 
 LONG = "It rains and rains. " * 40
@@ -125,7 +126,11 @@ def test_replies_are_cut_to_the_same_length_however_that_is_found(seed: int) -> 
         """The same estimate as a function of its own, which is asked about whole texts."""
         return estimate_tokens(text)
 
-    parts = [Others((), count).part("Ada", 2, responses) for count in (estimate_tokens, counted)]
+    builders = [
+        AgentContextBuilder("1 day", False, count_tokens=count)
+        for count in (estimate_tokens, counted)
+    ]
+    parts = [builder.others_part("Ada", 2, responses) for builder in builders]
     assert parts[0].text == parts[1].text
     cut = [[part.shorter(tokens) for tokens in range(400)] for part in parts if part.shorter]
     assert cut[0] == cut[1]

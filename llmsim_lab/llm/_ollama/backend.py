@@ -19,18 +19,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-import httpx
 import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import broken_off, not_understood, run_aside
+from llmsim_lab.llm._connections import broken_off, run_aside
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._extract import alternatives
 from llmsim_lab.llm._ollama.faults import (
     fault_of,
     is_overflow,
-    lost_connection,
     no_thinking,
     translated,
 )
@@ -132,7 +130,15 @@ class OllamaBackend:
             # With tools nothing is certain: a template that is not known here writes them out.
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
             if num_ctx is not None and not fits:
-                await self._check_whole(model, reply.prompt_tokens, gauge, texts, num_ctx)
+                # Has the server read fewer tokens than the whole prompt must have?
+                read = reply.prompt_tokens
+                least = gauge.least_tokens(texts, limit=read)
+                if least > read or read >= num_ctx:
+                    what = (
+                        f"the server has read {read} tokens of it and cut the rest without a word"
+                    )
+                    prompt = f"at least {max(least, read)} tokens"
+                    raise await self._overflow(model, prompt, num_ctx, what=what)
             # Only now: a prompt that was cut must not teach the gauge.
             gauge.learn(texts, reply.prompt_tokens)
         return reply
@@ -241,21 +247,15 @@ class OllamaBackend:
         extra, tell = ChatExchange(_further_fields(request)), Telling(on_text)
         stream = self._stream or on_text is not None
         began = time.perf_counter()
-        try:
-            with scoped(outgoing=extra):
+        with translated(model, host=self.host, extra=extra), scoped(outgoing=extra):
+            try:
                 parts = await self._parts(model, request, think, tell if stream else None)
-        except ollama.ResponseError as error:
-            if think is not None and no_thinking(error):
-                raise _NoThinkingError from error
-            fault = await self._explained(error, model, request)
-            fault.retry_after_s = extra.retry_after_s
-            raise fault from error
-        except (ConnectionError, httpx.TransportError) as error:
-            raise lost_connection(error, host=self.host) from error
-        except (ValueError, TypeError, AttributeError) as error:
-            raise not_understood(
-                error, url=self.host, form="Ollama's", model=model, sent=extra.sent
-            ) from error
+            except ollama.ResponseError as error:
+                if think is not None and no_thinking(error):
+                    raise _NoThinkingError from error
+                fault = await self._explained(error, model, request)
+                fault.retry_after_s = extra.retry_after_s
+                raise fault from error
         seconds = time.perf_counter() - began
         # Without a length the end of a broken connection looks like the end of the reply.
         may_be_cut = stream and not (extra.framed or tell.stopped)
@@ -335,17 +335,6 @@ class OllamaBackend:
         except (BackendError, TimeoutError) as lost:
             log_event(logger, logging.DEBUG, "no_details", host=self.host, detail=repr(lost))
             return None
-
-    async def _check_whole(
-        self, model: str, read: int, gauge: PromptGauge, texts: list[str], num_ctx: int
-    ) -> None:
-        """Raise if the server has read fewer tokens than the whole prompt must have."""
-        least = gauge.least_tokens(texts, limit=read)
-        if least > read or read >= num_ctx:
-            what = f"the server has read {read} tokens of it and cut the rest without a word"
-            raise await self._overflow(
-                model, f"at least {max(least, read)} tokens", num_ctx, what=what
-            )
 
 
 class _NoThinkingError(Exception):

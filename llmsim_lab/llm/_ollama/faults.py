@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import httpx
 import ollama
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._connections import connection_fault, not_understood, status_fault
+from llmsim_lab.llm._ollama.wire import ChatExchange
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import error_text, read_json
+from llmsim_lab.llm._transport import error_text, unwrapped
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"
@@ -30,26 +29,6 @@ _OVERFLOW = re.compile(
 _MAX_TEXT = 500
 
 
-def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return the innermost text of an error, and the JSON object that holds it.
-
-    Newer servers pass on the errors of their runner as JSON within JSON.
-    """
-    details: dict[str, Any] = {}
-    while True:
-        if isinstance(error, str) and error.lstrip().startswith("{"):
-            try:
-                error = read_json(error)
-            except ValueError:
-                return error, details
-        if not isinstance(error, dict):
-            return str(error).strip(), details
-        details = error
-        error = error.get("error") or error.get("message") or json.dumps(error)
-        if error == json.dumps(details):
-            return str(error), details
-
-
 def no_thinking(error: ollama.ResponseError) -> bool:
     """Return True if the server rejects ``think`` because the model cannot think."""
     return error.status_code == 400 and "does not support thinking" in str(error.error)
@@ -57,7 +36,7 @@ def no_thinking(error: ollama.ResponseError) -> bool:
 
 def is_overflow(error: ollama.ResponseError) -> bool:
     """Return True if the server says that the prompt does not fit."""
-    text, details = _unwrap(error.error)
+    text, details = unwrapped(error.error)
     return bool(_OVERFLOW.search(text)) or details.get("type") == "exceed_context_size_error"
 
 
@@ -81,7 +60,7 @@ def fault_of(
         trained: the longest context the model was trained for, tokens, where known.
     """
     status = error.status_code if error.status_code >= 100 else None
-    text, details = _unwrap(error.error)
+    text, details = unwrapped(error.error)
     text = error_text(text)[:_MAX_TEXT]  # again: escapes in the inner JSON were decoded just now
     if is_overflow(error):
         tokens, in_force = details.get("n_prompt_tokens"), details.get("n_ctx", num_ctx)
@@ -119,8 +98,14 @@ def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str)
 
 
 @contextmanager
-def translated(model: str, *, host: str) -> Iterator[None]:
-    """Turn what the clients raise in requests about models into failures of ours."""
+def translated(model: str, *, host: str, extra: ChatExchange | None = None) -> Iterator[None]:
+    """Turn what the clients raise in requests about models into failures of ours.
+
+    Args:
+        model: the model asked for.
+        host: the server.
+        extra: of a chat request, what says whether it was sent.
+    """
     try:
         yield
     except ollama.ResponseError as error:
@@ -128,4 +113,5 @@ def translated(model: str, *, host: str) -> Iterator[None]:
     except (ConnectionError, httpx.TransportError) as error:
         raise lost_connection(error, host=host) from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise not_understood(error, url=host, form="Ollama's") from error
+        sent = extra is None or extra.sent
+        raise not_understood(error, url=host, form="Ollama's", model=model, sent=sent) from error

@@ -1,12 +1,12 @@
 """Connections to an Ollama server: its address, what goes out and comes back, clients per loop.
 
 The official client's ``chat`` has no parameters ``truncate`` and ``shift``, and drops what it does
-not know of a tool's JSON schema. ``FieldsTransport`` therefore adds such fields to the JSON of the
+not know of a tool's JSON schema. ``OllamaTransport`` therefore adds such fields to the JSON of the
 request on its way out: a public httpx transport, which the client accepts as a keyword.
 
 The client parses answers without limits of depth or of the size of numbers, takes ``true`` for a
-count of 1, and puts the server's texts into exceptions as they are. ``CheckedTransport`` therefore
-gives it JSON that was read and checked before.
+count of 1, and puts the server's texts into exceptions as they are. So the same transport gives it
+JSON that was read and checked before.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import re
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import ollama
 
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._connections import Shared, open_transport, without_password
+from llmsim_lab.llm._connections import Shared, open_transport, read_address
 from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.llm._transport import (
     MAX_TOKENS,
     STREAMED,
+    OuterTransport,
     count,
     error_text,
     is_framed,
     read_json,
+    streamed,
 )
 
 _DEFAULT_PORT = 11434
@@ -43,13 +43,10 @@ _ADDRESS = re.compile(r"[\d.]+|.*:.*")
 _OF_THE_API = re.compile(r"/(?:api|v1)(?:/(?:chat|generate|tags|chat/completions))?$")
 """What people often copy with an address: the path of Ollama's protocol, or OpenAI's."""
 _MAX_NANOSECONDS = 10**18
+_DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 _COUNTS = {
-    "prompt_eval_count": MAX_TOKENS,
-    "eval_count": MAX_TOKENS,
-    "total_duration": _MAX_NANOSECONDS,
-    "load_duration": _MAX_NANOSECONDS,
-    "prompt_eval_duration": _MAX_NANOSECONDS,
-    "eval_duration": _MAX_NANOSECONDS,
+    **dict.fromkeys(("prompt_eval_count", "eval_count"), MAX_TOKENS),
+    **dict.fromkeys(_DURATIONS, _MAX_NANOSECONDS),
 }
 
 
@@ -63,27 +60,9 @@ def parse_host(host: str | None = None) -> str:
     Raises:
         ConfigError: it is not a server's address.
     """
-    source = "host" if host else "OLLAMA_HOST"
-    given = (host or os.environ.get("OLLAMA_HOST") or "").strip().strip("\"'")
-    scheme, separator, rest = given.partition("://")
-    scheme = scheme.lower()
-    if not separator:
-        scheme, rest = "http", given
-    wrong = ConfigError(
-        f"{source}={without_password(given)!r} is not a server's address; write it as host:port or "
-        "http://host:port, for example 127.0.0.1:11434 or [::1]:11434"
-    )
-    if "@" in rest:
-        raise ConfigError(f"{wrong}, with no user name or password, which Ollama does not know")
-    if scheme not in ("http", "https"):
-        raise wrong
-    name, slash, path = rest.partition("/")
-    with suppress(ValueError):  # most names are not addresses
-        if ipaddress.ip_address(name).version == 6:
-            rest = f"[{name}]{slash}{path}"
-    try:
-        split = urllib.parse.urlsplit(f"{scheme}://{rest}")
-        usual = {"http": 80, "https": 443}[scheme] if separator else _DEFAULT_PORT
+
+    def url_of(split: urllib.parse.SplitResult, has_scheme: bool) -> str:
+        usual = (80 if split.scheme == "http" else 443) if has_scheme else _DEFAULT_PORT
         port = usual if split.port is None else split.port
         name = split.hostname or "127.0.0.1"
         if _ADDRESS.fullmatch(name):
@@ -91,13 +70,15 @@ def parse_host(host: str | None = None) -> str:
             local = {4: "127.0.0.1", 6: "::1"}[address.version]
             name = local if address.is_unspecified else str(address)
             name = f"[{name}]" if address.version == 6 else name
-        url = f"{scheme}://{name}:{port}{_OF_THE_API.sub('', split.path.rstrip('/'))}"
-        extra = split.query or split.fragment
-        if extra or not httpx.URL(url).host or " " in url or not url.isprintable():
-            raise wrong
-    except (ValueError, httpx.InvalidURL) as error:
-        raise wrong from error
-    return url
+        return f"{split.scheme}://{name}:{port}{_OF_THE_API.sub('', split.path.rstrip('/'))}"
+
+    return read_address(
+        (host or os.environ.get("OLLAMA_HOST") or "").strip().strip("\"'"),
+        url_of,
+        source="host" if host else "OLLAMA_HOST",
+        form="host:port or http://host:port, for example 127.0.0.1:11434 or [::1]:11434",
+        note=", which Ollama does not know",
+    )
 
 
 @dataclass(slots=True)
@@ -118,14 +99,19 @@ class ChatExchange:
     framed: bool = True
 
 
-class FieldsTransport(httpx.AsyncBaseTransport):
-    """Adds the fields of the scope's ``outgoing`` to the JSON of chat requests."""
+class OllamaTransport(OuterTransport):
+    """Adds the fields of the scope's ``outgoing`` to chat requests; passes on valid JSON alone.
 
-    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
+    Args:
+        inner: makes the requests and bounds the answers, as ``GuardedTransport`` does.
+    """
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request, a chat request with its further fields."""
+        """Make a request, a chat request with its further fields.
+
+        Raises:
+            ValueError: the answer is not valid JSON, or a count in it is not a count.
+        """
         extra: ChatExchange | None = scope().outgoing
         if (
             extra is not None
@@ -146,51 +132,15 @@ class FieldsTransport(httpx.AsyncBaseTransport):
         response = await self._inner.handle_async_request(request)
         if extra is not None:
             extra.framed = is_framed(response)
-            if response.is_error:
-                # The official client's errors leave the headers out.
-                extra.retry_after_s = retry_after_s(response.headers.get("retry-after"))
-        return response
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
-
-
-class CheckedTransport(httpx.AsyncBaseTransport):
-    """Passes on answers whose JSON is valid; an error's text is made harmless.
-
-    Args:
-        inner: makes the requests and bounds the answers, as ``GuardedTransport`` does.
-    """
-
-    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Make a request.
-
-        Raises:
-            ValueError: the answer is not valid JSON, or a count in it is not a count.
-        """
-        response = await self._inner.handle_async_request(request)
         if response.is_error:
+            if extra is not None:  # the official client's errors leave the headers out
+                extra.retry_after_s = retry_after_s(response.headers.get("retry-after"))
             return httpx.Response(
-                response.status_code,
-                headers={"Retry-After": response.headers.get("retry-after", "")},
-                json={"error": _explanation(response.content)},
+                response.status_code, json={"error": _explanation(response.content)}
             )
         if request.extensions.get("streamed") and response.is_success:
-            return httpx.Response(
-                response.status_code,
-                headers=response.headers,
-                stream=_CheckedLines(response),
-                extensions=response.extensions,
-            )
+            return streamed(response, _checked_lines)
         return _Document(response.status_code, _checked(response.content))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
 
 
 class _Document(httpx.Response):
@@ -205,27 +155,18 @@ class _Document(httpx.Response):
         return self._value
 
 
-class _CheckedLines(httpx.AsyncByteStream):
-    """A streamed answer, each line read, checked and written anew."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        assert isinstance(self._response.stream, httpx.AsyncByteStream)
-        async for block in self._response.stream:
-            lines = []
-            for line in filter(bytes.strip, block.split(b"\n")):
-                value = _checked(line)
-                # The line itself, unless its error was rewritten. In ASCII, since the client ends
-                # lines also at characters that may stand in JSON unescaped, such as U+2028.
-                same = line.isascii() and isinstance(value, dict) and "error" not in value
-                lines.append(line if same else json.dumps(value).encode())
-            if lines:
-                yield b"\n".join(lines) + b"\n"
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
+async def _checked_lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a streamed answer, each line read, checked and written anew."""
+    async for block in blocks:
+        lines = []
+        for line in filter(bytes.strip, block.split(b"\n")):
+            value = _checked(line)
+            # The line itself, unless its error was rewritten. In ASCII, since the client ends lines
+            # also at characters that may stand in JSON unescaped, such as U+2028.
+            same = line.isascii() and isinstance(value, dict) and "error" not in value
+            lines.append(line if same else json.dumps(value).encode())
+        if lines:
+            yield b"\n".join(lines) + b"\n"
 
 
 def _checked(content: bytes) -> Any:
@@ -273,8 +214,7 @@ class Clients:
         Raises:
             ConfigError: the environment's proxy, or its file of certificates, cannot be used.
         """
-        guarded = open_transport(url, who=f"Ollama at {url}")
-        transport = FieldsTransport(CheckedTransport(guarded))
+        transport = OllamaTransport(open_transport(url, who=f"Ollama at {url}"))
         return cls(
             ollama.AsyncClient(url, transport=transport, timeout=timeout_s),
             httpx.AsyncClient(base_url=url, transport=transport, timeout=timeout_s),

@@ -51,7 +51,6 @@ def make_model() -> MakeModel:
             "sha256": hashlib.sha256(CONTENT).hexdigest(),
             "licence": "MIT",
             "memory_bytes": 1,
-            "context_length": 128,
             "note": "for tests",
             "url": "http://127.0.0.1:9/tiny.gguf",
             "part_bytes": PART,

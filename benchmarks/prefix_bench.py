@@ -224,21 +224,21 @@ def requests_of(world: str, turns: int) -> list[ChatRequest]:
 @contextmanager
 def counting(counts: list[tuple[int, int]]) -> Iterator[None]:
     """Note of each reply how many prompt tokens there were, and how many of them were cached."""
-    decoded = wire._decoded
+    decoded = wire.json_object
 
-    def noting(content: str) -> dict[str, Any]:
+    def noting(content: bytes) -> dict[str, Any] | None:
         event = decoded(content)
-        usage = event.get("usage") or {}
+        usage = (event or {}).get("usage") or {}
         if "prompt_tokens_details" in usage:
             cached = usage["prompt_tokens_details"]["cached_tokens"]
             counts.append((usage["prompt_tokens"], cached))
         return event
 
-    wire._decoded = noting
+    wire.json_object = noting
     try:
         yield
     finally:
-        wire._decoded = decoded
+        wire.json_object = decoded
 
 
 def shared(one: Sequence[int], other: Sequence[int]) -> int:

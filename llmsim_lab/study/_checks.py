@@ -154,7 +154,7 @@ def typical(
     return Measure(name=name, value=median(values), unit=unit, n=len(values), note=note)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Asker:
     """Asks a model a card's questions.
 

@@ -272,7 +272,7 @@ class RecallTurn(RunTurn[Recalled, RunIntervention]):
         return {"start": self.state.start, **moves}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Asked:
     """Who is asked, and what became of it in this process.
 

@@ -195,7 +195,7 @@ def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
 # --- one run -------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class StudyPlayer:
     """Plays single runs of a study.
 

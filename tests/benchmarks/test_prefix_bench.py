@@ -81,13 +81,13 @@ def test_figures_are_of_a_turn_from_the_second_on(bench: ModuleType) -> None:
 
 def test_cached_tokens_are_counted_from_the_replys_usage(bench: ModuleType) -> None:
     counts: list[tuple[int, int]] = []
-    before = wire._decoded
+    before = wire.json_object
     usage = {"prompt_tokens": 91, "prompt_tokens_details": {"cached_tokens": 84}}
     with bench.counting(counts):
-        wire._decoded(json.dumps({"usage": usage, "choices": []}))
-        wire._decoded('{"choices": []}')
+        wire.json_object(json.dumps({"usage": usage, "choices": []}))
+        wire.json_object('{"choices": []}')
     assert counts == [(91, 84)]
-    assert wire._decoded is before
+    assert wire.json_object is before
 
 
 def test_a_model_that_does_not_say_what_it_had_cached_is_refused(

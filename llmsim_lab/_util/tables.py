@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.text import printable
+from llmsim_lab._util.text import printable, whole_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,8 +53,7 @@ def _column(values: list[Any]) -> pd.Series[Any]:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    # Half a character, which a model may write, fits no file's encoding.
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    return whole_text(text)
 
 
 def csv_text(frame: pd.DataFrame) -> str:

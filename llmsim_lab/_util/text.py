@@ -67,6 +67,16 @@ def end_of(text: str, length: int) -> str:
     return line if len(line) <= length else "…" + line[1 - length :].lstrip()
 
 
+def whole_text(text: str) -> str:
+    """Return a text with U+FFFD for each half of a character, which no file or table can hold.
+
+    Models that are stopped in the middle of an emoji write such halves (surrogates).
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def printable(text: str, *, keep: str = "") -> str:
     """Return a text without what a terminal or a page might obey: control codes, direction marks.
 

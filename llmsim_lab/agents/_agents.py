@@ -164,8 +164,10 @@ class LLMAgent(Agent):
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
     # Inherited fields come first, so a model would be sure of itself before it decided.
-    order = ("reasoning", "rate_change_bp", "action", "confidence")
-    schema["properties"] = {name: schema["properties"][name] for name in order}
+    fields = schema["properties"]
+    first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
+    last = fields.pop("confidence")
+    schema["properties"] = {**first, **fields, "confidence": last}
 
 
 class RateDecision(PolicyDecision):

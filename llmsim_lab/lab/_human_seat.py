@@ -638,6 +638,7 @@ class HumanSeat(LabWidget):
             asyncio.get_running_loop()
             self._thread = threading.get_ident()
         self._stepping = False
+        self._failure: Exception | None = None
         self._sending_lock = threading.Lock()
         self._sending: dict[str, Future[None]] = {}
         people = {id(it.person): it.person for it in people_of(simulation)}
@@ -854,17 +855,20 @@ class HumanSeat(LabWidget):
             self.start(self._step)
 
     async def _step(self) -> None:
-        self._stepping = True  # also where *Try again* starts it
+        self._stepping, self._failure = True, None  # also where *Try again* starts it
         self.say(self._news())
         try:
             await self.simulation.step()
+        except Exception as error:
+            self._failure = error
+            raise
         finally:
             self._stepping = False
 
     def _raise_failure(self) -> None:
         for seat in self._fellows():
-            if seat.failure is not None and seat._last_work == seat._step:
-                raise seat.failure
+            if seat._failure is not None:
+                raise seat._failure
 
     def ended(self) -> None:
         """Show where the run is now, at every seat."""

@@ -321,7 +321,7 @@ class Lab(TurnStepper):
         self.outside = Form(run.intervention_type.model_json_schema(), {}, settable=numbers)
         self._prompts_now = {prompt.name: prompt for prompt in run.prompts.values()}
         self._texts = {
-            name: w.Textarea(prompt.text, rows=10, layout=w.Layout(width="auto"))
+            name: w.Textarea(prompt.text, rows=10, layout=w.Layout(width="100%"))
             for name, prompt in self._prompts_now.items()
         }
         box = dropdown("Prompt", width="30em")

@@ -511,6 +511,9 @@ class RateChart(LabWidget):
             self._resize()
             return
         track = next((track for track in self._tracks if track.run is not None), None)
+        if track is not None and not track.turns[1]:
+            self.say("No turn has been played yet, so there is no prompt to show.")
+            return
         self._select(track, track.turns[1] if track else 0)
 
     def _hide_prompts(self) -> None:

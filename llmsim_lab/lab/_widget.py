@@ -66,16 +66,18 @@ class Worker:
         """True while work is under way."""
         return self._lock.locked()
 
-    def start(self, work: Work) -> bool:
-        """Begin a piece of work; returns False, and does nothing, while another is under way.
+    def start(self, work: Work) -> Future[BaseException | None] | None:
+        """Begin a piece of work; returns None, and does nothing, while another is under way.
+
+        What it returns ends with the work, and has what went wrong.
 
         Raises:
             ConfigError: the event loop that the widget was built under is gone.
         """
         # Taken without waiting: a second click while work is under way does nothing.
         if not self._lock.acquire(blocking=False):
-            return False
-        self._ended = Future()
+            return None
+        ended = self._ended = Future[BaseException | None]()
 
         def spawn() -> None:
             self._task = self._loop.create_task(work())
@@ -87,14 +89,14 @@ class Worker:
             self._loop.call_soon_threadsafe(spawn)
         except BaseException as error:
             self._lock.release()
-            self._ended.set_result(None)
+            ended.set_result(None)
             # A loop that is closed, as asyncio.run's is at its end, takes no more calls.
             if isinstance(error, RuntimeError) and self._loop.is_closed():
                 raise ConfigError(
                     "the event loop that this widget was built under is closed; make it again"
                 ) from error
             raise
-        return True
+        return ended
 
     def stop(self) -> None:
         """Cancel the work under way, if any; it ends soon after."""
@@ -112,13 +114,10 @@ class Worker:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(action, *args)
 
-    async def idle(self) -> BaseException | None:
-        """Wait until no work is under way; return what the latest failed with, or None.
-
-        Cancelling the wait does not cancel the work.
-        """
+    async def idle(self) -> None:
+        """Wait until no work is under way; cancelling the wait does not cancel the work."""
         # Without the shield, cancelling one wait would cancel the future that all others wait for.
-        return await asyncio.shield(asyncio.wrap_future(self._ended))
+        await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _done(self, task: asyncio.Task[object]) -> None:
         self._task = None
@@ -241,7 +240,6 @@ class LabWidget(w.VBox):
         )
         self.retry.layout.display = "none"
         self._last_work: Work | None = None
-        self.failure: BaseException | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
         # Clicks and questions arrive on threads of their own, turns on the loop.
         self._view = threading.RLock()
@@ -294,10 +292,13 @@ class LabWidget(w.VBox):
 
         What it raises is shown in place, with a button to try again.
         """
-        begun = self.worker.start(work)
-        if begun:
+        return self._begun(work) is not None
+
+    def _begun(self, work: Work) -> Future[BaseException | None] | None:
+        ended = self.worker.start(work)
+        if ended is not None:
             self._last_work = work
-        return begun
+        return ended
 
     def starter(self, label: str, tooltip: str, work: Work, **more: Any) -> w.Button:
         """Return a button that starts work; arguments as for ``button``."""
@@ -316,10 +317,12 @@ class LabWidget(w.VBox):
         Raises:
             ConfigError: other work of this widget is under way.
         """
-        if not self.start(work):
+        # This work's own: when it has ended, a click may begin the next before this task goes on.
+        ended = self._begun(work)
+        if ended is None:
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
         try:
-            failure = await self.worker.idle()
+            failure = await asyncio.shield(asyncio.wrap_future(ended))
         except asyncio.CancelledError:
             self.worker.stop()
             await self.idle()
@@ -329,7 +332,6 @@ class LabWidget(w.VBox):
             raise failure
 
     def _begin(self) -> None:
-        self.failure = None
         self.show_error(None)
         self._set_busy(True)
 
@@ -339,7 +341,6 @@ class LabWidget(w.VBox):
         if isinstance(error, asyncio.CancelledError):
             self.stopped()
         elif error is not None:
-            self.failure = error
             self.say("It failed; what went wrong stands below.")
             self.show_error(error, retry=True)
         self.ended()

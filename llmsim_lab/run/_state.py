@@ -15,7 +15,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import clip, closest, faults
+from llmsim_lab._util.text import clip, closest, faults, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import FrozenDict, FrozenList, Status
 
@@ -65,7 +65,9 @@ class State(BaseModel):
         # rewrite a turn that was played. ``__dict__`` goes past __setattr__, which raises.
         values = self.__dict__
         for name, value in values.items():
-            if type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
+            if type(value) is str:
+                values[name] = whole_text(value)
+            elif type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
                 values[name] = _frozen(value, f"{type(self).__name__}.{name}")
 
     def replace(self, **changes: Any) -> Self:
@@ -104,7 +106,7 @@ class State(BaseModel):
         raise ConfigError(f"a state is never changed in place: {name} stays where it is")
 
 
-_PLAIN = frozenset((int, float, str, bool, type(None), FrozenDict, FrozenList))
+_PLAIN = frozenset((int, float, bool, type(None), FrozenDict, FrozenList))
 
 
 def _frozen(value: Any, where: str) -> Any:
@@ -114,6 +116,8 @@ def _frozen(value: Any, where: str) -> Any:
         ConfigError: it holds something that can be changed in place.
     """
     cls = type(value)
+    if cls is str:
+        return whole_text(value)
     if cls in _PLAIN or isinstance(value, State):
         return value
     if isinstance(value, Mapping):

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
 from llmsim_lab._util.tables import plain_frame
+from llmsim_lab._util.text import whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
@@ -331,7 +332,7 @@ def turn_row(turn: RunTurn, own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _interventions_in_words(turn: RunTurn) -> str:
-    return "; ".join(str(intervention) for intervention in turn.interventions)
+    return whole_text("; ".join(str(intervention) for intervention in turn.interventions))
 
 
 def decisions_frame(

@@ -360,6 +360,11 @@ async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place() 
             await seat.take_turn(**RAISE, rate=11.67)
         assert "off its range" in seat.error.value
         assert seat.retry.layout.display == ""
+        # Also after other work of the seat, which hides the error.
+        seat.score_button.click()
+        await settled(seat)
+        with pytest.raises(EconomyError, match="off its range"):
+            seat._raise_failure()
 
 
 async def test_waiting_for_a_question_ends_with_the_turn_that_was_stopped() -> None:

@@ -227,6 +227,14 @@ async def test_a_click_opens_the_prompt_beside_the_chart() -> None:
     chart.close()
 
 
+async def test_before_the_first_turn_there_is_no_prompt_to_show() -> None:
+    chart = RateChart(Simulation(in_words(nations=("Aland",)), llm_client=make_client()))
+    chart.prompts_button.click()
+    await chart.idle()
+    assert "No turn has been played yet" in chart.status.value
+    assert (chart.viewer, chart.prompts_button.description) == (None, "Show prompts")
+
+
 async def test_a_click_calls_back_instead_where_that_is_asked_for() -> None:
     seen: list[tuple[Run, int]] = []
     simulation = make_simulation(start="1979Q3")

@@ -299,6 +299,38 @@ def test_a_value_can_be_set_in_a_turn_to_come() -> None:
     assert "a tax" in frame["interventions"].iloc[2]
 
 
+HALVES = "nice \ud83d"
+"""As a model writes it that is stopped in the middle of an emoji."""
+
+
+class Sayings(State):
+    said: str = ""
+    more: tuple[str, ...] = ()
+
+
+class Said(Reply):
+    words: str
+
+
+class Echo(Run[Sayings]):
+    async def turn(self, state: Sayings, ask: Ask) -> Sayings:
+        said = (await ask("Ann", Said, "Say something.")).words
+        return state.replace(said=said, more=[said, "\ud83d\ude00"])
+
+
+def test_half_a_character_in_a_reply_fails_no_turn_no_tape_and_no_frame(tmp_path: Path) -> None:
+    reply = json.dumps({"reasoning": "r", "words": HALVES, "confidence": 0.5})
+    path = tmp_path / "echo.tape"
+    run = Echo(llm_client=pot_client([reply]), turns=1, tape=path)
+    run.run()
+    assert run.state == Sayings(said="nice \ufffd", more=("nice \ufffd", "\N{GRINNING FACE}"))
+    assert load(path).state == run.state
+    assert list(run.to_frame()["said"]) == ["", "nice \ufffd"]
+    run.intervene(1, {"said": HALVES})
+    assert run.state.said == "nice \ufffd"
+    assert "nice \ufffd" in run.to_frame()["interventions"][1]
+
+
 def test_setting_what_is_not_there_names_what_is() -> None:
     run = pot()
     with pytest.raises(ConfigError, match=r"nothing called 'coins.An' \(did you mean 'coins.Ann'"):

@@ -343,3 +343,11 @@ def test_a_rate_decision_need_not_state_its_size() -> None:
     decision = RateDecision(action="Hold", reasoning="Calm.", confidence=0.5)
     assert decision.rate_change_bp is None
     assert isinstance(decision, PolicyDecision)
+
+
+def test_further_fields_of_a_rate_decision_are_asked_for_before_confidence() -> None:
+    class Dated(RateDecision):
+        until: str = ""
+
+    asked = [*Dated.model_json_schema()["properties"]]
+    assert asked == ["reasoning", "rate_change_bp", "action", "until", "confidence"]

@@ -154,7 +154,7 @@ _STYLE = Markup(
     ".llmsim-live .widget-checkbox,.llmsim-live .widget-checkbox .widget-label-basic"
     "{height:auto;max-width:100%;white-space:normal;line-height:1.5}"
     ".llmsim-live .widget-checkbox{min-height:28px;align-items:center}"
-    ".llmsim-live .widget-html-content{line-height:1.5;padding:3px 0}"
+    ".llmsim-live .widget-html-content:not(:empty){line-height:1.5;padding:2px 0}"
     "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
     "</style>"
 )

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
 from markupsafe import Markup
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from llmsim_lab._util.config import Words
 from llmsim_lab._util.html import (
     ADDED,
     AS_WRITTEN,
@@ -75,7 +74,14 @@ class UserMessage(RunIntervention):
         message: the text.
     """
 
-    message: Words
+    message: str
+
+    @field_validator("message")
+    @classmethod
+    def _some(cls, message: str) -> str:
+        if not message.strip():
+            raise ValueError("the message is empty")
+        return message
 
     def check(self, run: Any) -> None:
         """Raise ConfigError if the turn has been answered."""

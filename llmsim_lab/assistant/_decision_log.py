@@ -215,6 +215,8 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be read, or was closed.
         """
+        import pandas as pd
+
         frame = self._frame(
             "SELECT decision_id, tool_name, parameters, result, success, error_code, "
             "error_message, duration_ms, created FROM tool_invocations "
@@ -223,7 +225,8 @@ class DecisionLog:
             [] if decision_id is None else [decision_id],
         )
         for name in ("parameters", "result"):
-            frame[name] = frame[name].map(json.loads, na_action="ignore")
+            values = [None if text is None else json.loads(text) for text in frame[name]]
+            frame[name] = pd.Series(values, dtype="object")  # or 1 beside None would become 1.0
         return frame
 
     def close(self) -> None:

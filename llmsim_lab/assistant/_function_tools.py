@@ -220,12 +220,15 @@ async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> An
         return await function(**arguments)
     context = contextvars.copy_context()  # a tool may look at its run, which is a context variable
     work = partial(context.run, partial(function, **arguments))
-    value = await asyncio.wrap_future(_threads.start(work))
+    value, error = await asyncio.wrap_future(_threads.start(work))
+    if error is not None:
+        raise error
     # A decorated async function may look like a plain one and return what has to be awaited.
     return await value if inspect.isawaitable(value) else value
 
 
-_Work = tuple[Callable[[], Any], "Future[Any]"]
+_Outcome = tuple[Any, BaseException | None]
+_Work = tuple[Callable[[], Any], "Future[_Outcome]"]
 
 
 class _Threads:
@@ -243,8 +246,11 @@ class _Threads:
         self._idle: list[SimpleQueue[_Work]] = []
         self._lock = threading.Lock()
 
-    def start(self, work: Callable[[], Any]) -> Future[Any]:
-        """Run work in a thread that does not keep the program from ending."""
+    def start(self, work: Callable[[], Any]) -> Future[_Outcome]:
+        """Run work in a thread that does not keep the program from ending.
+
+        The future holds the value and what was raised: ``wrap_future`` changes exceptions.
+        """
         with self._lock:
             waiting = self._idle.pop() if self._idle else None
         if waiting is None:
@@ -252,32 +258,28 @@ class _Threads:
             threading.Thread(
                 target=self._serve, args=(waiting,), name="llmsim-lab-tool", daemon=True
             ).start()
-        outcome: Future[Any] = Future()
+        outcome: Future[_Outcome] = Future()
         waiting.put((work, outcome))
         return outcome
 
     def _serve(self, waiting: SimpleQueue[_Work]) -> None:
         while True:
             work, outcome = waiting.get()
-            settle: Callable[[], None]
+            ended: _Outcome
             try:
-                settle = partial(outcome.set_result, work())
-            except StopIteration as error:  # which a future cannot hold
-                failure = RuntimeError("the tool raised StopIteration")
-                failure.__cause__ = error
-                settle = partial(outcome.set_exception, failure)
+                ended = work(), None
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                settle = partial(outcome.set_exception, error)
+                ended = None, error
             # Idle before the caller is told, whose next call then finds this thread.
             with self._lock:
                 is_kept = len(self._idle) < _MOST_IDLE
                 if is_kept:
                     self._idle.append(waiting)
             with suppress(InvalidStateError):  # the caller was cancelled meanwhile
-                settle()
+                outcome.set_result(ended)
             if not is_kept:
                 return
-            del work, outcome, settle  # or the idle thread would keep the result alive
+            del work, outcome, ended  # or the idle thread would keep the result alive
 
 
 _threads = _Threads()

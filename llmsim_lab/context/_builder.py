@@ -429,7 +429,7 @@ class AgentContextBuilder:
         count_tokens: CountTokens = estimate_tokens,
     ) -> None:
         if budget_tokens is not None:
-            whole_number("budget_tokens", budget_tokens, least=1)
+            whole_number("budget_tokens", budget_tokens, least=1, or_none=True)
         self.time_step_duration = time_step_duration
         self.simulator_awareness = simulator_awareness
         self.composed_modules = composed_modules

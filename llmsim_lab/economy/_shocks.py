@@ -69,7 +69,9 @@ class ShockGenerator:
     mirrored: bool = False
 
     def __post_init__(self) -> None:
-        whole_number("seed", self.seed, least=0, most=2**128 - 1)  # Philox's key has 128 bits
+        whole_number("seed", self.seed)
+        if not 0 <= self.seed < 2**128:  # Philox's key has 128 bits
+            raise ConfigError(f"seed={self.seed} must be from 0 to below 2**128")
         for name in ("scale", "supply_std", "demand_std"):
             real_number(name, getattr(self, name), least=0)
 

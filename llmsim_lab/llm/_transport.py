@@ -113,9 +113,10 @@ def error_text(text: str) -> str:
 
 
 def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return the innermost text of an error that a server reports, and the object that holds it.
+    """Return the innermost text of an error that a server reports, and all that comes with it.
 
-    Servers have it bare, under several names, and as JSON within JSON.
+    Servers have it bare, under several names, and as JSON within JSON. Of what several objects
+    say, the innermost counts: it comes from whoever failed, and others pass it on.
     """
     details: dict[str, Any] = {}
     while True:
@@ -125,10 +126,11 @@ def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
         if not isinstance(error, dict):
             text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
             return text.strip(), details
-        details = error
+        details |= {name: value for name, value in error.items() if value is not None}
         inner = (error[name] for name in ("error", "message", "detail") if error.get(name))
-        if (error := next(inner, None)) is None:
-            return json.dumps(details, ensure_ascii=False), details
+        if (found := next(inner, None)) is None:
+            return json.dumps(error, ensure_ascii=False), details
+        error = found
 
 
 class OuterTransport(httpx.AsyncBaseTransport):

@@ -132,6 +132,17 @@ async def test_the_tools_of_one_decision_can_be_asked_for(tmp_path: Path) -> Non
         assert len(log.invocations_frame()) == 2
 
 
+@pytest.mark.parametrize("results", [[1, None], [1, 2], [1, 2.5], [True, False], [[1], {"a": 2}]])
+async def test_results_keep_their_types_in_a_frame(tmp_path: Path, results: list[Any]) -> None:
+    with DecisionLog(tmp_path / "log.db") as log:
+        await log.write_decision_log(**ROW)
+        for result in results:
+            await log.write_tool_invocation_log(**TOOL | {"result": result})
+        column = log.invocations_frame()["result"]
+    assert column.dtype == "object"
+    assert repr(column.tolist()) == repr(results)
+
+
 async def test_secrets_are_not_written(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     with DecisionLog(path, redact=["password", "pin"]) as log:

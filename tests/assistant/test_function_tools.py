@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import functools
 import subprocess
@@ -116,6 +117,11 @@ def leaves() -> None:
     sys.exit("usage: leaves FILE")
 
 
+def cancelled() -> None:
+    """Wait for work that somebody cancelled."""
+    raise concurrent.futures.CancelledError
+
+
 async def leaves_later() -> None:
     """End the program."""
     sys.exit(2)
@@ -138,6 +144,7 @@ def misfit(items: Annotated[list[int], Field(pattern="a")]) -> None:
         (not_found, {"name": "tea"}, "KeyError"),
         (stops, {}, "RuntimeError"),
         (leaves, {}, "SystemExit"),
+        (cancelled, {}, "CancelledError"),
         (leaves_later, {}, "SystemExit"),
         (misfit, {"items": [1]}, "TypeError"),
     ],
@@ -157,6 +164,18 @@ async def test_of_a_bug_in_a_tool_the_model_is_told_the_kind_and_the_log_the_res
     )
     assert f"tool={name}" in caplog.text
     assert "Traceback" in caplog.text
+
+
+async def test_the_log_has_a_tools_own_exception_with_its_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def late() -> None:
+        """Come late."""
+        raise concurrent.futures.TimeoutError("late") from OSError("no route")
+
+    await FunctionTools(late).execute("late", {}, "ann")
+    assert "OSError: no route" in caplog.text
+    assert "in late" in caplog.text
 
 
 def unready() -> object:

@@ -328,7 +328,7 @@ async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
         chat.intervene(2, message="Wait")
     with pytest.raises(ConfigError, match="turn 3 has no message"):
         await chat.step()
-    with pytest.raises(ConfigError, match="message: it says nothing"):
+    with pytest.raises(ConfigError, match="the message is empty"):
         chat.intervene(3, message=" ")
 
 

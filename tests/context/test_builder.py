@@ -272,7 +272,8 @@ def test_a_moment_with_another_slot_is_refused() -> None:
 
 
 def test_a_budget_below_one_token_is_refused() -> None:
-    with pytest.raises(ConfigError, match="budget_tokens=0 must be a whole number from 1 on"):
+    said = "budget_tokens=0 must be a whole number from 1 on, or None"
+    with pytest.raises(ConfigError, match=said):
         AgentContextBuilder("1 day", False, budget_tokens=0)
 
 

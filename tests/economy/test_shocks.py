@@ -96,6 +96,11 @@ def test_a_seed_that_is_not_a_whole_number_in_range_is_an_error(seed: int) -> No
         ShockGenerator(seed)
 
 
+def test_the_bound_of_a_seed_is_told_as_a_power_of_two() -> None:
+    with pytest.raises(ConfigError, match=r"must be from 0 to below 2\*\*128$"):
+        ShockGenerator(2**128)
+
+
 def test_the_largest_seed_works() -> None:
     assert ShockGenerator(2**128 - 1).at(0) != NO_SHOCKS
 

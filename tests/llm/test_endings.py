@@ -71,6 +71,15 @@ def test_what_follows_the_closing_brace_ends_the_reply(text: str, further: str, 
     assert (reply.text, reply.done_reason, reply.reply_tokens) == (text, "stop", 7)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_json_is_found_after_long_thoughts_that_have_json_fences_and_tags(size: int) -> None:
+    drafts = "".join(f'\n<think>```\n{{"draft": {number}}}\n```' for number in range(1_000))
+    text = f'<thinking>{drafts}</think>\n```json\n{{"a": 1}}'
+    reason, come = read(f"{text} {{}}", size=size, schema=True)
+    assert reason == "closed"
+    assert come.startswith(text)
+
+
 def test_nothing_is_read_for_long_after_the_closing_brace() -> None:
     assert read('{"a": 1}. And so on, and on.', schema=True) == ("closed", '{"a": 1}.')
 

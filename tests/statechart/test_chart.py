@@ -390,3 +390,9 @@ def test_a_transition_is_remembered_up_to_a_depth() -> None:
 def test_an_agent_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         SocialAgent(**{"name": "Ada", **wrong})
+
+
+def test_a_wrong_depth_is_told_that_none_will_do() -> None:
+    said = "Ada's history_depth=-1 must be a whole number from 0 on, or None"
+    with pytest.raises(ConfigError, match=said):
+        SocialAgent("Ada", history_depth=-1)

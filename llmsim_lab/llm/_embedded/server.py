@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -231,19 +231,24 @@ class Gate:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = True
-        self._waiters: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
+        self._waiters: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
         with self._lock:
             if self._open:
                 self._open = False
                 return
-            admitted: Future[None] = Future()
-            self._waiters.append((asyncio.get_running_loop(), admitted))
+            admitted = loop.create_future()
+            self._waiters.append((loop, admitted))
         try:
-            await asyncio.wrap_future(admitted)
+            await admitted
         except BaseException:
-            if not admitted.cancel():  # it was admitted just now: admit the next one instead
+            with self._lock:
+                waiting = (loop, admitted) in self._waiters
+                if waiting:
+                    self._waiters.remove((loop, admitted))
+            if not waiting:  # cancelled just as it was admitted: admit the next one instead
                 self._pass_on()
             raise
 
@@ -255,11 +260,17 @@ class Gate:
         with self._lock:
             while self._waiters:
                 loop, admitted = self._waiters.popleft()
-                # Loops may be closed, and requests be cancelled, while they wait.
-                if not loop.is_closed() and admitted.set_running_or_notify_cancel():
-                    admitted.set_result(None)
-                    return
+                try:
+                    loop.call_soon_threadsafe(_admit, admitted)
+                except RuntimeError:
+                    continue  # that loop was closed with the request waiting
+                return
             self._open = True
+
+
+def _admit(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

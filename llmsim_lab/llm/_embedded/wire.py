@@ -23,7 +23,7 @@ from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._completions import Completion, with_instruction
 from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import error_text, lines, read_json, unwrapped
+from llmsim_lab.llm._transport import error_text, lines, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
@@ -201,8 +201,9 @@ def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = N
     Raises:
         BackendError: always.
     """
-    text, error = unwrapped(body)
-    message = error_text(text)
+    error = body.get("error") or {}
+    error = error if isinstance(error, Mapping) else {"message": str(error)}
+    message = error_text(str(error.get("message", "it does not say what")))
     code = error.get("code", status)
     code = code if isinstance(code, int) and 400 <= code <= 599 else 500
     read, window = error.get("n_prompt_tokens"), error.get("n_ctx")

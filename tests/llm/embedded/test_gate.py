@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import NoReturn
 
 import pytest
 
@@ -97,3 +98,21 @@ async def test_a_loop_that_was_closed_while_waiting_is_passed_over() -> None:
         gate._waiters.append((closed, turn))
     async with asyncio.timeout(5), gate:
         assert not turn.done()
+
+
+def test_a_loop_that_closes_just_when_its_turn_comes_is_passed_over() -> None:
+    class Closing(asyncio.SelectorEventLoop):
+        """Looks open until it is called."""
+
+        def call_soon_threadsafe(self, *_: object, **__: object) -> NoReturn:
+            raise RuntimeError("Event loop is closed")
+
+    gate, loop = Gate(), Closing()
+    asyncio.run(gate.__aenter__())
+    waiting = loop.create_task(gate.__aenter__())
+    loop.run_until_complete(settle())
+    asyncio.run(gate.__aexit__())
+    asyncio.run(asyncio.wait_for(gate.__aenter__(), timeout=1))
+    waiting.cancel()
+    loop.run_until_complete(asyncio.wait([waiting]))
+    loop.close()

@@ -239,6 +239,19 @@ def test_too_long_a_prompt_names_both_numbers_and_one_way_out(
     assert caught.value.reason == "context_overflow"
 
 
+@pytest.mark.parametrize("body", [{}, {"error": {}}, {"error": {"code": 500}}])
+def test_an_error_without_words_is_told_as_such(body: dict[str, Any]) -> None:
+    with pytest.raises(BackendError, match="failed: it does not say what"):
+        raise_error(body, 500)
+
+
+def test_a_prompt_that_does_not_fit_is_recognized_beside_json_in_the_message() -> None:
+    told = {"type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8}
+    with pytest.raises(BackendError) as caught:
+        raise_error({"error": told | {"message": '{"prompt": "too long"}'}}, 400)
+    assert caught.value.reason == "context_overflow"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "reason", "retry"),
     [

@@ -72,7 +72,7 @@ check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (ne
 screenshots: .venv/.ready-browser ## take the README's pictures of the widgets again
 	$(BIN)/python tests/browser/take_screenshots.py
 
-looks: .venv/.ready-browser ## take every widget, light and dark, wide and narrow, into out/looks
+looks: .venv/.ready-browser ## take every widget and page, light and dark, wide and narrow, into out/looks
 	$(BIN)/python tests/browser/take_screenshots.py --looks out/looks $(ARGS)
 
 notebooks: .venv/.ready-test ## run the notebooks and save the new outputs

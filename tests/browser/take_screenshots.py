@@ -1,7 +1,7 @@
 """Take the README's pictures of the widgets anew: ``make screenshots``.
 
-``take_screenshots.py --looks FOLDER [WIDGET ...]`` takes every widget, or those named, in light and
-dark colours and on a wide and a narrow page, to be looked at one by one.
+``take_screenshots.py --looks FOLDER [WIDGET ...]`` takes every widget and the views of a mailed
+page, or the widgets named, in light and dark colours, wide and narrow, to be looked at one by one.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from lab_page import LabPage, Notebook, Theme
 from lab_server import lab_server
 
 from llmsim_lab import lab as widgets
+from llmsim_lab._util.files import data_path
+from llmsim_lab.run import load
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from playwright.sync_api import Locator
+    from playwright.sync_api import Browser, Locator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 150_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1200, 400)
+PAGE_VIEWS = ("overview", "turns&turn=4", "calls", "decisions", "compare", "settings")
 LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
 
 STEPPER = """
@@ -150,6 +153,21 @@ def looks(lab: LabPage, names: Sequence[str]) -> None:
                 sys.stderr.write(f"{path}\n")
 
 
+def page_looks(browser: Browser, folder: Path) -> None:
+    """Take the mailed page's views likewise, each as ``page_VIEW_light_1200.png``."""
+    file = (folder / "page.html").resolve()
+    load(data_path("tapes/first_run.tape")).page(file)
+    for theme, width, view in itertools.product(("light", "dark"), WIDTHS, PAGE_VIEWS):
+        page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=theme)
+        page.goto(f"{file.as_uri()}#view={view}")
+        page.locator("main > *:visible").first.wait_for()
+        path = folder / f"page_{view.partition('&')[0]}_{theme}_{width}.png"
+        page.screenshot(path=path, full_page=True)
+        page.close()
+        sys.stderr.write(f"{path}\n")
+    file.unlink()
+
+
 def picture(
     notebook: Notebook,
     of: Locator,
@@ -209,7 +227,10 @@ def main() -> None:
         lab = LabPage(page, server, given.looks or Path(folder))
         if given.looks:
             given.looks.mkdir(parents=True, exist_ok=True)
-            looks(lab, given.names or [name for name in widgets.__all__ if name != "leaderboard"])
+            names = [name for name in widgets.__all__ if name != "leaderboard"]
+            looks(lab, given.names or names)
+            if not given.names:
+                page_looks(browser, given.looks)
         for name in [] if given.looks else given.names or pictures:
             data = pictures[name](lab)
             if name.endswith(".png"):

@@ -17,6 +17,7 @@ from llmsim_lab._util.text import closest, faults
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import (
     MODEL_HELP,
+    OTHER_MODEL_HELP,
     Host,
     ImportFiles,
     Out,
@@ -54,7 +55,7 @@ _LiveTurns = Annotated[
     typer.Option("--turns", min=1, help="How many to play; what the configuration has left."),
 ]
 _OtherModel = Annotated[
-    str | None, typer.Option("--model", help=f"Instead of the recorded one: {MODEL_HELP}")
+    str | None, typer.Option("--model", help=f"Instead of the recorded one: {OTHER_MODEL_HELP}")
 ]
 
 

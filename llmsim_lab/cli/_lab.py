@@ -13,31 +13,42 @@ from typing import Annotated
 
 import typer
 
+from llmsim_lab import run as operations
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._new import notebook
 from llmsim_lab.cli._output import say
-from llmsim_lab.cli._playing import MODEL_HELP, ImportFiles, import_files
+from llmsim_lab.cli._playing import OTHER_MODEL_HELP, ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import Tape
+from llmsim_lab.llm import Tape, connect
 
 
 def lab(
     file: TapeFile,
     run: RunNumber = None,
     model: Annotated[
-        str | None, typer.Option(help=f"For forks and restarts: {MODEL_HELP}.")
+        str | None, typer.Option(help=f"For forks and restarts: {OTHER_MODEL_HELP}.")
     ] = None,
     import_: ImportFiles = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Show a recorded run in a window: its turns, chart and prompts; fork it and play on."""
     import_files(import_)
-    with Tape(file, read_only=True) as tape:  # what is wrong with it is said here
+    # What is wrong with the run or the model is said here: the page would only say that it failed.
+    with Tape(file, read_only=True) as tape:
         run = valid_run(tape, run).id
+        with errors_located():
+            simulation = operations.load(tape, run)
+    if model == "rule" and not simulation.config.needs_model:
+        model = None
     with TemporaryDirectory(prefix="llmsim-lab-") as folder:
         command = prepared(
             Path(folder), file.resolve(), run, model=model, imports=import_ or (), browser=browser
         )
+        if model:
+            client = connect(model, download=True, quiet=True)
+            say(client.chosen)
+            run_sync(client.aclose())
         what = "The window opens" if command[2] == "voila" else "In the notebook press Shift+Enter"
         say(f"{what}; Ctrl-C here ends it. Only this machine can reach it.")
         subprocess.run(command, cwd=folder, check=False)

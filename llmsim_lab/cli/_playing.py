@@ -25,10 +25,10 @@ from llmsim_lab.run import Run
 from llmsim_lab.simulation import SimulationConfig
 from llmsim_lab.simulation._verdicts import gate_notes, kept_verdicts
 
-MODEL_HELP = (
-    "auto, rule (no model at all), ollama:NAME, openai:NAME, embedded, embedded:NAME or "
-    "embedded:/path/to.gguf"
-)
+_NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
+MODEL_HELP = f"auto, rule (no model at all), {_NAMED_MODELS}"
+OTHER_MODEL_HELP = f"auto, {_NAMED_MODELS}"
+"""For a recorded run, whose players stay what they are."""
 Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
 Host = Annotated[
     str | None,

@@ -17,6 +17,7 @@ from llmsim_lab._util.text import closest, faults
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import (
     MODEL_HELP,
+    OTHER_MODEL_HELP,
     Host,
     ImportFiles,
     Out,
@@ -28,16 +29,16 @@ from llmsim_lab.cli._playing import (
     with_model,
     world_from,
 )
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
-from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
+from llmsim_lab.run._records import config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import lint as lint_economy
-from llmsim_lab.tape._codec import RunInfo
+from llmsim_lab.tape._codec import RunInfo, manifest_faults
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
@@ -54,7 +55,7 @@ _LiveTurns = Annotated[
     typer.Option("--turns", min=1, help="How many to play; what the configuration has left."),
 ]
 _OtherModel = Annotated[
-    str | None, typer.Option("--model", help=f"Instead of the recorded one: {MODEL_HELP}")
+    str | None, typer.Option("--model", help=f"Instead of the recorded one: {OTHER_MODEL_HELP}")
 ]
 
 
@@ -219,8 +220,14 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
         TapeError: there is no such run, or its manifest is damaged.
     """
     info = tape.run(run)
-    check_manifest(info.id, info.manifest)
-    llm_config_of(info.manifest)  # which raises where they are damaged
+    damage = manifest_faults(info.manifest)[:3]
+    if not damage:
+        try:
+            llm_config_of(info.manifest)
+        except TapeError as error:
+            damage = [str(error)]
+    if damage:
+        raise TapeError(f"run {info.id} on {tape.path} is damaged: {'; '.join(damage)}")
     return info
 
 
@@ -330,6 +337,11 @@ def fork(
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
+        if at > info.turns:  # before the number of turns to play, which would not help
+            raise ConfigError(
+                f"turn {at} cannot be forked from: the last turn of run {info.id} is "
+                f"{info.turns}; --turn {info.turns} continues from it"
+            )
         changes: list[dict[str, Any]] = []
         if set_:
             changes.append({"turn": at, "set": named_values(set_, "--set inflation=9")})

@@ -384,7 +384,8 @@ class Lab(TurnStepper):
             client = None
             if config.needs_model:
                 raise ConfigError(
-                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
+                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto')), or "
+                    "on the command line llmsim-lab lab --model auto"
                 )
         parts = copied({name: getattr(run, name) for name in run.given}, client, {})
         prompts = {at: it for at, it in run.prompts.items() if not belongs_to(at, parts)}

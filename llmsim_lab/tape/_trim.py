@@ -48,9 +48,11 @@ def prune(file: TapeFile, runs: Collection[int], known: Iterable[RunInfo]) -> No
     for info in known:
         if info.parent is not None and info.parent in runs and info.id not in runs:
             both = sorted({info.parent, info.id})
+            options = " ".join(f"--run {run}" for run in both)
             raise TapeError(
                 f"run {info.parent} cannot be taken off {file.path}: run {info.id}, a {info.verb} "
-                f"of it, would lose what it came from; name both: runs={both}"
+                f"of it, would lose what it came from; name both: {options} (in Python, "
+                f"runs={both})"
             )
     these = f"({', '.join(map(str, sorted(runs)))})"
     with file.transaction() as connection:

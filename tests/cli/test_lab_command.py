@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import nbformat
@@ -15,6 +16,7 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab.cli import _lab
 from llmsim_lab.cli._lab import prepared
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.testing import FakeOllama
 
 TAPE = data_path("tapes/first_run.tape")
 
@@ -46,6 +48,51 @@ def test_a_run_that_is_not_there_is_said_before_anything_is_served(llmsim_lab: R
     status, _, err = llmsim_lab("lab", str(TAPE), "--run", "99")
     assert status == 1
     assert "99" in err
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The cells that would be served, in place of a server."""
+    cells: list[str] = []
+
+    def serve(command: list[str], **_: object) -> None:
+        [cell] = nbformat.read(command[3], as_version=4).cells
+        cells.append(cell.source)
+
+    monkeypatch.setattr(_lab, "subprocess", SimpleNamespace(run=serve))
+    return cells
+
+
+@pytest.mark.parametrize("model", ["nope", "rule"])
+def test_a_model_that_is_not_understood_is_said_before_anything_is_served(
+    llmsim_lab: Run, served: list[str], model: str
+) -> None:
+    status, _, err = llmsim_lab("lab", str(TAPE), "--model", model)
+    assert status == 1
+    assert f"model '{model}' is not understood" in err
+    assert served == []
+
+
+def test_a_model_that_answers_is_connected_to_in_the_page(
+    llmsim_lab: Run, served: list[str]
+) -> None:
+    with FakeOllama() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OLLAMA_HOST", server.host)
+        status, out, err = llmsim_lab("lab", str(TAPE), "--model", "ollama")
+    assert (status, err) == (0, "")
+    assert "Using llama3.2" in out
+    assert "llm_client=connect('ollama'))" in served[0]
+
+
+def test_a_run_by_rules_takes_the_word_for_no_model(llmsim_lab: Run, served: list[str]) -> None:
+    scenario = str(data_path("scenarios/volcker.yaml"))
+    llmsim_lab("run", scenario, "--model", "rule", "--turns", "1", "--tape", "a.tape")
+    assert llmsim_lab("lab", "a.tape", "--model", "rule")[0] == 0
+    assert "llm_client=None)" in served[0]
+
+
+def test_help_names_no_model_that_the_window_cannot_take(llmsim_lab: Run) -> None:
+    assert "rule" not in llmsim_lab("lab", "--help")[1]
 
 
 @pytest.mark.process

@@ -266,7 +266,9 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
         (("replay", "rules.tape", "--turns", "9"), "turn"),
         (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "cannot be forked from"),
-        (("fork", "rules.tape", "--turn", "3"), "say how many more to play: --turns 4"),
+        (("fork", "rules.tape", "--turn", "3"), "run 1 is 2; --turn 2 continues from it"),
+        (("fork", "rules.tape", "--turn", "99"), "turn 99 cannot be forked from"),
+        (("resume", "rules.tape", "--run", "7"), "the tape rules.tape has no run 7"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
         (
@@ -472,7 +474,7 @@ def test_runs_are_pruned_and_redacted_by_their_numbers(llmsim_lab: Run, tape: Pa
     assert llmsim_lab(*prune, "--run", "3")[1] == "Taken off a.tape: run 3\n"
     status, _, err = llmsim_lab(*prune, "--run", "1")
     assert status == 1
-    assert "name both: runs=[1, 2]" in err
+    assert "name both: --run 1 --run 2 (in Python, runs=[1, 2])" in err
     assert "say which runs to take off" in llmsim_lab(*prune)[2]
     assert "there is no tape at b.tape" in llmsim_lab("tape", "redact", "b.tape")[2]
     assert not Path("b.tape").exists()
@@ -530,7 +532,7 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("config", "run 1 on the tape is damaged: the manifest has no config"),
+        ("config", "the manifest has no config"),
         ("llm", "the settings of the model are not understood: model: Input should be a valid"),
     ],
 )
@@ -547,7 +549,7 @@ def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
         arguments = (name, *options, "a.tape") if name == "tape" else (name, "a.tape", *options)
         status, _, err = llmsim_lab(*arguments)
         assert status == 1
-        assert err.startswith(f"error: {message}")
+        assert err.startswith(f"error: run 1 on a.tape is damaged: {message}")
 
 
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:

@@ -2,7 +2,7 @@
 
 Python blocks of one page run in order in one namespace, in an empty folder, without a network;
 ``connect("auto")`` finds a fake Ollama. A text block that follows one at once is what it prints.
-Commands in shell blocks are checked, not run.
+Commands in shell blocks are checked, not run, but for README's around a tape.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from textwrap import dedent
 import pytest
 
 from llmsim_lab.cli import main
+from llmsim_lab.llm import Tape
 from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).resolve().parents[2]
@@ -133,6 +134,29 @@ def test_each_recipe_of_the_cookbook_shows_what_it_prints() -> None:
     assert setting_up.prints is None
     assert len(recipes) == 5
     assert all(block.prints for block in recipes)
+
+
+@pytest.mark.process
+def test_the_commands_around_a_tape_in_readme_follow_from_one_another(tmp_path: Path) -> None:
+    [block] = [it for it in blocks(REPO / "README.md", "bash") if "tape prune" in it.code]
+    for name in ("data", "llmsim_lab"):
+        (tmp_path / name).symlink_to(REPO / name)
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {name: value for name, value in os.environ.items() if "LLMSIM" not in name}
+    with FakeOllama() as server:
+        done = subprocess.run(
+            ["bash", "-exc", block.code],
+            cwd=tmp_path,
+            env=environment | {"OLLAMA_HOST": server.host, "PATH": programs, "MPLBACKEND": "Agg"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    with Tape(tmp_path / "my.tape", read_only=True) as tape:
+        assert [(info.id, info.parent) for info in tape.runs()] == [(1, None), (3, 1)]
+        assert tape.run(3).manifest["prompts"]["agent:United States"]["parent"]
 
 
 @every_page

@@ -77,7 +77,7 @@ def test_the_numbers_of_pruned_runs_are_not_used_again(tape_file: Path) -> None:
 def test_a_run_that_others_came_from_stays_unless_they_go_too(tape_file: Path) -> None:
     before = dump(tape_file)
     with Tape(tape_file) as tape:
-        with pytest.raises(TapeError, match=r"run 3, a fork of it, .* name both: runs=\[2, 3\]"):
+        with pytest.raises(TapeError, match=r"run 3, a fork of it, .* name both: .*runs=\[2, 3\]"):
             tape.prune([2])
         assert dump(tape_file) == before
         tape.prune([2, 3])

@@ -29,6 +29,7 @@ from scipy import stats
 
 from llmsim_lab.study import _statistics
 from llmsim_lab.study._statistics import (
+    Distance,
     Effect,
     energy_test,
     exact_situation_effects,
@@ -473,18 +474,12 @@ def watched_error(
 # --- power, energy, bands -------------------------------------------------------------------------
 
 
-def rejected(
-    rng: Rng, replications: int, *, n: int, effect: float, draw: Draw = normal, paired: bool = True
-) -> Count:
-    """Count the tests of runs that reject no difference; differences (or arms) have an sd of 1."""
+def rejected(rng: Rng, replications: int, *, n: int, effect: float, draw: Draw = normal) -> Count:
+    """Count the tests of runs that reject no difference; differences have an sd of 1."""
     count = 0
     for size in in_parts(replications):
-        array = np.stack(
-            [np.zeros((n, size)) if paired else draw(rng, (n, size)), effect + draw(rng, (n, size))]
-        )
+        array = np.stack([np.zeros((n, size)), effect + draw(rng, (n, size))])
         frame = framed(array, ["arm", "seed", "outcome"])
-        if not paired:
-            frame["seed"] += 1_000 * frame["arm"]
         count += sum((effect.p or 0) <= 1 - LEVEL for effect in run_effects(frame))
     return Count(hits=count, offered=replications)
 
@@ -510,7 +505,7 @@ def energy_rejects(
     *,
     x: Callable[[Rng], list[Any]],
     y: Callable[[Rng], list[Any]],
-    distance: Literal["words", "labels", "euclidean"],
+    distance: Distance,
     blocks: tuple[list[int], list[int]] | None = None,
 ) -> Count:
     count = sum(
@@ -521,6 +516,10 @@ def energy_rejects(
         for number in range(replications)
     )
     return Count(hits=count, offered=replications)
+
+
+def apart(one: float, other: float) -> float:
+    return abs(one - other)
 
 
 def by_situation(rng: Rng, *, situations: int, answers: int, shift: float = 0.0) -> list[Numbers]:
@@ -764,16 +763,15 @@ def _cells_of_the_rest() -> Iterator[Cell]:
         play = partial(watched_error, draw=draw)
         yield Cell(group="watched, n=2..50", name=name, play=play, wanted=1 - LEVEL, rule="at most")
     for n in (5, 10, 20, 50):
-        for paired in (True, False):
-            for wanted in (0.5, 0.8):
-                size = smallest_effect(1.0, n, wanted=wanted, paired=paired) or 0.0
-                yield Cell(
-                    group="power",
-                    name=f"n={n}{'' if paired else ' each, own seeds'}",
-                    play=partial(rejected, n=n, effect=size, paired=paired),
-                    wanted=power(1.0, n, size, paired=paired),
-                    rule="within .05",
-                )
+        for wanted in (0.5, 0.8):
+            size = smallest_effect(1.0, n, wanted=wanted) or 0.0
+            yield Cell(
+                group="power",
+                name=f"n={n}, {wanted}",
+                play=partial(rejected, n=n, effect=size),
+                wanted=power(1.0, n, size),
+                rule="within .05",
+            )
     size = smallest_effect(1.0, 20) or 0.0
     yield Cell(
         group="power",
@@ -802,7 +800,7 @@ def _cells_of_energy() -> Iterator[Cell]:
     yield size(name="texts, n=10", play=partial(energy_rejects, x=same, y=same, distance="words"))
     block = partial(by_situation, situations=8, answers=3)
     where = [place for place in range(8) for _ in range(3)]
-    blocked = partial(energy_rejects, x=block, distance="euclidean", blocks=(where, where))
+    blocked = partial(energy_rejects, x=block, distance=apart, blocks=(where, where))
     yield size(name="numbers in 8 situations", play=partial(blocked, y=block))
     seen = partial(Cell, group="energy test, power", wanted=0.8)
     play = partial(test, x=partial(labels, n=20, chance=0.5), y=partial(labels, n=20, chance=0.95))

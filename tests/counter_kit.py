@@ -12,9 +12,9 @@ from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig, RunIntervention
-from llmsim_lab.run._turn import Series
+from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.types import CallSite, ChatRequest, Decision
 
 __all__ = [

@@ -56,7 +56,7 @@ def test_a_template_is_short_and_names_its_source_and_what_the_textbook_says(nam
 def test_what_a_template_predicts_is_a_dashed_line_beside_its_run(name: str, world: Any) -> None:
     run = ruled(world(name), 2)
     [line] = [curve for curve in RateChart(run).scene.curves if curve.legend == "prediction"]
-    assert line.look.style == "--"
+    assert line.style == "--"
     assert set(line.points) <= set(run.to_frame().columns)
     assert {column: y[0] for column, (_, y) in line.points.items()} == {
         column: value for column, value in run.prediction().items() if column in line.points

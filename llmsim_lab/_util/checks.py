@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from numbers import Real
 from operator import index
+from os import PathLike
+from pathlib import Path
 from typing import SupportsIndex, cast
 
 from llmsim_lab.errors import ConfigError
@@ -74,6 +76,21 @@ def plain_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{name}={value!r:.120} must be a text, such as {name}='...'")
     return value
+
+
+def file_path(value: object, *, call: str) -> Path:
+    """Return a file's path.
+
+    Args:
+        value: what was given.
+        call: a right one, for the message: ``save('chart.svg')``.
+
+    Raises:
+        ConfigError: it is not a path.
+    """
+    if not isinstance(value, str | PathLike):
+        raise ConfigError(f"{value!r:.80} is not a path; give a file's name: {call}")
+    return Path(value)
 
 
 def _outside(number: float, least: float | None, most: float | None) -> bool:

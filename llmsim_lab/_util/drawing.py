@@ -10,48 +10,94 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from llmsim_lab._util.html import SERIES_COLOURS, visible
+from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = SERIES_COLOURS
 STYLES = ("-", "--", "-.", ":")
 """Of lines, so that colour is not all that tells them apart."""
 
 
 @cache
-def chart_class() -> type[Figure]:
-    """Return the class of figures, which notebooks show although pyplot does not know them."""
+def _chart_class() -> Any:
     from matplotlib.figure import Figure
 
     class Chart(Figure):
         """A matplotlib figure that notebooks show, with its content in words."""
 
         alt = ""
+        small = False
 
         def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png", dpi=96)
+            png = figure_bytes(self, "png", dpi=80 if self.small else 96)
             # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
             # does not.
-            return buffer.getvalue(), {"alt": self.alt}
+            return small_png(png) if self.small else png, {"alt": self.alt}
+
+        def __repr__(self) -> str:
+            return self.alt if self.small else super().__repr__()
 
     return Chart
 
 
-def new_figure(across: float, down: float, *, figure_class: type[Figure] | None = None) -> Figure:
+def new_figure(across: float, down: float, *, small: bool = False) -> Figure:
     """Return an empty figure, white on dark pages too, whose parts make room for each other.
+
+    Notebooks show it although pyplot does not know it.
 
     Args:
         across: its width, inches.
         down: its height, inches.
-        figure_class: of the figure; ``chart_class`` if not given.
+        small: True for a small file in a notebook, and its content in words where that is text.
     """
-    made = figure_class or chart_class()
-    return made(figsize=(across, down), layout="constrained", facecolor="white")
+    made: Figure = _chart_class()(figsize=(across, down), layout="constrained", facecolor="white")
+    made.small = small  # type: ignore[attr-defined]
+    return made
+
+
+def figure_bytes(
+    figure: Figure,
+    kind: Literal["pdf", "png", "svg"],
+    *,
+    dpi: float = 150,
+    salt: str = "llmsim_lab",
+) -> bytes:
+    """Return a figure as a file, without dates or versions in it; text in SVG and PDF stays text.
+
+    Args:
+        figure: the figure.
+        kind: what file.
+        dpi: dots per inch of a PNG.
+        salt: makes the ids in an SVG, the same each time; those of several on a page must differ.
+    """
+    import matplotlib as mpl
+
+    dates_and_versions = {
+        "pdf": ("CreationDate", "Creator", "Producer"),
+        "png": ("Software",),
+        "svg": ("Date", "Creator"),
+    }
+    without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
+    buffer = io.BytesIO()
+    # Text stays text, to be found and edited.
+    settings: Any = {"svg.hashsalt": salt, "svg.fonttype": "none", "pdf.fonttype": 42}
+    with mpl.rc_context(settings):
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=without)
+    return buffer.getvalue()
+
+
+def small_png(png: bytes) -> bytes:
+    """Return a PNG with few colours, about a third of the size, for saved notebooks."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as picture:
+        # Without dithering, since its noise would make the file larger again.
+        picture.quantize(64, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
 
 
 def told(figure: Figure, words: str) -> Figure:

@@ -1,4 +1,4 @@
-"""Where the files that ship with the package are: data tables, scenarios, tapes."""
+"""Files that ship with the package: data tables, scenarios, tapes; and files that users ask for."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ def data_path(name: str) -> Path:
         f"no data file {name!r} in {' or '.join(map(str, _ROOTS))}; "
         f"there are: {', '.join(present) or 'none at all, so reinstall the package'}"
     )
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Write a file, in place of one that is there, and return its path.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error}; choose another file") from error
+    return path

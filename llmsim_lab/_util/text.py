@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -59,6 +59,12 @@ def clip(text: str, length: int) -> str:
     """Return a text as one line of at most so many characters, an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def few(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first of several texts, and how many more there are as one more."""
+    left = len(texts) - most
+    return [*texts[:most], *([f"and {left:,} more"] if left > 0 else [])]
 
 
 def end_of(text: str, length: int) -> str:

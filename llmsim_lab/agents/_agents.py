@@ -135,7 +135,7 @@ class LLMAgent(Agent):
                 raise
             decision, status = failure.rejected, "failed"
         # What the decision says of its size goes into the action; the rest is any agent's.
-        size = {name: getattr(decision, name) for name in _SIZES if hasattr(decision, name)}
+        size = {name: value for name, value in vars(decision).items() if name in _SIZES}
         chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status, **size)
         if size:
             plain, call = PolicyDecision.model_validate(decision.model_dump()), decision.call

@@ -9,7 +9,15 @@ from typing import Any, ClassVar, Self
 from llmsim_lab.agents._agents import NationAgent, NationProfile, RateDecision, nearest_move
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._human import DAY_S, AskPerson, OpenQuestion, Person, human_client, same_choice
+from llmsim_lab.llm._human import (
+    DAY_S,
+    AskPerson,
+    OpenQuestion,
+    Person,
+    checked_answer,
+    human_client,
+    same_choice,
+)
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, Rate
@@ -105,6 +113,14 @@ class HumanAgent(NationAgent):
         """The question that the person is being asked, if any."""
         return next(iter(self.person.questions), None)
 
+    def expected(self, state: SimulationState) -> OpenQuestion:
+        """Return the question about a state, as it will be asked when a turn is played."""
+        offered = {"proposed_rate": tuple(self.rates_on_offer(state.global_state.interest_rate))}
+        form, choices = (NamedRate, offered) if self.names_rate else (PolicyDecision, None)
+        site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
+        prompt = self.prompt_for(state)
+        return OpenQuestion(self.llm_client.request_of(prompt, form, choices, site=site))
+
     def answer(
         self,
         action: str,
@@ -127,12 +143,6 @@ class HumanAgent(NationAgent):
         Raises:
             ConfigError: no question is open, or a field is wrong; then nothing was sent.
         """
-        question = self.question
-        if question is None:
-            raise ConfigError(
-                f"{self.name} is asked nothing just now; start the turn first, and wait for the "
-                "question: await agent.person.asked()"
-            )
         values: dict[str, Any] = {
             "action": action,
             "reasoning": reasoning,
@@ -140,12 +150,14 @@ class HumanAgent(NationAgent):
         }
         if rate is not None:
             values["proposed_rate"] = rate
-        if wrong := question.faults(values):
-            if "proposed_rate" in wrong:
-                wrong["rate"] = wrong.pop("proposed_rate")  # as the argument is called here
-            faults = "; ".join(f"{name} {fault}" for name, fault in wrong.items())
-            raise ConfigError(f"the answer of {self.name} was not sent: {faults}")
-        self.person.answer(question, {**values, **(notes or {})})
+        checked_answer(
+            self.person,
+            self.question,
+            values,
+            name=self.name,
+            called={"proposed_rate": "rate"},
+            notes=notes,
+        )
 
     def complaint_about(self, action: str) -> str:
         """Return what would be wrong with an action's content; empty if nothing is.

@@ -54,9 +54,10 @@ from llmsim_lab.assistant._types import (
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run, RunTurn, State
+from llmsim_lab.run import Run, State
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._session import Replaying
+from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.types import Value
 
 _TOOL_SHARE = 0.8

@@ -44,6 +44,7 @@ Target = StdioServerParameters | MCPServer[Any] | Server[Any]
 _PING_S = 2.0
 """How long a server that let a call time out has to show that it still answers, seconds."""
 _MAX_STDERR_CHARS = 2_000
+# A server whose cursors lead in a circle would be asked for ever.
 _MAX_PAGES = 100
 _NO_PROGRAM = (FileNotFoundError, PermissionError, NotADirectoryError)
 _SDK_ERRORS = (MCPError, ValueError, RuntimeError)
@@ -196,6 +197,8 @@ class ServerLink:
             connection = self._connection = MCPConnection(
                 self.target, name=str(self), start_timeout_s=self.start_timeout_s
             )
+            # A finalizer keeps what it is given alive, so the former connection's has to go, and
+            # the new one gets the connection alone, never the link.
             if self._at_end is not None:
                 self._at_end.detach()
             self._at_end = weakref.finalize(self, _end_soon, connection)
@@ -203,6 +206,7 @@ class ServerLink:
         try:
             await connection.started()
         except Exception:
+            # The next caller starts it anew, unless another one has done so already.
             if self._connection is connection:
                 self._connection = None
             raise
@@ -282,6 +286,7 @@ class MCPConnection:
     def end(self) -> None:
         """Tell the server to end soon, even if it is still starting."""
         self._over.set()
+        # Until it is ready its task waits for the server, not for ``_over``.
         if not self._ready.is_set():
             self._start.cancel()
 
@@ -340,6 +345,7 @@ class MCPConnection:
                 self.tools = await _all_tools(self._client)
             self._changes_known = changes
         except (TimeoutError, *_SDK_ERRORS) as error:
+            # No count of changes is negative, so the list stays stale until one arrives.
             self._changes_known = -1
             self.doubtful = True
             why = str(error) or f"no answer within {self._start_timeout_s:g} s"
@@ -371,6 +377,7 @@ class MCPConnection:
                 logger, logging.INFO, "tool_server_silent", server=self._name, detail=repr(error)
             )
         else:
+            # Only after an answer: a silent server is not asked a second time but started anew.
             self.doubtful, self._question = False, None
 
     def stderr_tail(self) -> str:
@@ -423,6 +430,7 @@ class MCPConnection:
                     self._incoming = incoming  # type: ignore[assignment]
                     yield incoming, outgoing
         finally:
+            # While the file is open: the last words of a server often say why it ended.
             self._stderr_tail = self.stderr_tail()
             with self._reading, self._stderr:
                 self._stderr = None

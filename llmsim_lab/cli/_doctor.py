@@ -32,8 +32,9 @@ from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation._verdicts import Told
 from llmsim_lab.study import economics_card, fitness_card
+from llmsim_lab.study._checks import COLUMNS
 from llmsim_lab.study._fitness import FitnessCard, kept_cards
-from llmsim_lab.study._gate import EconomicsCard, kept_economics_cards, shown, what_it_takes
+from llmsim_lab.study._gate import EconomicsCard, cells_of, kept_economics_cards, what_it_takes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,10 +115,9 @@ def doctor(
                 "llmsim-lab doctor embedded:smollm2-135m --economics"
             )
         told: Told = "thin" if thin else "economist"
-        gates = []
-        for name in models:
-            say(f"{name}: {what_it_takes()}; stopped, it is continued.", to=errors)
-            gates.append(_measured(name, host, partial(economics_card, told=told, again=again)))
+        ask = partial(economics_card, told=told, again=again)
+        effort = f"{what_it_takes()}; stopped, it is continued."
+        gates = [_measured(name, host, ask, effort=effort) for name in models]
         _show(gates, _economics_table, json_to=json_to)
         return
     if models:
@@ -270,9 +270,13 @@ async def _examine(client: LLMClient, backend: str) -> _Finding:
     )
 
 
-def _measured(model: str, host: str | None, measure: Callable[..., CardT]) -> CardT:
-    """Have a card measured, with a line that says what is being asked."""
+def _measured(
+    model: str, host: str | None, measure: Callable[..., CardT], *, effort: str = ""
+) -> CardT:
+    """Have a card measured, with lines that say how much it takes and what is being asked."""
     client = connect(model, host=host, config=_CARD_SETTINGS, quiet=True)
+    if effort:
+        say(f"{model}: {effort}", to=errors)
     log = logging.getLogger("llmsim_lab.llm")
     before = log.level
     log.setLevel(logging.CRITICAL)  # an invalid answer is a number of the card, not an error
@@ -334,17 +338,15 @@ def _economics_table(card: EconomicsCard) -> Table:
     table = plain_table("criterion", "decided by", "verdict", value, "in words")
     for one in card.criteria:
         style = {"pass": "green", "fail": "red", "undecided": "yellow"}[one.verdict]
-        cells = (one.name, one.decide, one.verdict, shown(one), one.words)
-        table.add_row(*map(literal, cells), style=style)
+        table.add_row(*map(literal, cells_of(one)), style=style)
     return table
 
 
 def _card_table(card: FitnessCard) -> Table:
-    numbers = (right(title, no_wrap=True) for title in ("value", "n", "95 % interval"))
-    table = plain_table("measure", *numbers, "note")
+    measure, *numbers, note = COLUMNS
+    table = plain_table(measure, *(right(title, no_wrap=True) for title in numbers), note)
     for one in card.measures:
-        cells = (one.title, one.shown, one.n or "", one.shown_interval, one.why_not or one.note)
-        table.add_row(*map(literal, cells), style="" if one.value is not None else "yellow")
+        table.add_row(*map(literal, one.cells), style="" if one.value is not None else "yellow")
     return table
 
 

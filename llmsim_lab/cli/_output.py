@@ -19,8 +19,8 @@ from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Run, RunTurn
-from llmsim_lab.run._turn import Series
+from llmsim_lab.run import Run
+from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -257,8 +257,7 @@ def _write_chart(simulation: Simulation, shadow: Simulation | None, out: Path) -
 
 
 def _chart_name(simulation: Simulation) -> str:
-    # matplotlib would set what stands between two dollar signs as a formula, or fail on it.
-    return clip(printable(simulation.config.name), 60).replace("$", r"\$")
+    return clip(printable(simulation.config.name), 60)
 
 
 def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list[Path]:

@@ -22,9 +22,10 @@ from llmsim_lab.run._registry import RunClass, kind_name
 from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
 from llmsim_lab.run._turn import every_chain
 from llmsim_lab.tape import verify as verify_tape
-from llmsim_lab.tape._changes import flat
+from llmsim_lab.tape._changes import edited_prompts, flat
 from llmsim_lab.tape._codec import RecordedCall, RunInfo
-from llmsim_lab.tape._verify import Finding
+from llmsim_lab.tape._tape import parting
+from llmsim_lab.tape._verify import Finding, replayable
 from llmsim_lab.types import Attempt
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
@@ -194,15 +195,12 @@ def verify(
         findings = verify_tape(tape)
         played = 0
         if replay and not findings:
-            for info in tape.runs():
-                if info.manifest.get("redacted"):
-                    continue  # its texts are gone on purpose
+            for run in replayable(tape):
                 try:
                     with errors_located():
-                        operations.replay(tape, valid_run(tape, info.id).id)
+                        operations.replay(tape, valid_run(tape, run).id)
                 except LabError as error:
-                    what = f"it cannot be replayed: {error}"
-                    findings.append(Finding(what=what, run=info.id))
+                    findings.append(Finding(what=f"it cannot be replayed: {error}", run=run))
                 played += 1
         for finding in findings:
             say(finding, style="red")
@@ -246,13 +244,9 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
 def _show_prompts(a: RunInfo, b: RunInfo) -> None:
     """Print word diffs of the prompts; parts whose prompts changed alike are named together."""
     before, after = a.manifest["prompts"], b.manifest["prompts"]
-    changed: dict[tuple[str, str], list[str]] = {}
-    for place in sorted(before.keys() | after.keys()):
-        if place not in before or place not in after:
-            say(f"{place}: only run {a.id if place in before else b.id} has a prompt for it")
-        elif before[place]["digest"] != after[place]["digest"]:
-            texts = before[place]["text"], after[place]["text"]
-            changed.setdefault(texts, []).append(place)
+    for place in sorted(before.keys() ^ after.keys()):
+        say(f"{place}: only run {a.id if place in before else b.id} has a prompt for it")
+    changed = edited_prompts(a.manifest, b.manifest)
     for (was, now), places in changed.items():
         say(f"The prompt of {', '.join(places)} differs:", style="bold")
         too_long = max(len(was), len(now)) > _MAX_COMPARED_CHARS
@@ -267,21 +261,18 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     except TapeError as error:
         say(error)
         return
-    differences = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
-    # A number that only one of them has is not a difference: NaN is unequal to everything.
-    apart: Any = differences.ne(0) & differences.notna()
-    names = [str(name) for name in differences.columns if apart[name].any()]
+    apart = parting(frame)
+    names = list(dict.fromkeys(map(str, apart.columns.get_level_values(0))))
     if not names:
         say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
         return
-    first = apart.index[apart.any(axis=1)][0]
-    say(f"Their trajectories part at turn {first}, in: {', '.join(names)}", style="bold")
+    say(f"Their trajectories part at turn {apart.index[0]}, in: {', '.join(names)}", style="bold")
     columns = [item for item in series_on(tape, a)[:_MOST_SERIES] if item.column in names]
     if not columns:
         return
     titles = (literal(f"{heading(item)}, run {a.id} -> {b.id}") for item in columns)
     table = plain_table(right("turn"), *map(right, titles))
-    for turn, row in frame.loc[first:].iterrows():
+    for turn, row in apart.iterrows():
         pairs = [(row[item.column, "a"], row[item.column, "b"]) for item in columns]
         cells = [f"{number(one)} -> {number(other)}" for one, other in pairs]
         table.add_row(literal(turn), *map(literal, cells))

@@ -35,10 +35,10 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig, RunIntervention, one_or_more
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import Series
+from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 
 _OUTSIDE = "outside"

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from llmsim_lab._util.html import safe
 from llmsim_lab.assistant import Chat, LLMAgentEngine
 from llmsim_lab.assistant._types import PendingAction
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block
 from llmsim_lab.lab._widget import LabWidget, button, row, settled
 
@@ -53,40 +53,29 @@ class AssistantChat(LabWidget):
             style={"description_width": "initial"},
             layout=w.Layout(width="auto", flex="1 1 320px", min_width="0"),
         )
-        self.send_button = button("Send", tooltip="Send the message", button_style="primary")
-        self.stop_button = button("Stop", tooltip="Give the message under way up")
-        self.clear_button = button("New conversation", tooltip="Forget what was said")
-        self.confirm_button = button("Yes", tooltip="Do what is asked about")
-        self.cancel_button = button("No", tooltip="Do not do what is asked about")
-        self.question = w.HTML()
-        self.talk = w.HTML()
-        self._ask_row = row(self.question, self.confirm_button, self.cancel_button)
+        self.message.observe(self._on_enter, names="value")
+        self.send_button = self.starter(
+            "Send", "Send the message", self._send_written, button_style="primary"
+        )
+        self.stop_button = self.stopper("Stop", "Give the message under way up")
+        self.clear_button = button("New conversation", "Forget what was said")
+        self._choices.on_click(self.clear_button, self._clear)
+        self.confirm_button, self.cancel_button = answers = (
+            button("Yes", "Do what is asked about", lambda: self._reply("yes")),
+            button("No", "Do not do what is asked about", lambda: self._reply("no")),
+        )
+        self.question, self.talk = w.HTML(), w.HTML()
+        self._ask_row = row(self.question, *answers)
         self._sent = False
         self._asked: PendingAction | None = None
         """What the buttons are about, as it is shown."""
-        self.controls = (
-            self.message,
-            self.send_button,
-            self.clear_button,
-            self.confirm_button,
-            self.cancel_button,
-        )
-        self.stoppers = (self.stop_button,)
+        self.controls = (self.message, self.send_button, self.clear_button, *answers)
         self.children = (
             self.talk,
             self._ask_row,
-            self.status,
-            self.error,
-            self.retry,
+            *self.messages,
             row(self.message, self.send_button, self.stop_button, self.clear_button),
         )
-        self.send_button.on_click(lambda _: self.start(self._send_written))
-        self.message.observe(self._on_enter, names="value")
-        self.confirm_button.on_click(lambda _: self._reply("yes"))
-        self.cancel_button.on_click(lambda _: self._reply("no"))
-        self.clear_button.on_click(lambda _: self._clear())
-        self.stop_button.on_click(lambda _: self.worker.stop())
-        self._set_busy(False)
         self.refresh()
 
     def refresh(self) -> None:
@@ -146,15 +135,10 @@ class AssistantChat(LabWidget):
         self.say(self._news())
 
     def _clear(self) -> None:
-        if self.worker.busy:
-            return
-        try:
-            self.chat.clear()
-        except LabError as error:  # a recorded conversation cannot be cleared
-            self.show_error(error)
-            return
-        self.show_error(None)
-        self.refresh()
+        if not self.worker.busy:
+            self.chat.clear()  # a recorded conversation raises that it cannot be
+            self.show_error(None)
+            self.refresh()
 
     async def ask(self, text: str) -> None:
         """Send a message and wait for the answer, as a cell does.

@@ -17,10 +17,10 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import (
-    LabWidget,
-    button,
+    TurnBrowser,
     checkbox,
     dropdown,
+    flex,
     number_box,
     row,
     settled,
@@ -29,6 +29,7 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.study import Ablation
 from llmsim_lab.study._keeping import has_no_model
+from llmsim_lab.tape._changes import shared_start
 from llmsim_lab.types import Attempt, ChatRequest, Message, Role
 
 
@@ -101,18 +102,12 @@ def changed(whole: RenderedPrompt, shown: RenderedPrompt) -> list[Markup]:
 
 def _difference(before: str, after: str) -> Markup:
     old, new = before.split("\n"), after.split("\n")
-    head = _same(old, new)
+    head = shared_start(old, new)
     old, new = old[head:], new[head:]
-    tail = _same(old[::-1], new[::-1])
+    tail = shared_start(old[::-1], new[::-1])
     changes = word_diff(*("\n".join(lines[: len(lines) - tail]) for lines in (old, new)))
     ahead = f"{head} lines before it stay. " if head else ""
     return join([ahead, changes, f"{tail} lines after it stay." if tail else ""])
-
-
-def _same(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many lines are the same from the start."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((n for n, (one, two) in pairs if one != two), min(len(old), len(new)))
 
 
 def as_attempt(prompt: RenderedPrompt) -> Attempt:
@@ -124,7 +119,7 @@ def as_attempt(prompt: RenderedPrompt) -> Attempt:
 _MOST_SAMPLES = 50
 
 
-class ContextXRay(LabWidget):
+class ContextXRay(TurnBrowser):
     """Shows an agent's prompt section by section: whose it is, what it costs, what it does.
 
     Untick a module and the prompt is built again without its words; what the module changed of the
@@ -141,7 +136,8 @@ class ContextXRay(LabWidget):
 
     Attributes:
         simulation: the run.
-        agent_box, turn_box: choose the prompt.
+        agent_box: chooses whose prompt.
+        previous_button, turn_box, next_button, latest_button: choose the turn.
         module_boxes: by module, ticked while its words are in.
         samples_box, ask_button, stop_button: ask a model.
         sections, prompt, changes, answers: what is shown.
@@ -162,14 +158,14 @@ class ContextXRay(LabWidget):
         llm_client: LLMClient | None = None,
         tape: Tape | str | Path | None = None,
     ) -> None:
-        super().__init__()
         simulation: Any = simulation_of(source, run=run)
         if not isinstance(simulation, CrisisSimulation):
             raise ConfigError(
                 f"{type(simulation).__name__} has no context modules; ContextXRay shows crisis "
                 "simulations, PromptViewer shows any"
             )
-        self.simulation: CrisisSimulation = simulation
+        self.simulation: CrisisSimulation
+        super().__init__(simulation)
         self.llm_client = llm_client
         self.ablation: Ablation | None = None
         self._tape = tape
@@ -178,58 +174,42 @@ class ContextXRay(LabWidget):
         self._choices.options(self.agent_box, [(name, name) for name in names], agent or names[0])
         if agent is not None and agent not in names:
             raise ConfigError(f"there is no agent {agent!r}; there are: {', '.join(names)}")
-        self.turn_box = number_box("Turn", value=0, least=0, most=0)
         self.module_boxes = {name: checkbox(name, value=True) for name in simulation.modules.names}
         self._lay_out()
-        self._wire()
-        self._go(self._last if turn is None else turn)
+        self._follow_turns()
+        self._go(self._span()[1] if turn is None else self._number(turn))
 
     def _lay_out(self) -> None:
         self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
         with_and_without = "Let a model answer the prompt with and without what is unticked"
-        self.ask_button = button("Ask", with_and_without, lambda: self.start(self._ask))
+        self.ask_button = self.starter("Ask", with_and_without, self._ask)
         kept = "Stop asking; the samples so far are kept"
-        self.stop_button = button("Stop", kept, self.worker.stop)
-        self.heading, self.sections, self.prompt = w.HTML(), w.HTML(), w.HTML()
-        self.changes, self.answers = w.HTML(), w.HTML()
-        self.controls = (
-            self.agent_box,
-            self.turn_box,
-            *self.module_boxes.values(),
-            self.samples_box,
-            self.ask_button,
-        )
-        self.stoppers = (self.stop_button,)
-        self.stop_button.disabled = True
+        self.stop_button = self.stopper("Stop", kept)
+        self.heading, self.changes, self.answers = (w.HTML() for _ in range(3))
+        # The prompt beside its table where there is room, below it where the page is narrow.
+        self.sections, self.prompt = (w.HTML(layout=flex(grow, "24em")) for grow in (2, 3))
+        choosing = (self.agent_box, *self.module_boxes.values())
+        for box in choosing:
+            self._choices.on_choice(box, self._chosen)
+        asking = (self.samples_box, self.ask_button)
+        self.controls = (*choosing, *self.navigation.children, *asking)
         self.children = (
             self.heading,
-            row(self.agent_box, self.turn_box),
+            row(self.agent_box, self.navigation),
             row(w.HTML("Modules that speak:"), *self.module_boxes.values(), gap="12px"),
-            self.sections,
-            self.prompt,
+            row(self.sections, self.prompt, gap="24px"),
             self.changes,
             row(self.samples_box, self.ask_button, self.stop_button),
-            self.status,
-            self.error,
-            self.retry,
+            *self.messages,
             self.answers,
         )
 
-    def _wire(self) -> None:
-        for box in (self.agent_box, self.turn_box, *self.module_boxes.values()):
-            self._choices.on_choice(box, self._chosen)
-        self.follow(self.simulation, lambda: self.worker.call(self._grew))
-
     # --- which prompt ------------------------------------------------------------------------
 
-    @property
-    def _first(self) -> int:
-        return self.simulation.turns[0].number + 1
-
-    @property
-    def _last(self) -> int:
-        """The latest turn played; the first one to come where none was."""
-        return max(self.simulation.turn_number, self._first)
+    def _span(self) -> tuple[int, int]:
+        """Return the first and the last turn; the first one to come where none was played."""
+        first = self.simulation.turns[0].number + 1
+        return first, max(self.simulation.turn_number, first)
 
     @property
     def silenced(self) -> tuple[str, ...]:
@@ -249,24 +229,16 @@ class ContextXRay(LabWidget):
             self._choices.set(box, name not in names)
         self._chosen()
 
-    def _grew(self) -> None:
-        """Offer a new turn; show it if the latest one was shown."""
-        with self._view:
-            at_end = self.turn_box.value == self.turn_box.max
-            self._go(self._last if at_end else self.turn_box.value)
-
-    def _go(self, turn: int) -> None:
-        if not self._first <= turn <= self._last:
-            raise ConfigError(
-                f"there is no prompt of turn {turn}; there are turns {self._first} to {self._last}"
-            )
-        self._choices.number(self.turn_box, turn, least=self._first, most=self._last)
+    def _go(self, number: int) -> None:
+        self._set_turn(number)
+        # What is being asked stays, also where a turn comes in the meantime.
+        if not self.worker.busy:
+            self.ablation = None
+            self.say("")
         self._draw()
 
     def _chosen(self) -> None:
-        self.ablation = None
-        self.say("")
-        self._draw()
+        self._go(self.turn_box.value)
 
     @property
     def whole(self) -> RenderedPrompt:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,128 +16,34 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import plain_text, real_number
-from llmsim_lab._util.html import badge, details, flow, join, pre, safe, styled, table
+from llmsim_lab._util.html import badge, details, flow, join, pre, safe, styled, table, visible
 from llmsim_lab._util.text import clip, number
 from llmsim_lab._util.waiting import background_loop, run_sync
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._headlines import headlines
+from llmsim_lab.lab._fields import Field
 from llmsim_lab.lab._html import block
 from llmsim_lab.lab._rate_chart import RateChart
-from llmsim_lab.lab._run_reading import decisions_of
-from llmsim_lab.lab._scores import AFTER, Leaderboard, advice_asked, leaderboard
-from llmsim_lab.lab._widget import Choices, LabWidget, button, noted, row, settled
+from llmsim_lab.lab._scores import AFTER, Leaderboard, leaderboard
+from llmsim_lab.lab._widget import LabWidget, Worker, button, noted, row, settled
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.llm import LLMClient, Person, Tape
-from llmsim_lab.llm._human import OpenQuestion, field_fault, same_choice, schema_words, typed_value
-from llmsim_lab.models import PolicyDecision, SimulationState
+from llmsim_lab.llm._human import (
+    OpenQuestion,
+    checked_answer,
+    same_choice,
+    schema_words,
+    typed_value,
+)
+from llmsim_lab.models import SimulationState
 from llmsim_lab.run import Run
-from llmsim_lab.run._turn import RunTurn
+from llmsim_lab.run._turn import answer_in_words, decided, reply_of
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in, rule_for
+from llmsim_lab.simulation._headlines import headlines
+from llmsim_lab.simulation._scores import advice_asked
 from llmsim_lab.simulation._simulation import Turn
-from llmsim_lab.types import reply_schema
-
-_OPEN = float("-inf")  # None as an option's value would show as an empty line
-_CHOOSE = ("choose", _OPEN)
-_LABEL = {"description_width": "7em"}
-_MOST_BUTTONS, _MOST_BUTTON_CHARS = 5, 40
-
-
-def _number_of(box: w.Text) -> float | None:
-    """Return the number that stands in a box; None where there is none."""
-    typed = typed_value(box.value.strip(), {"type": "number"})
-    return typed if isinstance(typed, int | float) else None
-
-
-def _tie(box: w.Text, slider: Any) -> None:
-    """Let a box and a slider follow each other."""
-    choices = Choices()
-
-    def slid() -> None:
-        if not same_choice(_number_of(box), slider.value):
-            box.value = _shown(slider.value)
-
-    def typed(_: object) -> None:
-        wanted = _number_of(box)
-        if wanted is None or same_choice(wanted, slider.value):
-            return
-        if isinstance(slider, w.SelectionSlider):
-            fits = [value for _, value in slider.options if same_choice(wanted, value)]
-        else:
-            whole = not isinstance(slider, w.IntSlider) or isinstance(wanted, int)
-            fits = [wanted] if whole and slider.min <= wanted <= slider.max else []
-        # What the slider has no place for stays in the box, and the hint says what is wrong.
-        if fits:
-            # Quietly: while the slider follows, more may be typed, which it must not undo.
-            choices.set(slider, fits[0])
-
-    choices.on_choice(slider, slid)
-    box.observe(typed, names="value")
-
-
-def _slider(label: str, schema: Mapping[str, Any]) -> Any:
-    """Return a slider over a number's choices or between its limits; None where it has neither."""
-    layout = {"flex": "1 1 10em", "min_width": "10em", "max_width": "28em"}
-    look = {"readout": False, "tooltip": label, "layout": layout}
-    if choices := schema.get("enum"):
-        return w.SelectionSlider(options=[(_shown(one), one) for one in choices], **look)
-    low = schema.get("minimum", schema.get("exclusiveMinimum"))
-    high = schema.get("maximum", schema.get("exclusiveMaximum"))
-    if low is None or high is None:
-        return None
-    if schema.get("type") == "integer":
-        return w.IntSlider(min=low, max=high, value=low, **look)
-    return w.FloatSlider(min=low, max=high, value=low, step=(high - low) / 100, **look)
-
-
-def _input(name: str, schema: Mapping[str, Any]) -> Any:
-    """Return what one field of a question is filled in with; nothing is chosen in it."""
-    kind, choices = schema.get("type"), schema.get("enum", ())
-    look = {"description": name.replace("_", " ").capitalize(), "style": _LABEL}
-    if kind == "boolean":
-        return w.Checkbox(**look)
-    numbers = choices and all(isinstance(one, int | float) for one in choices)
-    if kind in ("integer", "number") or numbers:
-        return w.Text(layout={"width": "13em"}, **look)
-    if not choices:
-        wide = {"width": "auto", "max_width": "48em"}
-        return w.Textarea(placeholder="in your own words", rows=2, layout=wide, **look)
-    options = [(str(one), one) for one in choices]
-    if len(choices) <= _MOST_BUTTONS and len("".join(map(str, choices))) <= _MOST_BUTTON_CHARS:
-        look["style"] = _LABEL | {"button_width": "auto"}
-        return w.ToggleButtons(options=options, value=None, **look)
-    return w.Dropdown(options=[_CHOOSE, *options], layout={"width": "20em"}, **look)
-
-
-def _shown(value: float) -> str:
-    return number(value) if isinstance(value, float) else str(value)
-
-
-def _read(field: Any, schema: Mapping[str, Any]) -> Any:
-    """Return what a field holds; None where nothing is chosen, or written for a number."""
-    if isinstance(field, w.Dropdown):
-        return None if field.value == _OPEN else field.value
-    if not isinstance(field.value, str) or isinstance(field, w.ToggleButtons):
-        return field.value
-    written = field.value.strip()
-    if isinstance(field, w.Textarea) and schema.get("type", "string") == "string":
-        return written
-    return typed_value(written, schema) if written else None
-
-
-def _write(field: Any, value: Any) -> None:
-    """Put a value into a field; None, or a choice not on offer, leaves it open."""
-    if isinstance(field, w.Dropdown | w.ToggleButtons):
-        offered = [one for _, one in field.options if value is not None and same_choice(one, value)]
-        field.value = next(iter(offered), _OPEN if isinstance(field, w.Dropdown) else None)
-    elif isinstance(field, w.Checkbox):
-        field.value = bool(value)
-    elif value is None or isinstance(value, str):
-        field.value = value or ""
-    else:
-        field.value = _shown(value) if isinstance(field, w.Text) else json.dumps(value)
 
 
 class AnswerForm(w.VBox):
@@ -148,15 +52,15 @@ class AnswerForm(w.VBox):
     Args:
         optional: names of fields that may be left empty; they stand below the button.
         on_change: called whenever something is written or chosen.
-        send: called to send it.
+        send: called to send it, once for however many clicks, when what was written has arrived.
+        more: what the seat shows beside the button.
 
     Attributes:
-        inputs: what the person fills in, by the names that the answer has for it.
+        fields: of the values, by the names that the answer has for them.
         answer_button: sends it, as Enter in a number's box does.
-        sliders: of those numbers that have limits or choices, by name.
+        sender: does so in the background.
         hint: what would be wrong with it, shown while it is being written.
         complaint: what was wrong with it when it was sent.
-        more: what the seat shows beside the button.
     """
 
     def __init__(
@@ -165,19 +69,24 @@ class AnswerForm(w.VBox):
         *,
         on_change: Callable[[], object],
         send: Callable[[], object],
+        more: Sequence[w.Widget] = (),
     ) -> None:
-        self.inputs: dict[str, Any] = {}
-        self.sliders: dict[str, Any] = {}
+        self.fields: dict[str, Field] = {}
         self.optional = optional
+        # On the background loop, since the notebook's own may be blocked by a cell.
+        self.sender = Worker(loop=background_loop())
         self.answer_button = button(
-            "Answer", "Send this answer; the turn continues", send, button_style="primary"
+            "Answer",
+            "Send this answer; the turn continues",
+            lambda: self.sender.start(self._settle_and_send),
+            button_style="primary",
         )
         self.hint, self.complaint = w.HTML(), w.HTML()
-        self.more: tuple[w.Widget, ...] = ()
+        self._below = row(self.answer_button, *more, gap="4px 8px")
         self._sent: tuple[int, Mapping[str, Any]] | None = None
-        self._schemas: Mapping[str, Any] = {}
-        self._on_change = on_change
+        self._on_change, self._on_send = on_change, send
         super().__init__()
+        self.show({})
 
     def show(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
         """Show a field for each value asked for; those that are the same keep what is in them.
@@ -185,69 +94,57 @@ class AnswerForm(w.VBox):
         Args:
             schemas: of the fields, by name.
         """
-        before, self._schemas = self._schemas, schemas
-        fields = {
-            name: self._field(name, schema, before.get(name)) for name, schema in schemas.items()
-        }
-        if fields and list(fields.values()) == list(self.inputs.values()):
-            return  # the same fields, so that the focus stays where it was
-        self.inputs = fields
+        fields = {name: self._field(name, schema) for name, schema in schemas.items()}
+        if fields and fields == self.fields:
+            return  # so that the focus stays where it was
+        self.fields = fields
         left = list(self._parts(optional=True))
         self.children = (
             *self._parts(optional=False),
             self.hint,
             self.complaint,
-            row(self.answer_button, *self.more, gap="4px 8px"),
+            self._below,
             *([w.HTML("<p>If you like, say why:</p>"), *left] if left else ()),
         )
 
-    def _field(self, name: str, schema: Mapping[str, Any], old: Mapping[str, Any] | None) -> Any:
-        """Return the field there is for a value, if it still fits, or a new one with its slider."""
-        if schema == old:
-            return self.inputs[name]
-        slider = self.sliders.pop(name, None)
-        if slider is not None and old and old.keys() == schema.keys() == {"enum"}:
-            # Only other choices; what is written stays, and the focus too.
-            self.sliders[name], field, written = slider, self.inputs[name], self.inputs[name].value
-            slider.options = [(_shown(one), one) for one in schema["enum"]]
-            # By way of nothing, so that the slider goes back to what is written.
-            field.value = ""
-            field.value = written
-            return field
-        field = _input(name, schema)
-        if isinstance(field, w.Text):
-            field.on_msg(self._on_message)
-            if (slider := _slider(name, schema)) is not None:
-                self.sliders[name] = slider
-                _tie(field, slider)
-        field.observe(lambda _: self._on_change(), names="value")
+    def _field(self, name: str, schema: Mapping[str, Any]) -> Field:
+        """Return the field there is for a value, if it still fits, or a new one."""
+        old = self.fields.get(name)
+        if old is not None and old.offers(schema):
+            return old
+        field = Field(name.replace("_", " ").capitalize(), schema)
+        if isinstance(field.box, w.Text):
+            field.box.on_msg(self._on_message)
+        field.box.observe(lambda _: self._on_change(), names="value")
         return field
 
     def _parts(self, *, optional: bool) -> Iterator[w.Widget]:
         """Yield the fields, each below its description and limits where it has any."""
-        for name, schema in self._schemas.items():
+        for name, field in self.fields.items():
             if (name in self.optional) == optional:
+                schema = field.schema
                 limits = "" if schema.get("enum") else schema_words(schema)
                 if words := "; ".join(filter(None, (schema.get("description"), limits))):
                     yield w.HTML(str(safe(words, limit=500)))
-                slider, field = self.sliders.get(name), self.inputs[name]
-                yield field if slider is None else row(field, slider)
+                yield field.part
 
     def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
         if content.get("event") == "submit" and not self.answer_button.disabled:
             self.answer_button.click()
 
+    async def _settle_and_send(self) -> None:
+        await settled(*(field.box for field in self.fields.values()))
+        self._on_send()
+
     @property
     def faults(self) -> list[str]:
         """What is wrong with what is filled in, apart from what is missing."""
-        known = {name: value for name, value in self.values.items() if value not in ("", None)}
-        found = {name: field_fault(value, self._schemas[name]) for name, value in known.items()}
-        return [f"{name} {fault}" for name, fault in found.items() if fault]
+        return [f"{name} {field.fault}" for name, field in self.fields.items() if field.fault]
 
     @property
     def values(self) -> dict[str, Any]:
         """What is filled in, by name; None where nothing is chosen, or written for a number."""
-        return {name: _read(field, self._schemas[name]) for name, field in self.inputs.items()}
+        return {name: field.value for name, field in self.fields.items()}
 
     def fill(self, **values: Any) -> None:
         """Write an answer into the form, as a person would; a choice not on offer stays open.
@@ -255,19 +152,21 @@ class AnswerForm(w.VBox):
         Raises:
             ConfigError: there is no such field; nothing was written then.
         """
-        if unknown := [name for name in values if name not in self.inputs]:
+        if unknown := [name for name in values if name not in self.fields]:
             raise ConfigError(
                 f"{unknown[0]!r} is not asked for; the fields of the answer are "
-                f"{', '.join(self.inputs) or 'not known before the question'}"
+                f"{', '.join(self.fields) or 'not known before the question'}"
             )
         for name, value in values.items():
-            field, schema = self.inputs[name], self._schemas[name]
-            if isinstance(field, w.Text) and value is not None:
+            box, schema = self.fields[name].box, self.fields[name].schema
+            if value is None and (isinstance(box, w.Text) or schema.get("optional")):
+                continue
+            if isinstance(box, w.Text):
                 real_number(name, typed_value(value, schema) if isinstance(value, str) else value)
-            elif schema.get("type") == "string" and isinstance(field, w.Textarea):
+            elif schema.get("type") == "string" and isinstance(box, w.Textarea):
                 plain_text(name, value)
         for name, value in values.items():
-            _write(self.inputs[name], value)
+            self.fields[name].value = value
 
     def ask(self, question: OpenQuestion | None, *, turn: int) -> None:
         """Clear what was sent once its turn is played, keep what is new; show a complaint.
@@ -279,8 +178,8 @@ class AnswerForm(w.VBox):
         # Only now: an answer to a turn that failed is asked again and need not be written again.
         if self._sent is not None and turn >= self._sent[0]:
             if self.values == self._sent[1]:
-                for field in self.inputs.values():
-                    _write(field, None)
+                for field in self.fields.values():
+                    field.value = None
                 self.complain("")
             self._sent = None
         if question is not None and question.complaint:
@@ -309,24 +208,6 @@ class AnswerForm(w.VBox):
     def complain(self, text: str) -> None:
         """Show what was wrong, in place, so that screen readers read it out; nothing if empty."""
         self.complaint.value = noted(text) if text else ""
-
-    def suggest(self, text: str) -> None:
-        """Show what would be wrong if it were sent like this; nothing if empty."""
-        self.hint.value = noted(text, like="repaired", role="status") if text else ""
-
-
-def policy_fields(agent: HumanAgent, here: float) -> dict[str, Mapping[str, Any]]:
-    """Return the fields of an advisor's answer, which are known before anything is asked.
-
-    Args:
-        agent: the advisor.
-        here: the rate in force, percent per year.
-    """
-    longest = agent.llm_client.config.max_text_chars
-    fields = reply_schema(PolicyDecision, max_text=longest)["properties"]
-    if not agent.names_rate:
-        return {**fields}
-    return {"rate": {"enum": agent.rates_on_offer(here)}, **fields}
 
 
 _LATEST = 16
@@ -404,55 +285,41 @@ def _headline(text: str) -> Markup:
     return styled(text, css, role="heading", aria_level=3)
 
 
-def prompt_html(messages: Iterable[tuple[str, str]], *, open: bool = False) -> Markup:  # noqa: A002
-    """Return what a model would be sent, by role and text, folded unless ``open``."""
+def prompt_html(question: OpenQuestion, *, folded: bool) -> Markup:
+    """Return what a model would be sent, by role and text."""
     parts = [
-        styled(styled(f"{_ROLES.get(role, role)} ({role} message)", tag="strong"), tag="p")
-        + pre(text)
-        for role, text in messages
+        styled(styled(f"{_ROLES.get(it.role, it.role)} ({it.role} message)", tag="strong"), tag="p")
+        + pre(it.content)
+        for it in question.request.messages
     ]
-    return details("The prompt: what a model in your seat would be sent", join(parts), open=open)
-
-
-def _policy_answers(turn: Turn, names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the answers of an economic turn, by column."""
-    for action in turn.actions:
-        if action.agent_name in names:
-            decision, points = action.policy_decision, action.rate_change_bp
-            rate = "" if action.proposed_rate is None else f"{number(action.proposed_rate)} %"
-            yield {
-                "turn": turn.number,
-                "who": action.agent_name,
-                "action": action.action_string,
-                "asks for": rate if points is None else f"{points:+d} bp",
-                "reasoning": decision.reasoning if decision else "",
-                "confidence": f"{decision.confidence:g}" if decision else "",
-                "status": action.status,
-                "rate": f"{turn.state.global_state.interest_rate:.2f} %",
-            }
-
-
-def _players_answers(turn: RunTurn, names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the answers of people in a turn of a world of one's own, by column."""
-    for who in decisions_of(turn)[1]:
-        chains = [chain for its in who.chains.values() for chain in its]
-        for words, chain in zip(who.proposed, chains, strict=True):
-            by_person = chain.call is not None and chain.call.request.model == "human"
-            if by_person and (who.agent in names or not names):
-                yield {
-                    "turn": turn.number,
-                    "who": who.agent,
-                    "answer": words,
-                    "reasoning": chain.reasoning,
-                    "confidence": "" if chain.confidence is None else f"{chain.confidence:g}",
-                    "status": chain.status,
-                }
+    return details(
+        "The prompt: what a model in your seat would be sent", join(parts), open=not folded
+    )
 
 
 def latest_answers(simulation: Run, names: Collection[str]) -> list[dict[str, Any]]:
     """Return the answers of the latest turns, by column; those of all people without names."""
-    answers_of = _policy_answers if isinstance(simulation, Simulation) else _players_answers
-    return [row for turn in simulation.turns[-_LATEST:] for row in answers_of(turn, names)]
+    rows = []
+    for turn in simulation.turns[-_LATEST:]:
+        for made in decided(turn):
+            by_person = made.call is not None and made.call.request.model == "human"
+            if not by_person or (names and made.agent not in names):
+                continue
+            said, after = {"answer": answer_in_words(reply_of(made.call))}, {}
+            if isinstance(turn, Turn):
+                action = next(one for one in turn.actions if one.agent_name == made.agent)
+                points, named = action.rate_change_bp, action.proposed_rate
+                rate = "" if named is None else f"{number(named)} %"
+                change = rate if points is None else f"{points:+d} bp"
+                said = {"action": action.action_string, "asks for": change}
+                after = {"rate": f"{turn.state.global_state.interest_rate:.2f} %"}
+            reasons = {
+                "reasoning": made.reasoning,
+                "confidence": "" if made.confidence is None else f"{made.confidence:g}",
+                "status": made.status,
+            }
+            rows.append({"turn": turn.number, "who": made.agent, **said, **reasons, **after})
+    return rows
 
 
 def answers_text(answers: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -469,13 +336,10 @@ def answers_html(answers: Sequence[Mapping[str, Any]]) -> Markup:
     """Return answers as a table."""
     if not answers:
         return Markup("<p>No answer yet.</p>")
-    shown = {"status": badge} | dict.fromkeys(("action", "answer", "reasoning"), _as_said)
+    as_said = partial(styled, dir="auto")
+    shown = {"status": badge} | dict.fromkeys(("action", "answer", "reasoning"), as_said)
     rows = [[shown.get(name, safe)(cell) for name, cell in item.items()] for item in answers]
     return table(list(answers[0]), rows, caption=f"The answers of the latest {_LATEST} turns")
-
-
-def _as_said(text: str) -> Markup:
-    return styled(text, dir="auto")
 
 
 _OTHERS = "everybody else"
@@ -504,6 +368,9 @@ class Player:
                 return question
         return None
 
+    def expected(self, state: object) -> None:
+        """Return None: what a world asks is known when it asks."""
+
     def answer(self, **values: Any) -> None:
         """Answer the question that is waiting; from any thread.
 
@@ -514,24 +381,9 @@ class Player:
             ConfigError: no question waits, or a field is wrong; nothing was sent then.
         """
         question = self.question
-        if question is None:
-            raise ConfigError(f"{self.name} is asked nothing just now; start the turn first")
-        if wrong := question.faults(values):
-            faults = "; ".join(f"{name} {fault}" for name, fault in wrong.items())
-            raise ConfigError(f"the answer of {question.agent} was not sent: {faults}")
-        self.person.answer(question, values)
-
-
-def people_of(simulation: Run) -> Sequence[HumanAgent | Player]:
-    """Return the people who are asked in a run of any kind."""
-    if isinstance(simulation, Simulation):
-        return people_in(simulation)
-    named = frozenset(simulation.players)
-    return [
-        Player(_OTHERS, who.backend, named) if name == "*" else Player(name, who.backend)
-        for name, who in simulation.players.items()
-        if isinstance(who, LLMClient) and isinstance(who.backend, Person)
-    ]
+        checked_answer(
+            self.person, question, values, name=question.agent if question else self.name
+        )
 
 
 def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Player]:
@@ -545,14 +397,22 @@ def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Playe
             f"{type(simulation).__name__} is not a simulation; pass one, as in "
             "HumanSeat(Simulation(config)), or a recorded one: HumanSeat(load('x.tape'))"
         )
-    people = people_of(simulation)
-    if not people:
+    people: Sequence[HumanAgent | Player]
+    if isinstance(simulation, Simulation):
+        people = people_in(simulation)
         way = (
             'make a nation kind: human, as in SimulationConfig(nations=[{"name": "Aland", "kind": '
             '"human"}])'
-            if isinstance(simulation, Simulation)
-            else f'name one: {type(simulation).__name__}(players={{"Bob": Person()}})'
         )
+    else:
+        named = frozenset(simulation.players)
+        people = [
+            Player(_OTHERS, who.backend, named) if name == "*" else Player(name, who.backend)
+            for name, who in simulation.players.items()
+            if isinstance(who, LLMClient) and isinstance(who.backend, Person)
+        ]
+        way = f'name one: {type(simulation).__name__}(players={{"Bob": Person()}})'
+    if not people:
         raise ConfigError(f"{simulation!r:.120} has no people in it; {way}")
     chosen = [person for person in people if agent in (None, person.name)]
     if not chosen:
@@ -637,15 +497,13 @@ class HumanSeat(LabWidget):
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             self._thread = threading.get_ident()
-        self._stepping = False
         self._failure: Exception | None = None
-        self._sending_lock = threading.Lock()
-        self._sending: dict[str, Future[None]] = {}
-        people = {id(it.person): it.person for it in people_of(simulation)}
-        self.follow(simulation, lambda: self._in_order(self.refresh))
-        self._stop_listening = [person.listen(self._on_question) for person in people.values()]
-        _seats.setdefault(simulation, WeakSet()).add(self)
-        self._set_busy(False)
+        self.follow(simulation, self._refresh_soon)
+        seats = _seats.setdefault(simulation, WeakSet())
+        seats.add(self)
+        # Each person once, who may answer for several players.
+        listening = [person.listen(self._refresh_soon) for person in set(simulation.people)]
+        self._stop_listening = [*listening, lambda: seats.discard(self)]
         self.refresh()
 
     @classmethod
@@ -683,22 +541,14 @@ class HumanSeat(LabWidget):
 
     def _lay_out(self, agents: Sequence[HumanAgent | Player]) -> None:
         self.agents = {agent.name: agent for agent in agents}
-        self.forms = {
-            agent.name: AnswerForm(
-                _optional(agent) if isinstance(agent, HumanAgent) else (),
-                on_change=partial(self._check, agent.name),
-                send=partial(self._send_soon, agent.name),
-            )
-            for agent in agents
-        }
         names = list(self.agents)
         self.seat_box = w.Dropdown(options=names, value=names[0], description="Seat")
         self.seat_box.layout.display = "" if len(names) > 1 else "none"
-        self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
+        self.seat_box.observe(lambda _: self._refresh_soon(), names="value")
         self.step_button = button(
             "Step", "Start a turn; it waits for all answers", self._begin_turn
         )
-        self.stop_button = button("Stop", "Stop the turn that was started here", self.worker.stop)
+        self.stop_button = self.stopper("Stop", "Stop the turn that was started here")
         self.score_button = self.starter(
             "Score", "Compare with the Taylor rule and the model", self._show_score
         )
@@ -709,6 +559,16 @@ class HumanSeat(LabWidget):
         )
         self.advice, self.facts, self.prompt, self.score = (w.HTML() for _ in range(4))
         self.form_box = w.VBox()
+        economic = isinstance(self.simulation, Simulation)
+        self.forms = {
+            agent.name: AnswerForm(
+                _optional(agent) if isinstance(agent, HumanAgent) else (),
+                on_change=partial(self._check, agent.name),
+                send=partial(self._in_order, self._submit, agent.name),
+                more=(self.advice_button, self.advice) if economic else (),
+            )
+            for agent in agents
+        }
         if isinstance(self.simulation, Simulation):
             columns = [field for _, field, _ in _INDICATORS]
             self.chart: w.VBox = RateChart(
@@ -721,13 +581,10 @@ class HumanSeat(LabWidget):
             )
             for part in self.chart.children:
                 part.layout.display = "" if part is self.chart.picture else "none"
-            for form in self.forms.values():
-                form.more = (self.advice_button, self.advice)
         else:
             self.chart = w.VBox()
             self.score_button.layout.display = "none"
         self.controls = (self.step_button, self.score_button)
-        self.stoppers = (self.stop_button,)
         for part in (self.facts, self.form_box, self.chart):
             part.layout.max_width = "100%"
         beside = {"flex": "1 1 22em", "min_width": "0"}
@@ -735,9 +592,7 @@ class HumanSeat(LabWidget):
         right = w.VBox((self.chart,), layout=beside)
         self.children = (
             row(self.seat_box, self.step_button, self.stop_button, self.score_button),
-            self.status,
-            self.error,
-            self.retry,
+            *self.messages,
             self.score,
             row(left, right, gap="8px 24px"),
             self.prompt,
@@ -746,7 +601,7 @@ class HumanSeat(LabWidget):
     @property
     def shown(self) -> HumanAgent | Player:
         """The person whose form is shown."""
-        return self.agents[self.seat_box.value]
+        return self.named(None)
 
     def named(self, agent: str | None) -> HumanAgent | Player:
         """Return a person who answers here; the one shown if no name is given.
@@ -754,29 +609,30 @@ class HumanSeat(LabWidget):
         Raises:
             ConfigError: nobody of that name does.
         """
-        if agent is None:
-            return self.shown
-        if agent not in self.agents:
+        name = self.seat_box.value if agent is None else agent
+        if name not in self.agents:
             raise ConfigError(
-                f"agent={agent!r} has no seat here; those who have: {', '.join(self.agents)}"
+                f"agent={name!r} has no seat here; those who have: {', '.join(self.agents)}"
             )
-        return self.agents[agent]
+        return self.agents[name]
 
     # --- what is shown ------------------------------------------------------------------------
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """The people whose answers the turn waits for, whichever seat they have."""
-        asked = ((it.name, it.question) for it in people_of(self.simulation))
-        return tuple(question.agent or name for name, question in asked if question is not None)
+        return tuple(question.agent for question in self._questions())
+
+    def _questions(self) -> list[OpenQuestion]:
+        people = dict.fromkeys(self.simulation.people)  # one may answer for several players
+        return [question for person in people for question in person.questions]
 
     def refresh(self) -> None:
         """Show the run as it is now; called whenever a question comes or goes, from any thread."""
         with self._view:
             shown = self.shown
-            self.prompt.value = str(self._prompt_of(shown))
-            for name, form in self.forms.items():
-                self._refresh_form(self.agents[name], form)
+            for agent in self.agents.values():
+                self._refresh_form(agent)
             if isinstance(shown, HumanAgent):
                 states = [turn.state for turn in self.simulation.turns]
                 target = shown.profile.inflation_target
@@ -788,32 +644,29 @@ class HumanSeat(LabWidget):
             self.form_box.children = (self.forms[shown.name],)
             self.step_button.disabled = self.worker.busy or not self._may_begin
             self.say(self._news())
+        # Not while the view is held, since an answer is shown at other seats too.
+        for name in [name for name in self._queued if self.agents[name].question is not None]:
+            self._queued.discard(name)
+            self._submit(name)
 
-    def _refresh_form(self, agent: HumanAgent | Player, form: AnswerForm) -> None:
-        question, known = agent.question, isinstance(agent, HumanAgent)
-        if isinstance(agent, HumanAgent):
-            here = self.simulation.state.global_state.interest_rate
-            form.show(policy_fields(agent, here))
-        elif question is not None or not form.inputs:
-            form.show(question.fields if question is not None else {})
-        form.ask(question, turn=self.simulation.turn_number)
-        if known and "rate" in form.inputs and form.values["rate"] is None:
-            form.fill(rate=round(here, 2))
-        may_begin = known and self._may_begin and not self._over
-        form.answer_button.disabled = question is None and not may_begin
-
-    def _prompt_of(self, agent: HumanAgent | Player) -> Markup:
-        if agent.question is not None:
-            messages = [(it.role, it.content) for it in agent.question.request.messages]
-            return prompt_html(messages, open=isinstance(agent, Player))
-        if not isinstance(agent, HumanAgent):
-            return Markup()
-        prompt = agent.prompt_for(self.simulation.state)
-        parts = [
-            ("system", getattr(prompt, "system", "")),
-            ("user", getattr(prompt, "user", prompt)),
-        ]
-        return prompt_html((role, text) for role, text in parts if text)
+    def _refresh_form(self, agent: HumanAgent | Player) -> None:
+        form, asked = self.forms[agent.name], agent.question
+        expected = agent.expected(self.simulation.state)
+        known = asked or expected
+        if (asks := expected or asked) is not None:
+            fields = dict(asks.fields)
+            if expected and "proposed_rate" in fields:
+                fields = {"rate": fields.pop("proposed_rate")} | fields  # first, and called so
+            form.show(fields)
+        form.ask(asked, turn=self.simulation.turn_number)
+        if expected and "rate" in form.fields and form.values["rate"] is None:
+            form.fill(rate=round(self.simulation.state.global_state.interest_rate, 2))
+        may_begin = expected is not None and self._may_begin and not self._over
+        form.answer_button.disabled = asked is None and not may_begin
+        if agent is self.shown:
+            self.prompt.value = (
+                str(prompt_html(known, folded=expected is not None)) if known else ""
+            )
 
     @property
     def _may_begin(self) -> bool:
@@ -841,7 +694,8 @@ class HumanSeat(LabWidget):
         return f"{turn} of {planned} turns are played. {way} turn {turn + 1}."
 
     def _playing(self) -> bool:
-        return any(seat.worker.busy and seat._stepping for seat in self._fellows())
+        seats = self._fellows()
+        return any(seat.worker.busy and seat.worker.latest == seat._step for seat in seats)
 
     def _fellows(self) -> list[HumanSeat]:
         return list(_seats.get(self.simulation, ()))
@@ -849,21 +703,17 @@ class HumanSeat(LabWidget):
     # --- a turn -------------------------------------------------------------------------------
 
     def _begin_turn(self) -> None:
-        if self._may_begin and not self.worker.busy:
-            # Set before the loop gets to it, so that a click at another seat starts no second turn.
-            self._stepping = True
-            self.start(self._step)
+        if self._may_begin:
+            self.start(self._step)  # not while the score is being played
 
     async def _step(self) -> None:
-        self._stepping, self._failure = True, None  # also where *Try again* starts it
+        self._failure = None
         self.say(self._news())
         try:
             await self.simulation.step()
         except Exception as error:
-            self._failure = error
+            self._failure = error  # kept, since other work of the seat may begin and end well
             raise
-        finally:
-            self._stepping = False
 
     def _raise_failure(self) -> None:
         for seat in self._fellows():
@@ -892,7 +742,8 @@ class HumanSeat(LabWidget):
             form.answer_button.description = _policy_words(values.get("rate"), here) or "Answer"
             if values["action"]:
                 notes.append(agent.complaint_about(values["action"]))
-        form.suggest(". ".join(filter(None, notes)))
+        words = ". ".join(filter(None, notes))
+        form.hint.value = noted(words, like="repaired", role="status") if words else ""
 
     def _advise(self) -> None:
         """Show what the rule would do about this quarter, and remember that it was asked."""
@@ -903,19 +754,6 @@ class HumanSeat(LabWidget):
             why = action.policy_decision.reasoning if action.policy_decision else ""
             said = f"The Taylor rule: {action.action_string}. {why}"
             self.advice.value = noted(said, like="ok", role="status")
-
-    def _send_soon(self, name: str) -> None:
-        """Send a form, once for however many clicks, when what was written has arrived."""
-
-        async def send() -> None:
-            await settled(*self.forms[name].inputs.values())
-            self._in_order(self._submit, name)
-
-        with self._sending_lock:
-            before = self._sending.get(name)
-            if before is None or before.done():
-                # On the background loop, since the notebook's own may be blocked by a cell.
-                self._sending[name] = asyncio.run_coroutine_threadsafe(send(), background_loop())
 
     def _submit(self, name: str) -> None:
         agent, form = self.agents[name], self.forms[name]
@@ -945,12 +783,8 @@ class HumanSeat(LabWidget):
         advised = self._advised.get(name) == self.simulation.turn_number
         return {key: value for key, value in {"advice_asked": advised, **notes}.items() if value}
 
-    def _on_question(self) -> None:
-        """A question came or went, in whichever thread."""
+    def _refresh_soon(self) -> None:
         self._in_order(self.refresh)
-        for name in [name for name in self._queued if self.agents[name].question is not None]:
-            self._queued.discard(name)
-            self._in_order(self._submit, name)
 
     def _in_order(self, action: Callable[..., object], *args: object) -> None:
         """Call something on the seat's own loop, since what other threads show may arrive late.
@@ -967,8 +801,8 @@ class HumanSeat(LabWidget):
     @property
     def _elsewhere(self) -> bool:
         """Whether another thread's loop plays the turn, as that of ``run()`` in a cell does."""
-        asked = [person.question for person in people_of(self.simulation)]
-        return self._thread is not None and any(q and q.thread != self._thread for q in asked)
+        here = self._thread
+        return here is not None and any(asked.thread != here for asked in self._questions())
 
     # --- from code ----------------------------------------------------------------------------
 
@@ -982,18 +816,18 @@ class HumanSeat(LabWidget):
             ConfigError: the turn that was started here ended without a question.
         """
         person = self.named(agent)
+        # One person may answer for several players.
+        its = person.person.asked(lambda question: question is person.question)
+        asked = asyncio.ensure_future(its)
         # The turn may also end without a question: answered from the tape, stopped or failed.
-        waited: list[asyncio.Future[Any]] = [asyncio.ensure_future(person.person.asked())]
-        if self._playing():
-            waited.append(asyncio.ensure_future(self.idle()))
+        ended = asyncio.ensure_future(self.idle() if self._playing() else asyncio.Event().wait())
         try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if waited[0].done():
-                question: OpenQuestion = waited[0].result()
-                return question
+            await asyncio.wait((asked, ended), return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return asked.result()
         finally:
-            for each in waited:
-                each.cancel()
+            asked.cancel()
+            ended.cancel()
         self._raise_failure()
         raise ConfigError(
             f"the turn ended and {person.name} was not asked: it was stopped, or the answer came "
@@ -1050,19 +884,15 @@ class HumanSeat(LabWidget):
 
     async def sent(self) -> None:
         """Wait until the forms whose button was clicked are sent."""
-        for sending in list(self._sending.values()):
-            await asyncio.wrap_future(sending)
+        for form in self.forms.values():
+            await form.sender.idle()
 
     # --- the score ----------------------------------------------------------------------------
 
     def leaderboard(self) -> Leaderboard:
         """Return the score: the people compared with the Taylor rule and the model."""
-        if not isinstance(self.simulation, Simulation):
-            raise ConfigError(
-                f"{type(self.simulation).__name__} has no score to compare; a leaderboard is of "
-                "economic runs"
-            )
-        return leaderboard(self.simulation, model=self.model, loss=self.loss, after=self.after)
+        run: Any = self.simulation  # of another kind it raises
+        return leaderboard(run, model=self.model, loss=self.loss, after=self.after)
 
     async def _show_score(self) -> None:
         self.say("Playing the same quarters with others in your seat.")
@@ -1091,7 +921,7 @@ class HumanSeat(LabWidget):
         """Return who sits here, where the run is, and the latest answers."""
         verdict = [self._board.verdict] if self._board else []
         lines = [title(self.simulation, self.agents), *verdict, *answers_text(self._latest())]
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
         """Return the same as a heading and a table."""
@@ -1103,10 +933,6 @@ class HumanSeat(LabWidget):
 
     def close(self) -> None:
         """Remove the seat and stop a turn started here; any other turn waits for another seat."""
-        # Empty where __init__ raised, and there is nothing to stop.
-        if self._stop_listening:
-            _seats.get(self.simulation, WeakSet()).discard(self)
         for stop in self._stop_listening:
             stop()
-        self._stop_listening = ()
         super().close()

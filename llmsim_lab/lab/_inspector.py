@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import plain_text, whole_number
+from llmsim_lab._util.checks import plain_text
 from llmsim_lab._util.html import (
     CARD,
     NO_STATUS,
@@ -32,9 +32,7 @@ from llmsim_lab.lab._html import as_text, block, bold, prose, word_diff
 from llmsim_lab.lab._run_reading import (
     Source,
     decisions_of,
-    reply_of,
     simulation_of,
-    turn_at,
     turn_name,
 )
 from llmsim_lab.lab._widget import (
@@ -44,10 +42,10 @@ from llmsim_lab.lab._widget import (
     dropdown,
     number_box,
     row,
-    status_choices,
+    status_filter,
     text_box,
 )
-from llmsim_lab.run._turn import decision_columns, every_chain
+from llmsim_lab.run._turn import decided, decision_columns, every_chain, reply_of
 from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:
@@ -144,7 +142,7 @@ def decisions_by_agent(turn: RunTurn) -> ByAgent:
 def _decided(chain: LLMReasoningChain) -> str:
     return "\n".join(
         f"{name}: {as_text(value)}"
-        for name, value in reply_of(chain).items()
+        for name, value in reply_of(chain.call).items()
         if name not in _SHOWN_ELSEWHERE
     )
 
@@ -296,8 +294,7 @@ class ReasoningInspector(TurnBrowser):
         super().__init__(simulation_of(source, run=run))
         self.agent_box = dropdown("Agent", width="18em")
         self.component_box = dropdown("Component", width="16em")
-        self.status_box = dropdown("Status", width="14em")
-        self.status_box.options = status_choices()
+        self.status_box = status_filter()
         self.text_box = text_box("Text", placeholder="in decision or reasoning")
         self.changes_box = checkbox("Show what changed since the turn before")
         self.page_box = number_box("Page of agents", value=1, least=1, most=1)
@@ -306,7 +303,7 @@ class ReasoningInspector(TurnBrowser):
         self.children = (
             self.heading,
             self.matrix,
-            row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
+            self.navigation,
             row(self.agent_box, self.component_box, self.status_box, self.text_box),
             row(self.changes_box, self.page_box),
             self.status,
@@ -319,9 +316,6 @@ class ReasoningInspector(TurnBrowser):
             self._choices.on_choice(box, self._draw)
         self._follow_turns()
         self._go(self.simulation.turns[-1].number)
-
-    def _span(self) -> tuple[int, int]:
-        return self.simulation.turns[0].number, self.simulation.turns[-1].number
 
     # --- choosing ----------------------------------------------------------------------------
 
@@ -356,116 +350,97 @@ class ReasoningInspector(TurnBrowser):
         Raises:
             ConfigError: the run has no such turn, or the turn no such agent or component.
         """
-        shown = self._named(self.turn_box.value if turn is None else turn)
-        number = shown.number
+        shown = self._named(turn)
         plain_text("text", text)
-        decisions = [
-            decision.chain for its in decisions_by_agent(shown).values() for decision in its
-        ]
+        chains = decided(shown)
         filters = {
-            "agent": (self.agent_box, agent, [chain.agent for chain in decisions]),
-            "component": (self.component_box, component, [one.component for one in decisions]),
-            "status": (self.status_box, status, _STATUSES),
+            "agent": (agent, [chain.agent for chain in chains]),
+            "component": (component, [chain.component for chain in chains]),
+            "status": (status, _STATUSES),
         }
-        for name, (_, given, there) in filters.items():
+        for name, (given, there) in filters.items():
             if given and given not in there:
                 has = clip(", ".join(dict.fromkeys(there)), 300) or "none"
-                raise ConfigError(f"turn {number} has no {name} {given!r}; it has: {has}")
+                raise ConfigError(f"turn {shown.number} has no {name} {given!r}; it has: {has}")
         with self._view:
-            self._offer(shown)
-            for box, given, _ in filters.values():
-                self._choices.set(box, given)
+            self._offer(shown, agent=agent, component=component)
+            self._choices.set(self.status_box, status)
             self._choices.set(self.text_box, text)
-            self._go(number)
+            self._go(shown.number)
 
     def _on_cell(self, turn: int, agent: str) -> None:
         again = (turn, agent) == (self.turn_box.value, self.agent_box.value)
-        self._offer(self._named(turn), also=agent)
-        self._choices.set(self.agent_box, "" if again else agent)
+        self._offer(self._named(turn), agent="" if again else agent)
         self._go(turn)
 
-    def _draw_matrix(self, page: int) -> None:
+    def _draw_matrix(self, page: slice) -> None:
         first, last = self._span()
         begin = max(first, min(self.turn_box.value - _MOST_TURNS // 2, last - _MOST_TURNS + 1))
-        turns = [turn_at(self.simulation, begin + n) for n in range(_MOST_TURNS)]
-        there = [turn for turn in turns if turn is not None]
-        agents = list(dict.fromkeys(c.agent for turn in there for c in every_chain(turn)))
-        rows = agents[(page - 1) * _AGENTS_A_PAGE :][:_AGENTS_A_PAGE]
+        turns = self.simulation.turns[begin - first :][:_MOST_TURNS]
+        agents = list(dict.fromkeys(c.agent for turn in turns for c in every_chain(turn)))
         # The initial state, in which nobody decides, has no column.
-        self.matrix.draw([t for t in there if t.number > first], rows, self.turn_box.value)
+        columns = [turn for turn in turns if turn.number > first]
+        self.matrix.draw(columns, agents[page], self.turn_box.value)
 
-    def _named(self, turn: int) -> RunTurn:
-        shown = turn_at(self.simulation, whole_number("turn", turn))
-        if shown is None:
-            turns = self.simulation.turns
-            raise ConfigError(
-                f"the run has no turn {turn}; it has turns {turns[0].number} to {turns[-1].number}"
-            )
+    def _named(self, turn: int | None = None) -> RunTurn:
+        """Return a turn by its number; the one shown if none is given."""
+        shown: RunTurn = self.simulation.turns[self._number(turn) - self._span()[0]]
         return shown
 
     def _has_wanted(self, number: int) -> bool:
-        turn, wanted = turn_at(self.simulation, number), self.wanted
-        return turn is not None and (not wanted or bool(matching(decisions_by_agent(turn), wanted)))
+        wanted = self.wanted
+        return not wanted or bool(matching(decisions_by_agent(self._named(number)), wanted))
 
     def _go(self, number: int) -> None:
-        turn = turn_at(self.simulation, number)
-        if turn is not None:
-            self._offer(turn)
         self._set_turn(number)
+        self._offer(self._named())
         self.say("")
         self._choices.number(self.page_box, 1, least=1, most=1)
         self._draw()
 
-    def _offer(self, turn: RunTurn, *, also: str = "") -> None:
-        """Offer the turn's agents and components; a choice that it lacks stays on offer."""
+    def _offer(
+        self, turn: RunTurn, *, agent: str | None = None, component: str | None = None
+    ) -> None:
+        """Offer the turn's agents and components, and choose; what is chosen stays without that."""
         chains = every_chain(turn)
-        for box, names in (
-            (self.agent_box, [chain.agent for chain in chains]),
-            (self.component_box, [chain.component for chain in chains]),
+        for box, names, given in (
+            (self.agent_box, [chain.agent for chain in chains], agent),
+            (self.component_box, [chain.component for chain in chains], component),
         ):
-            kept = [box.value] if box.value else []
-            kept += [also] if also and box is self.agent_box else []
+            chosen = (box.value or "") if given is None else given
             # A filter stays while turns without its agent are passed.
-            offered = dict.fromkeys([*names, *kept])
-            self._choices.options(
-                box, [("all", ""), *((name, name) for name in offered)], box.value or ""
-            )
+            offered = dict.fromkeys(filter(None, [*names, chosen]))
+            choices = [("all", ""), *((name, name) for name in offered)]
+            self._choices.options(box, choices, chosen)
 
     # --- showing -----------------------------------------------------------------------------
 
     def _matching(self) -> tuple[ByAgent, ByAgent]:
         """Return the shown turn's decisions that match, and all of the turn before."""
-        number = self.turn_box.value
-        turn = turn_at(self.simulation, number)
-        before = turn_at(self.simulation, number - 1)
-        found = matching(decisions_by_agent(turn), self.wanted) if turn else {}
-        return found, decisions_by_agent(before) if before else {}
+        shown, (first, _) = self._named(), self._span()
+        before = decisions_by_agent(self._named(shown.number - 1)) if shown.number > first else {}
+        return matching(decisions_by_agent(shown), self.wanted), before
 
     def _draw(self) -> None:
         found, before = self._matching()
-        pages = max(1, -(-len(found) // _AGENTS_A_PAGE))
-        self.page_box.layout.display = "" if pages > 1 else "none"
-        page = min(self.page_box.value, pages)
-        self._choices.number(self.page_box, page, least=1, most=pages)
+        page = self._choices.page(self.page_box, len(found), _AGENTS_A_PAGE)
         self._draw_matrix(page)
         self.heading.value = str(self._heading(len(found)))
         self.body.value = str(self._html(found, before, page=page, seconds=True))
 
     def _heading(self, agents: int) -> Markup:
-        turn = turn_at(self.simulation, self.turn_box.value)
-        title = turn_name(turn) if turn else f"Turn {self.turn_box.value}"
+        title = turn_name(self._named())
         if agents > _AGENTS_A_PAGE:
             title += f" · {agents} agents"
         return bold(title)
 
-    def _html(self, found: ByAgent, before: ByAgent, *, page: int, seconds: bool) -> Markup:
+    def _html(self, found: ByAgent, before: ByAgent, *, page: slice, seconds: bool) -> Markup:
         if not found:
             passes = "passes the filter" if self.wanted else "was decided"
             return safe(f"Nothing {passes} in this turn.")
-        first = (page - 1) * _AGENTS_A_PAGE
         return join(
             self._cards(agent, decisions, before.get(agent, []), seconds=seconds)
-            for agent, decisions in list(found.items())[first : first + _AGENTS_A_PAGE]
+            for agent, decisions in list(found.items())[page]
         )
 
     def _cards(
@@ -526,9 +501,7 @@ class ReasoningInspector(TurnBrowser):
     def static_text(self) -> str:
         """Return the turn's decisions, a line each."""
         found, _ = self._matching()
-        turn = turn_at(self.simulation, self.turn_box.value)
-        name = turn_name(turn) if turn else ""
-        lines = [f"Reasoning of {self.simulation.config.name!r}, {name}"]
+        lines = [f"Reasoning of {self.simulation.config.name!r}, {turn_name(self._named())}"]
         for agent, decisions in list(found.items())[:_AGENTS_A_PAGE]:
             lines.append(f"  {agent}")
             lines += [f"    {_line(decision)}" for decision in decisions]
@@ -539,7 +512,10 @@ class ReasoningInspector(TurnBrowser):
     def static_html(self) -> Markup:
         """Return the turn's decisions side by side, without seconds."""
         found, before = self._matching()
-        return join([self._heading(len(found)), self._html(found, before, page=1, seconds=False)])
+        page = slice(_AGENTS_A_PAGE)
+        return join(
+            [self._heading(len(found)), self._html(found, before, page=page, seconds=False)]
+        )
 
 
 def _how(chain: LLMReasoningChain) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import ipywidgets as w
@@ -14,12 +15,13 @@ from pydantic import ValidationError
 from llmsim_lab._util.html import LARGE, LINE, join, styled
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._fields import Field
 from llmsim_lab.lab._human_seat import HumanSeat
 from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import close_all, dropdown, row, settled
-from llmsim_lab.llm._human import resolved
+from llmsim_lab.lab._widget import close_all, dropdown, flex, row, settled
+from llmsim_lab.llm._human import field_fault, resolved
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import made_intervention
@@ -30,7 +32,7 @@ Place = tuple[str, ...]
 """Of a value among others: ``("economy", "shock_scale")``."""
 
 _MOST_FIELDS = 60
-_LARGEST = {"integer": 2**53, "number": 1e300}
+_KINDS = ("integer", "number", "boolean", "string")
 _NOT_HERE = ("llm", "name", "interventions", "players", "turn")
 """Fields of configurations and interventions that the form has no control for."""
 
@@ -44,7 +46,8 @@ class Form(w.VBox):
         settable: names and values of what an intervention may set.
 
     Attributes:
-        fields: the controls by their places.
+        fields: by their places.
+        boxes: the fields' controls.
     """
 
     def __init__(
@@ -56,18 +59,17 @@ class Form(w.VBox):
     ) -> None:
         self._settable = settable
         self._known = schema.get("$defs", {})
-        made = list(self._controls((), schema, values))[:_MOST_FIELDS]
-        self.fields = {place: control for place, control, _ in made}
-        self._lists = {place for place, _, is_list in made if is_list}
-        self._before = {place: control.value for place, control, _ in made}
+        self.fields = dict(islice(self._made((), schema, values), _MOST_FIELDS))
+        self._before = {place: field.value for place, field in self.fields.items()}
         columns = "repeat(auto-fill, minmax(min(21em, 100%), 1fr))"
         grid = w.Layout(grid_template_columns=columns, grid_gap="0 16px")
-        super().__init__([w.GridBox(list(self.fields.values()), layout=grid)])
+        self.boxes = [field.box for field in self.fields.values()]
+        super().__init__([w.GridBox(self.boxes, layout=grid)])
 
-    def _controls(
+    def _made(
         self, place: Place, schema: Mapping[str, Any], value: Any
-    ) -> Iterator[tuple[Place, w.ValueWidget, bool]]:
-        part = resolved(schema, self._known)
+    ) -> Iterator[tuple[Place, Field]]:
+        part = {**resolved(schema, self._known)}
         if place == ("set",):
             value = self._settable
         given = value if isinstance(value, Mapping) else {}
@@ -80,14 +82,14 @@ class Form(w.VBox):
             inner = {name: each if isinstance(each, dict) else {"type": "number"} for name in names}
         for name, schema_of_it in inner.items():
             if place or name not in _NOT_HERE:
-                yield from self._controls((*place, name), schema_of_it, given.get(name))
-        is_list = resolved(part.get("items", {}), self._known).get("type") == "string"
-        control = _control(part, ", ".join(value or ()) if is_list else value)
-        if control is not None:
+                yield from self._made((*place, name), schema_of_it, given.get(name))
+        part["items"] = resolved(part.get("items", {}), self._known)
+        value = _shown(value)
+        if _fits(part, value):
             label = " · ".join(place[place[0] == "set" :]).replace("_", " ")
-            hint = f"{label}, separated by commas" if is_list else label
-            control.description, control.tooltip = label, hint
-            yield place, control, is_list
+            field = Field(label, part, compact=True)
+            field.value = value
+            yield place, field
 
     def renew(self, settable: Mapping[str, float]) -> bool:
         """Show other values of what may be set, but for those changed; False if they are others."""
@@ -95,7 +97,7 @@ class Form(w.VBox):
         if boxes.keys() != settable.keys():
             return False
         for name, place in boxes.items():
-            field, value = self.fields[place], round(settable[name], 4)
+            field, value = self.fields[place], _shown(settable[name])
             if field.value == self._before[place]:
                 field.value = value
             self._before[place] = value
@@ -103,37 +105,39 @@ class Form(w.VBox):
 
     @property
     def changed(self) -> dict[str, Any]:
-        """What was changed, nested as the schema is."""
+        """What was changed, nested as the schema is.
+
+        Raises:
+            ConfigError: a value is wrong.
+        """
         found: dict[str, Any] = {}
         for place, field in self.fields.items():
             if (value := field.value) != self._before[place]:
-                if place in self._lists:
-                    value = [word.strip() for word in value.split(",") if word.strip()]
+                if fault := field.fault:
+                    raise ConfigError(f"{field.box.description} {fault}")
                 at = found
                 for name in place[:-1]:
                     at = at.setdefault(name, {})
-                at[place[-1]] = value
+                empty = field.schema.get("type") == "array" and not field.schema.get("optional")
+                at[place[-1]] = [] if value is None and empty else value
         return found
 
 
-def _control(part: Mapping[str, Any], value: Any) -> w.ValueWidget | None:
-    """Return a control for a value; None where there is none, as for an object."""
+def _shown(value: Any) -> Any:
+    """Return a value as its field reads it back; None for NaN and infinities, which it lacks."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.15g}") if math.isfinite(value) else None
+
+
+def _fits(part: Mapping[str, Any], value: Any) -> bool:
+    """Return True if there is a field for a value: number, text, choice or list of texts."""
     kind, choices = part.get("type"), part.get("enum", ())
-    more = {"layout": {"width": "auto"}, "style": {"description_width": "55%"}}
-    if len(choices) > 1:
-        options = [("none", None)] * (value is None) + [(str(one), one) for one in choices]
-        return w.Dropdown(options=options, value=value, **more)
-    if kind == "boolean":
-        return w.Dropdown(options=[("yes", True), ("no", False)], value=bool(value), **more)
-    if kind in _LARGEST and isinstance(value, int | float | None):
-        most = part.get("maximum", part.get("exclusiveMaximum", _LARGEST[kind]))
-        least = part.get("minimum", part.get("exclusiveMinimum", -_LARGEST[kind]))
-        box = w.BoundedIntText if kind == "integer" else w.BoundedFloatText
-        value = round(min(max(0, least), most) if value is None else value, 4)
-        return box(value=value, min=least, max=min(most, _LARGEST[kind]), **more)
-    if (kind == "string" and not choices) or (kind == "array" and isinstance(value, str)):
-        return w.Text(value=value or "", continuous_update=False, **more)
-    return None
+    texts = kind == "array" and part["items"].get("type") == "string"
+    if len(choices) == 1 or not (choices or texts or kind in _KINDS):
+        return False
+    # Of several types that it may have the schema is the first's, which may not be the value's.
+    return value in (None, "") or not field_fault(value, part)
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,7 +165,7 @@ def settable(run: Run, number: int) -> dict[str, float]:
         with suppress(ConfigError):  # derived from others, or an agent's own
             done = {"turn": number, "set": {name: columns[name]}}
             made_intervention(run.intervention_type, done).applied(turn.state, run)
-            found[name] = float(columns[name])
+            found[name] = round(float(columns[name]), 4)
     return found
 
 
@@ -193,7 +197,6 @@ class Lab(TurnStepper):
     chart: RateChart | None = None
     prompts: PromptViewer | None = None
     seat: HumanSeat | None = None
-    _leading: int | None = None
 
     def _lay_out(self) -> None:
         super()._lay_out()
@@ -209,7 +212,6 @@ class Lab(TurnStepper):
         self.apply_button = self.starter(
             "Fork from here with this", "Continue with these changes", self._fork_changed
         )
-        self.controls = [*self.controls, self.restart_button, self.apply_button]
         self.fork_row.children = [self.fork_button, self.change_button, self.run_box]
         self.parameters, self.outside = Form({}, {}), Form({}, {})
         self._texts: dict[str, w.Textarea] = {}
@@ -217,10 +219,9 @@ class Lab(TurnStepper):
         self._changed_run: Run | None = None
         self._from_turn = w.HTML()
         self._outside, self._parameters = w.VBox([self.outside]), w.VBox([self.parameters])
-        self._chart, self._seat = w.VBox(), w.VBox()
-        for share, part in ((3, self._chart), (2, self.body)):
-            part.layout.flex, part.layout.min_width = f"{share} 1 26em", "0"
-            part.layout.max_width = "100%"
+        self._chart, self._seat = w.VBox(layout=flex(3, "26em")), w.VBox()
+        old, self.body.layout = self.body.layout, flex(2, "26em")
+        old.close()
         self._prompts = w.VBox([w.HTML(_title("Prompts and replies"))])
         border = f"1px solid {LINE}"
         self._changes = w.VBox(
@@ -247,11 +248,8 @@ class Lab(TurnStepper):
                 self._open_parts()
             assert self.prompts is not None
             # What the part itself says while it is led is no choice of its user's.
-            self._leading = threading.get_ident()
-            try:
+            with self._choices.quietly():
                 self.prompts.go(self.shown)
-            finally:
-                self._leading = None
             self._show_changes()
 
     def select(self, run: Run, turn: int) -> None:
@@ -269,7 +267,7 @@ class Lab(TurnStepper):
                 old.close()
         was = self.prompts.seen if self.prompts is not None else None
         self.prompts = PromptViewer(shown)
-        self.prompts.show_navigation(False)
+        self.prompts.navigation.layout.display = "none"
         if was is not None:
             with suppress(ConfigError):  # the player is not asked in this run
                 self.prompts.show(component=was.component, agent=was.agent)
@@ -296,7 +294,7 @@ class Lab(TurnStepper):
             if part is self.prompts and first <= turn <= last:
                 self.show(turn)
 
-        if self._leading != threading.get_ident():
+        if not self._choices.filling:
             # Posted, since this thread holds the part's lock and would wait here for the window's.
             self.worker.call(follow)
 
@@ -335,7 +333,7 @@ class Lab(TurnStepper):
             close_all(part)
 
     async def _fork_changed(self) -> None:
-        await settled(*self.outside.fields.values(), *self._texts.values())
+        await settled(*self.outside.boxes, *self._texts.values())
         changes, turn = self.outside.changed, self.shown
         edited = [
             prompt.edit(self._texts[name].value)
@@ -359,7 +357,7 @@ class Lab(TurnStepper):
         return planned
 
     async def _restart(self) -> None:
-        await settled(*self.parameters.fields.values())
+        await settled(*self.parameters.boxes)
         self.restart(**self.parameters.changed)
 
     def restart(self, **changes: Any) -> Run:

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +26,7 @@ from llmsim_lab.lab._widget import (
     button,
     checkbox,
     dropdown,
+    flex,
     labelled,
     noted,
     number_box,
@@ -53,42 +55,42 @@ _MOST_CHARS = 200
 def _said(value: Any, form: str | Callable[[Any], object]) -> object:
     if not isinstance(form, str):
         return form(value)
+    return "none" if _missing(value) else form.format(value)
+
+
+def _missing(value: Any) -> bool:
     # Pandas writes NaN, which differs from itself, where a column holds both.
-    return "none" if value is None or value != value else form.format(value)
-
-
-def _floor(value: float | None) -> str:
-    return "not known" if value is None or value != value else number(value)
-
-
-_SIGNED, _SHARE = "{:+.2f}", "{:.0%}"
-
-
-def _table(
-    frame: pd.DataFrame,
-    forms: Mapping[str, str | Callable[[Any], object]],
-    names: Mapping[str, str],
-    *,
-    caption: str,
-) -> Markup:
-    """Return a frame as a table.
-
-    Args:
-        frame: the table's columns.
-        forms: how values are written, by column, where not as they are.
-        names: headings, where they are not the column's name.
-        caption: what it shows.
-    """
-    header = [names.get(name, name.replace("_", " ")) for name in frame.columns]
-    rows = [
-        [_said(value, forms.get(str(name), "{}")) for name, value in row.items()]
-        for row in frame.to_dict("records")
-    ]
-    return table(header, rows, caption=caption)
+    return value is None or bool(value != value)
 
 
 def _answer(text: str) -> Markup:
     return styled(safe(text, limit=_MOST_CHARS), dir="auto")
+
+
+_SIGNED, _SHARE = "{:+.2f}", "{:.0%}"
+_COLUMNS: dict[str, tuple[str, str | Callable[[Any], object]]] = {
+    "outcome": ("outcome", lambda it: "{} ({})".format(*name_of(it))),
+    "estimate": ("difference", _SIGNED),
+    "low": ("from", _SIGNED),
+    "high": ("to (95 %)", _SIGNED),
+    "noise_floor": ("noise floor", lambda it: "not known" if _missing(it) else number(it)),
+    "p_family": ("p (all compared)", "{:.3f}"),
+    "pairs": ("pairs used", "{}"),
+    "used": ("samples used", "{}"),
+    "of": ("samples of", "{}"),
+    "same_direction": ("same direction", _SHARE),
+    "same_answer": ("same answer", _SHARE),
+    "decision": ("answer", _answer),
+    "count": ("times", "{}"),
+    **{name: (name, _SHARE) for name in ("raise", "hold", "lower", "share")},
+}
+"""Columns of the frames: what they are called in tables, and how their values are written."""
+
+
+def _table(frame: pd.DataFrame, caption: str) -> Markup:
+    shown = [(*_COLUMNS.get(name, (name, "{}")), frame[name]) for name in frame.columns]
+    cells = ([_said(value, form) for value in values] for _, form, values in shown)
+    return table([title for title, _, _ in shown], zip(*cells, strict=True), caption=caption)
 
 
 def _done(comparison: Comparison) -> str:
@@ -124,22 +126,9 @@ def results_html(comparison: Comparison) -> Markup:
     columns = ["outcome", "variant", "estimate", "low", "high", "noise_floor", "p_family"]
     differences = _table(
         comparison.summary[[*columns, "pairs", "failed"]],
-        {
-            "outcome": lambda it: "{} ({})".format(*name_of(it)),
-            **dict.fromkeys(("estimate", "low", "high"), _SIGNED),
-            "noise_floor": _floor,
-            "p_family": "{:.3f}",
-        },
-        {
-            "estimate": "difference",
-            "low": "from",
-            "high": "to (95 %)",
-            "p_family": "p (all compared)",
-            "pairs": "pairs used",
-        },
-        caption=f"Differences from {comparison.names[0]!r} in {comparison.source}, over pairs of "
-        "the same turn and seed. Noise floor: by how much two single samples of one prompt differ; "
-        "a mean over pairs is known better than that, as its interval says.",
+        f"Differences from {comparison.names[0]!r} in {comparison.source}, over pairs of the same "
+        "turn and seed. Noise floor: by how much two single samples of one prompt differ; a mean "
+        "over pairs is known better than that, as its interval says.",
     )
     verdicts = styled(join(styled(it, tag="li") for it in comparison.verdicts), tag="ul")
     return block(
@@ -171,27 +160,14 @@ def charts_html(comparison: Comparison) -> Markup:
 
 def answers_html(comparison: Comparison) -> Markup:
     """Return what was decided, folded: directions, agreement and the commonest answers."""
-    shares = _table(
-        comparison.directions,
-        dict.fromkeys(("raise", "hold", "lower"), _SHARE),
-        {"used": "samples used"},
-        caption="Which way the rate went",
-    )
     same = _table(
         comparison.agreement,
-        dict.fromkeys(("same_direction", "same_answer"), _SHARE),
-        {"of": "samples of", "pairs": "pairs used"},
-        caption="How often two samples at the same turn agree. A variant with itself is the floor, "
-        "for pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
+        "How often two samples at the same turn agree. A variant with itself is the floor, for "
+        "pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
     )
-    common = _table(
-        comparison.answers,
-        {"decision": _answer, "share": _SHARE},
-        {"decision": "answer", "count": "times"},
-        caption="Most common answers",
-    )
-    parts = [same, common]
-    parts = [shares, *parts] if "interest_rate" in comparison.outcomes else parts
+    parts = [same, _table(comparison.answers, "Most common answers")]
+    if "interest_rate" in comparison.outcomes:
+        parts = [_table(comparison.directions, "Which way the rate went"), *parts]
     return details("What was answered", sideways(join(parts), name="Answers", least="36em"))
 
 
@@ -380,8 +356,8 @@ class VariantEditor(w.VBox):
         for box in (self.name_box, self.text_box):
             box.observe(lambda _: on_change(), names="value")
         head = row(self.name_box, self.remove_button)
-        beside = w.Layout(flex="1 1 24em", min_width="0", max_width="100%")
-        super().__init__([head, self.text_box, self.note, self.difference], layout=beside)
+        parts = [head, self.text_box, self.note, self.difference]
+        super().__init__(parts, layout=flex(1, "24em"))
 
     @property
     def name(self) -> str:
@@ -528,7 +504,8 @@ class PromptComparer(LabWidget):
         heading = w.HTML(str(title + styled(f"On {_bench.source_of(self.simulation)}", QUIET)))
         self.editors: list[VariantEditor] = []
         self.editor_box = row(gap="16px")
-        self.add_button = button("Add variant", "Add a copy of the last variant", self._on_add)
+        self.add_button = button("Add variant", "Add a copy of the last variant")
+        self._choices.on_click(self.add_button, self.add_variant)
         self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(self.bench)
         self.turns_box = labelled(w.Text, "Turns", width="16em", value=turns)
@@ -540,13 +517,10 @@ class PromptComparer(LabWidget):
         self.run_button = self.starter(
             "Run", "Play all samples of all variants", self._run, button_style="primary"
         )
-        self.again_button = self.starter(
-            "Play again", "Play the whole comparison again with other seeds", self._run_again
-        )
-        self.stop_button = button("Stop", "Stop; what was played is kept", self.worker.stop)
-        self.again_button.disabled = self.stop_button.disabled = True
+        other_seeds = "Play the whole comparison again with other seeds"
+        self.again_button = self.starter("Play again", other_seeds, partial(self._run, again=True))
+        self.stop_button = self.stopper("Stop", "Stop; what was played is kept")
         self.plan_line, self.results, self.chart, self.answers = (w.HTML() for _ in range(4))
-        self.stoppers = [self.stop_button]
         self._buttons = [self.add_button, *set_up, self.run_button, self.again_button]
         self.children = [
             heading,
@@ -597,10 +571,6 @@ class PromptComparer(LabWidget):
         widget._take(comparison)
         widget.ended()
         return widget
-
-    def _on_add(self) -> None:
-        if not self.worker.busy:
-            self.add_variant()
 
     def _append(self, name: str, variant: Variant) -> VariantEditor:
         prompt = _bench.variant_of(name, variant, self.bench)
@@ -664,15 +634,6 @@ class PromptComparer(LabWidget):
         except ConfigError as error:
             return [], str(error)
 
-    @property
-    def _editors_fault(self) -> str:
-        """What is wrong with the first variant that has a fault, or with their number."""
-        for editor in self.editors:
-            if editor.fault:
-                name = repr(editor.name)
-                return editor.fault if name in editor.fault else f"variant {name}: {editor.fault}"
-        return "" if len(self.editors) > 1 else "there is only one variant; add another"
-
     # --- what is shown before a run -----------------------------------------------------------
 
     def refresh(self) -> None:
@@ -701,16 +662,23 @@ class PromptComparer(LabWidget):
     @property
     def fault(self) -> str:
         """Why there can be no run now; empty if there can."""
-        if fault := self._editors_fault or self._turns[1]:
-            return fault
+        return next(filter(None, self._faults()), "")
+
+    def _faults(self) -> Iterator[str]:
+        for editor in self.editors:
+            named = repr(editor.name) in editor.fault or not editor.fault
+            yield editor.fault if named else f"variant {editor.name!r}: {editor.fault}"
+        if len(self.editors) == 1:
+            yield "there is only one variant; add another"
+        yield self._turns[1]
         if self._has_no_model:
-            return (
+            yield (
                 "there is no model, for a recorded run has none; everything else works. To run: "
                 "PromptComparer(..., llm_client=connect('auto'))"
             )
-        if self._all_played and self.comparison is not None:
-            return done_text(self.comparison)
-        return ""
+        if self._all_played:
+            assert self.comparison is not None
+            yield done_text(self.comparison)
 
     @property
     def _has_no_model(self) -> bool:
@@ -722,8 +690,8 @@ class PromptComparer(LabWidget):
         turns, wrong = self._turns
         if wrong:
             return wrong
-        if self.comparison is not None and self._unchanged:
-            return str(self.comparison.plan())
+        if self._unchanged is not None:
+            return str(self._unchanged.plan())
         variants, samples = len(self.editors), self.samples_box.value
         draft = [
             Sample(number=place, variant="", turn=turn, sample=place, seed=0)
@@ -735,9 +703,8 @@ class PromptComparer(LabWidget):
 
     @property
     def _all_played(self) -> bool:
-        comparison = self.comparison
-        whole = comparison is not None and len(comparison.played) == len(comparison.schedule)
-        return whole and self._unchanged
+        comparison = self._unchanged
+        return comparison is not None and len(comparison.played) == len(comparison.schedule)
 
     # --- running ------------------------------------------------------------------------------
 
@@ -746,39 +713,37 @@ class PromptComparer(LabWidget):
         return prompts, self._turns[0], self.samples_box.value, self.only_box.value
 
     @property
-    def _unchanged(self) -> bool:
-        return self._set_up_as == self._settings()
+    def _unchanged(self) -> Comparison | None:
+        """The comparison, if the set-up is still what it was made with."""
+        return self.comparison if self._set_up_as == self._settings() else None
 
     def _take(self, comparison: Comparison) -> None:
         self.comparison = comparison
         self.comparisons.append(comparison)
         self._set_up_as = self._settings()
 
-    async def _run(self) -> None:
-        await self._settle()
-        if fault := self.fault:
-            raise ConfigError(fault)
-        comparison = self.comparison
-        if comparison is None or not self._unchanged:
-            comparison = self._set_up(self._seed)
-        await self._play(comparison)
-
-    async def _run_again(self) -> None:
-        """Play all again with the seeds that follow; the earlier results are in `comparisons`."""
-        await self._settle()
-        comparison = self.comparison
-        if comparison is None or not self._unchanged:
-            raise ConfigError("the set-up was changed since it was played; click Run")
-        if self._all_played:
-            # After the last seed used, so that no sample is the same as an earlier one.
-            comparison = self._set_up(max(sample.seed for sample in comparison.schedule))
-        await self._play(comparison)
-
-    async def _settle(self) -> None:
+    async def _run(self, *, again: bool = False) -> None:
+        """Play what is left, or all again with the seeds that follow; earlier results are kept."""
         texts = [box for each in self.editors for box in (each.name_box, each.text_box)]
         # The last changes may arrive after the click on Run.
         await settled(self.turns_box, self.samples_box, self.only_box, *texts)
         self.refresh()
+        comparison = self._unchanged
+        if again and comparison is None:
+            raise ConfigError("the set-up was changed since it was played; click Run")
+        if not again and (fault := self.fault):
+            raise ConfigError(fault)
+        if comparison is None:
+            comparison = self._set_up(self._seed)
+        elif again and self._all_played:
+            # After the last seed used, so that no sample is the same as an earlier one.
+            comparison = self._set_up(max(sample.seed for sample in comparison.schedule))
+        # A sample may take minutes; the clock shows that it is still being played.
+        clock = asyncio.ensure_future(self._tick(comparison))
+        try:
+            await comparison.arun(on_progress=self._on_progress)
+        finally:
+            clock.cancel()
 
     def _set_up(self, seed: int | None) -> Comparison:
         comparison = Comparison(
@@ -794,14 +759,6 @@ class PromptComparer(LabWidget):
         )
         self._take(comparison)
         return comparison
-
-    async def _play(self, comparison: Comparison) -> None:
-        # A sample may take minutes; the clock shows that it is still being played.
-        clock = asyncio.ensure_future(self._tick(comparison))
-        try:
-            await comparison.arun(on_progress=self._on_progress)
-        finally:
-            clock.cancel()
 
     async def _tick(self, comparison: Comparison) -> None:
         began = time.monotonic()
@@ -827,7 +784,7 @@ class PromptComparer(LabWidget):
     def ended(self) -> None:
         """Show the results so far."""
         self.refresh()
-        if (comparison := self.comparison) is not None and comparison.played:
+        if (comparison := self._played) is not None:
             self.results.value = str(results_html(comparison))
             self.chart.value = str(charts_html(comparison))
             self.answers.value = str(answers_html(comparison))
@@ -841,7 +798,7 @@ class PromptComparer(LabWidget):
         Raises:
             ConfigError: nothing was played.
         """
-        return self._results.frame
+        return self._results().frame
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -850,13 +807,17 @@ class PromptComparer(LabWidget):
         Raises:
             ConfigError: nothing was played.
         """
-        return self._results.summary
+        return self._results().summary
 
     @property
+    def _played(self) -> Comparison | None:
+        """The comparison, if something of it was played."""
+        return self.comparison if self.comparison is not None and self.comparison.played else None
+
     def _results(self) -> Comparison:
-        if self.comparison is None or not self.comparison.played:
+        if self._played is None:
             raise ConfigError("nothing was played yet; click Run, or load a recorded comparison")
-        return self.comparison
+        return self._played
 
     # --- the static view ----------------------------------------------------------------------
 
@@ -872,13 +833,12 @@ class PromptComparer(LabWidget):
             fault = f"; wrong: {editor.fault}" if editor.fault else ""
             lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
         lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
-        if self.comparison is None or not self.comparison.played:
-            return "\n".join([*lines, "  nothing played yet"])
-        return "\n".join([*lines, f"  {_done(self.comparison)}", *results_text(self.comparison)])
+        played = self._played
+        lines += ["  nothing played yet"] if played is None else [f"  {_done(played)}"]
+        return "\n".join([*lines, *(results_text(played) if played else [])])
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML; with results, their tables."""
-        if self.comparison is None or not self.comparison.played:
+        if (played := self._played) is None:
             return pre(self.static_text())
-        heading = styled(self._heading, tag="p")
-        return join([heading, results_html(self.comparison), answers_html(self.comparison)])
+        return join([styled(self._heading, tag="p"), results_html(played), answers_html(played)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice, zip_longest
 
 import ipywidgets as w
@@ -40,8 +40,9 @@ from llmsim_lab.lab._widget import (
     button,
     checkbox,
     dropdown,
+    flex,
     row,
-    status_choices,
+    status_filter,
     text_box,
 )
 from llmsim_lab.types import Attempt
@@ -80,7 +81,7 @@ class SearchBar(w.VBox):
         self._found.layout.display = "none"
         self._choices.on_choice(self.search_box, self._find)
         self._choices.on_click(self.find_button, self._find)
-        self._choices.on_choice(self.hit_box, lambda: self._show(self.hit_box.value))
+        self._choices.on_choice(self.hit_box, lambda: self._move(0))
         self._choices.on_click(self.previous_hit_button, lambda: self._move(-1))
         self._choices.on_click(self.next_hit_button, lambda: self._move(1))
         super().__init__((row(self.search_box, self.find_button), self._found))
@@ -107,16 +108,13 @@ class SearchBar(w.VBox):
             self._show((int(self.hit_box.value) + by) % len(self.hits))
 
     def _show(self, place: int) -> None:
-        hit = self.hits[place]
         first = place - place % _LISTED
-        listed = enumerate(self.hits[first : first + _LISTED], start=first)
-        labels = []
-        for at, one in listed:
-            seen = one.seen
-            where = clip(f"turn {seen.turn} · {seen.component} · {seen.agent} · {one.part}", 80)
-            labels.append((f"{at + 1}. {where}: {one.line}", at))
+        labels = [
+            (f"{at + 1}. {hit.where}: {hit.line}", at)
+            for at, hit in enumerate(self.hits[first : first + _LISTED], start=first)
+        ]
         self._choices.options(self.hit_box, labels, place)
-        count = f"{len(self.hits):,}{self._more}"
+        hit, count = self.hits[place], f"{len(self.hits):,}{self._more}"
         self._on_found(hit, f"Hit {place + 1:,} of {count}, in the {hit.part}: {hit.line}")
 
 
@@ -155,14 +153,12 @@ class PromptViewer(TurnBrowser):
         self._of_turn: list[Seen] = []
         self._listed: list[Seen] = []
         self.seen: Seen | None = None
-        self.provenance = Provenance(how="unknown", why="nothing is shown")
         self._lay_out()
-        self._wire()
+        self._follow_turns()
         self._go(self._attempts.last)
 
     def _lay_out(self) -> None:
-        self.status_box = dropdown("Status", width="14em")
-        self.status_box.options = status_choices(FAILED_ATTEMPTS)
+        self.status_box = status_filter(FAILED_ATTEMPTS)
         self.component_box = dropdown("Component", width="16em")
         self.agent_box = dropdown("Agent", width="18em")
         self.attempt_box = dropdown("Attempt", width="24em")
@@ -171,13 +167,12 @@ class PromptViewer(TurnBrowser):
         self.heading, self.facts, self.changes = (w.HTML() for _ in range(3))
         self.copies = CopyBoxes("Prompt", "Reply")
         self.legend, self.reply = w.HTML(), w.HTML()
-        self.prompt = w.HTML(layout=w.Layout(flex="3 1 24em", min_width="0", max_width="100%"))
-        narrow = w.Layout(flex="2 1 18em", min_width="0", max_width="100%")
-        beside_prompt = w.VBox((self.reply, self.facts), layout=narrow)
+        self.prompt = w.HTML(layout=flex(3, "24em"))
+        beside_prompt = w.VBox((self.reply, self.facts), layout=flex(2, "18em"))
         self.search = SearchBar(self._attempts, choices=self._choices, on_found=self._show_found)
         self.children = (
             self.heading,
-            row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
+            self.navigation,
             row(self.status_box, self.component_box, self.agent_box, self.attempt_box),
             self.search,
             self.status,
@@ -188,20 +183,27 @@ class PromptViewer(TurnBrowser):
             self.changes,
             self.copies,
         )
-
-    def _wire(self) -> None:
         chosen = self._choices.on_choice
-        self._choices.on_click(self.copy_button, lambda: self._copy(not self.copies.shown))
         chosen(self.status_box, self._go_to_status)
-        chosen(self.component_box, self._fill_agents)
-        chosen(self.agent_box, self._fill_attempts)
+        chosen(self.component_box, self._fill)
+        chosen(self.agent_box, self._fill)
         chosen(self.attempt_box, self._show_chosen)
         chosen(self.compare_box, self._show_changes)
-        self._follow_turns()
+        self._choices.on_click(self.copy_button, lambda: self._copy(not self.copies.shown))
 
     @property
     def _attempt(self) -> Attempt | None:
         return self.seen.attempt if self.seen else None
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the parts of the prompt shown came from."""
+        if self._attempt is None:
+            return Provenance(how="unknown", why="there is no prompt")
+        try:
+            return self._attempt.request.provenance
+        except TapeError as error:  # a damaged tape
+            return Provenance(how="unknown", why=str(error))
 
     def _span(self) -> tuple[int, int]:
         return self._attempts.first, self._attempts.last
@@ -227,13 +229,8 @@ class PromptViewer(TurnBrowser):
         Raises:
             ConfigError: there is no such request.
         """
-        number = self.turn_box.value if turn is None else whole_number("turn", turn)
+        number = self._number(turn)
         attempt = whole_number("attempt", attempt, least=1)
-        first_turn, last_turn = self._span()
-        if not first_turn <= number <= last_turn:
-            raise ConfigError(
-                f"the run has no turn {number}; it has turns {first_turn} to {last_turn}"
-            )
         there = self._attempts.of(number)
         wanted = [s for s in there if fits(s, component=component or "", agent=agent or "")]
         if wanted:  # several components or agents may fit: the first one's attempts count
@@ -266,25 +263,20 @@ class PromptViewer(TurnBrowser):
         status = self.status_box.value
         self._of_turn = [one for one in self._attempts.of(number) if fits(one, status=status)]
         self._set_turn(number)
-        wanted = seen or self.seen
-        names = _distinct(one.component for one in self._of_turn)
-        self._choices.options(self.component_box, names, wanted and wanted.component)
-        self._fill_agents(wanted)
+        self._fill(seen)
 
-    def _fill_agents(self, wanted: Seen | None = None) -> None:
-        wanted = wanted or self.seen
-        component = self.component_box.value
-        names = _distinct(one.agent for one in self._of_turn if one.component == component)
-        self._choices.options(self.agent_box, names, wanted and wanted.agent)
-        self._fill_attempts(wanted)
-
-    def _fill_attempts(self, wanted: Seen | None = None) -> None:
-        chosen = self.component_box.value, self.agent_box.value
-        self._listed = [one for one in self._of_turn if (one.component, one.agent) == chosen]
-        places = [(one.name, place) for place, one in enumerate(self._listed)]
+    def _fill(self, wanted: Seen | None = None) -> None:
+        """Offer what there is, from left to right; what was chosen stays where it can."""
+        there = self._of_turn
+        for box, part in ((self.component_box, "component"), (self.agent_box, "agent")):
+            names = dict.fromkeys(getattr(one, part) for one in there)
+            chosen = getattr(wanted, part) if wanted else box.value
+            self._choices.options(box, [(name, name) for name in names], chosen)
+            there = [one for one in there if getattr(one, part) == box.value]
+        self._listed, seen = there, wanted or self.seen
         # By place, not by name: two attempts may be called the same.
-        at = self._listed.index(wanted) if wanted in self._listed else 0
-        self._choices.options(self.attempt_box, places, at)
+        places = [(one.name, place) for place, one in enumerate(there)]
+        self._choices.options(self.attempt_box, places, there.index(seen) if seen in there else 0)
         self._show_chosen()
 
     # --- showing -----------------------------------------------------------------------------
@@ -295,31 +287,24 @@ class PromptViewer(TurnBrowser):
         self._draw()
 
     def _draw(self) -> None:
-        seen = self.seen
         self.heading.value = str(self._heading())
-        attempt = seen.attempt if seen else None
-        if seen is None or attempt is None:
-            self.provenance = Provenance(how="unknown", why="there is no prompt")
-            panes = [self._without_prompt(seen), Markup(), Markup(), Markup()]
-        else:
-            try:
-                self.provenance = attempt.request.provenance
-            except TapeError as error:  # a damaged tape
-                self.provenance = Provenance(how="unknown", why=str(error))
-            panes = self._panes(attempt, seen.status, seconds=True)
         parts = (self.prompt, self.legend, self.reply, self.facts)
-        for part, content in zip(parts, panes, strict=True):
+        for part, content in zip(parts, self._panes(seconds=True), strict=True):
             part.value = str(content)
         self._show_changes()
         self._copy(self.copies.shown)
 
-    def _panes(self, attempt: Attempt, status: str | None, *, seconds: bool) -> list[Markup]:
-        wanted = self.search.wanted
+    def _panes(self, *, seconds: bool) -> list[Markup]:
+        """Return the prompt, the slots, the reply and the facts."""
+        seen, attempt, wanted = self.seen, self._attempt, self.search.wanted
+        if seen is None or attempt is None:
+            return [self._without_prompt(), Markup(), Markup(), Markup()]
+        provenance = self.provenance
         return [
-            messages_html(attempt, self.provenance, wanted=wanted),
-            part_of("Slots and their sources", legend_html(attempt, self.provenance)),
+            messages_html(attempt, provenance, wanted=wanted),
+            part_of("Slots and their sources", legend_html(attempt, provenance)),
             reply_html(attempt, wanted=wanted),
-            facts_html(attempt, status=status, seconds=seconds, wanted=wanted),
+            facts_html(attempt, status=seen.status, seconds=seconds, wanted=wanted),
         ]
 
     def _heading(self) -> Markup:
@@ -329,15 +314,13 @@ class PromptViewer(TurnBrowser):
             title += f" · {seen.component} · {seen.agent} · {seen.name}"
         return styled(safe(title, limit=300), LARGE)
 
-    def _without_prompt(self, seen: Seen | None) -> Markup:
-        if seen is not None and seen.chain is not None:
+    def _without_prompt(self) -> Markup:
+        if self.seen is not None and (chain := self.seen.chain) is not None:
             asked = "No model was asked. The reason given:"
-            if not seen.chain.by_rule:
+            if not chain.by_rule:
                 asked = "A choice by the chances that other calls of this turn measured:"
-            parts = [safe(asked), pre(seen.chain.reasoning)]
-            if seen.chain.prompt:
-                parts.append(details("prompt", pre(seen.chain.prompt)))
-            return join(parts)
+            prompt = details("prompt", pre(chain.prompt)) if chain.prompt else ""
+            return join([asked, pre(chain.reasoning), prompt])
         return safe(
             "Nothing in this run has that status."
             if self.status_box.value
@@ -429,12 +412,4 @@ class PromptViewer(TurnBrowser):
 
     def static_html(self) -> Markup:
         """Return the prompt with its slots marked, their sources and the reply."""
-        seen = self.seen
-        if seen is None or seen.attempt is None:
-            return join([self._heading(), self._without_prompt(seen)])
-        panes = self._panes(seen.attempt, seen.status, seconds=False)
-        return join([self._heading(), *panes])
-
-
-def _distinct(names: Iterable[str]) -> list[tuple[str, str]]:
-    return [(name, name) for name in dict.fromkeys(names)]
+        return join([self._heading(), *self._panes(seconds=False)])

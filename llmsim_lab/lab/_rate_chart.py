@@ -7,41 +7,39 @@ shows the prompt. Until the page is there, without plotly, and in the static vie
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from importlib.util import find_spec
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.drawing import told
+from llmsim_lab._util.checks import file_path
+from llmsim_lab._util.drawing import figure_bytes, small_png
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import styled
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import sideways
 from llmsim_lab.lab._prompt_viewer import PromptViewer
-from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, dropdown, row
-from llmsim_lab.lab.charts._drawing import Drawing
+from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, flex, labelled, row
+from llmsim_lab.lab.charts._drawing import draw
 from llmsim_lab.lab.charts._export import (
     FileKind,
-    Item,
     alt_text,
     data_frame,
     data_table,
     download_link,
-    figure_bytes,
     file_kind,
     image_html,
-    last_turn,
     notes_html,
-    small_png,
     summary_html,
     summary_text,
 )
-from llmsim_lab.lab.charts._scene import ChartOptions, Scene, check_choices, compose
+from llmsim_lab.lab.charts._scene import Scene, check_choices, compose
 from llmsim_lab.lab.charts._tracks import Track, chartable, read_runs, run_numbers, tracks_of
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import Series
@@ -56,9 +54,14 @@ if TYPE_CHECKING:
 _MOST_BOXES = 7
 _PAGE = 10
 """Turns on a page of the table."""
+_FILES: dict[FileKind, str] = {
+    "png": "Make a picture of the chart to download",
+    "svg": "Make a drawing of the chart to download, for papers",
+    "csv": "Make a table of the runs' values to download",
+}
 
 
-class ChartControls:
+class ChartControls(w.VBox):
     """What is charted, to choose from.
 
     Args:
@@ -66,8 +69,8 @@ class ChartControls:
         main: the large panel's column.
         panels: the small panels' columns.
         changed: called when something else is chosen.
-        references: which of ``rule`` and ``history`` there can be for these runs, and whether they
-            are shown at first.
+        rule: True to begin with the Taylor rule; None where there can be none for these runs.
+        history: likewise, with history.
 
     Attributes:
         main: a list of all columns.
@@ -83,56 +86,32 @@ class ChartControls:
         main: str,
         panels: Collection[str],
         changed: Callable[[object], object],
-        references: Mapping[str, bool],
+        rule: bool | None,
+        history: bool | None,
     ) -> None:
-        self.main = dropdown("Main chart", width="26em")
-        self.main.options = [(str(item), item.column) for item in series]
-        self.main.value = main
+        options = [(str(item), item.column) for item in series]
+        self.main = labelled(w.Dropdown, "Main chart", width="26em", options=options, value=main)
         self.panels = {
             item.column: checkbox(item.label, value=item.column in panels)
             for place, item in enumerate(series)
             if place < _MOST_BOXES or item.column in panels
         }
-        self.rule = checkbox("Taylor rule", value=references.get("rule", False))
-        self.history = checkbox("History", value=references.get("history", False))
-        for name, box in (("rule", self.rule), ("history", self.history)):
-            box.layout.display = "" if name in references else "none"
+        self.rule = checkbox("Taylor rule", value=bool(rule))
+        self.history = checkbox("History", value=bool(history))
+        for box, there in ((self.rule, rule), (self.history, history)):
+            box.layout.display = "none" if there is None else ""
         self.update = button("Update", tooltip="Read the runs again and draw them")
         for part in (self.main, *self.panels.values(), self.rule, self.history):
             part.observe(changed, names="value")
-
-    def rows(self) -> tuple[w.Widget, ...]:
-        """Return the parts in rows."""
-        label = w.Label("Small charts:")
-        return (
-            row(self.main, self.rule, self.history, self.update, gap="4px 16px"),
-            row(label, *self.panels.values(), gap="0 16px"),
+        super().__init__(
+            [
+                row(self.main, self.rule, self.history, self.update, gap="4px 16px"),
+                row(w.Label("Small charts:"), *self.panels.values(), gap="0 16px"),
+            ]
         )
 
 
-class ExportRow:
-    """Buttons that make a file, and the link to take it.
-
-    Args:
-        wanted: called with the kind of file.
-
-    Attributes:
-        png, svg, csv: the buttons.
-        buttons: all three.
-        link: to the file made last.
-    """
-
-    def __init__(self, wanted: Callable[[FileKind], object]) -> None:
-        drawing = "Make a drawing of the chart to download, for papers"
-        values = "Make a table of the runs' values to download"
-        self.png = button("PNG", "Make a picture of the chart to download", lambda: wanted("png"))
-        self.svg = button("SVG", drawing, lambda: wanted("svg"))
-        self.csv = button("CSV", values, lambda: wanted("csv"))
-        self.buttons = (self.png, self.svg, self.csv)
-        self.link = w.HTML()
-
-
-class TablePart:
+class TablePart(w.VBox):
     """The runs' values as a table, hidden at first, a page at a time.
 
     Args:
@@ -149,19 +128,16 @@ class TablePart:
         self._changed = changed
         self.back = 0
         self.toggle = button("Show table", "Show the runs' values turn by turn", self._on_toggle)
-        self.earlier = button(
-            "Earlier turns", "Show the turns before these", lambda: self._turn_page(_PAGE)
-        )
-        self.later = button(
-            "Later turns", "Show the turns after these", lambda: self._turn_page(-_PAGE)
-        )
+        back, on = partial(self._turn_page, _PAGE), partial(self._turn_page, -_PAGE)
+        self.earlier = button("Earlier turns", "Show the turns before these", back)
+        self.later = button("Later turns", "Show the turns after these", on)
         self.html = w.HTML()
-        self.box = w.VBox([row(self.earlier, self.later), self.html])
-        self.box.layout.display = "none"
+        layout = w.Layout(display="none")
+        super().__init__([row(self.earlier, self.later), self.html], layout=layout)
 
     def _on_toggle(self) -> None:
-        hidden = self.box.layout.display == "none"
-        self.box.layout.display = "" if hidden else "none"
+        hidden = self.layout.display == "none"
+        self.layout.display = "" if hidden else "none"
         self.toggle.description = "Hide table" if hidden else "Show table"
         self._changed()
 
@@ -169,19 +145,14 @@ class TablePart:
         self.back = max(0, self.back + turns)
         self._changed()
 
-    def draw(self, items: Sequence[Item], columns: Sequence[Series]) -> None:
-        """Show the page as it is now, if the table is shown.
-
-        Args:
-            items: the runs.
-            columns: what of them.
-        """
-        if self.box.layout.display == "none":
+    def draw(self, scene: Scene) -> None:
+        """Show a scene's page as it is now, if the table is shown."""
+        if self.layout.display == "none":
             return
-        last = last_turn(items)
-        turns = last - min(item.turns[0] for item in items)
+        first, last = scene.turns
+        turns = last - first
         self.back = min(self.back, turns // _PAGE * _PAGE)
-        html = data_table(items, columns, last=last - self.back, turns=_PAGE)
+        html = data_table(scene, last=last - self.back, turns=_PAGE)
         self.html.value = str(sideways(html, name="Table of values"))
         self.earlier.disabled = self.back + _PAGE > turns
         self.later.disabled = self.back == 0
@@ -221,7 +192,8 @@ class RateChart(LabWidget):
         controls_part: what is chosen, as widgets.
         picture: the chart as a picture, or in words where plotly draws it.
         viewer: shows the prompts of the run that was clicked; None before.
-        export: buttons for files.
+        export: buttons for files, by their kind.
+        link: to the file made last.
         table: the values turn by turn.
 
     Raises:
@@ -245,7 +217,6 @@ class RateChart(LabWidget):
 
     viewer: PromptViewer | None = None
     # Of the class, since a choice made while the parts are laid out asks for a drawing already.
-    _stops: Sequence[Callable[[], None]] = ()
     _interactive: Interactive | None = None
     _loaded: threading.Thread | None = None
     _drawn: Scene | None = None
@@ -288,52 +259,47 @@ class RateChart(LabWidget):
         self._on_select = on_select
         self._scene: Scene
         self._pace = Pace(self._redraw, self.worker.call)
-        self._stops = [
-            track.simulation.listen(self._on_turn)
-            for track in self._tracks
-            if hasattr(track.simulation, "listen")
-        ]
+        for track in self._tracks:
+            self.follow(track.simulation, self._on_turn)
         # Any number but None makes the page count where the chart is shown: it is drawn only there.
         self._view_count = 0
         self.refresh()
         self.observe(self._on_shown, names="_view_count")
 
     def _lay_out(self, *, main: str, panels: Sequence[str]) -> None:
+        dated = any(track.first_period for track in self._tracks)
+        past = dated or not isinstance(self._history, bool)
         self.controls_part = ChartControls(
             list(self._series.values()),
             main=main,
             panels=panels,
             changed=self._on_choice,
-            references=self._references(),
+            # Nothing to compare with for a world without rates and quarters.
+            rule=self._rule is not False if "interest_rate" in self._series else None,
+            history=self._history is not False if past else None,
         )
         self.controls_part.update.on_click(lambda _: self.start(self._read_again))
         self.picture = w.HTML()
-        self.prompts = w.VBox(layout=_flex(2, "24em"))
+        self.prompts = w.VBox(layout=flex(2, "24em"))
         self.prompts.layout.display = "none"
         latest = "Show the prompts of the latest turn"
         self.prompts_button = self.starter("Show prompts", latest, self._toggle_prompts)
         self.remarks = w.HTML()
-        self.chart = w.VBox([self.picture, self.remarks], layout=_flex(3, "30em"))
-        self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
+        self.chart = w.VBox([self.picture, self.remarks], layout=flex(3, "30em"))
+        self.export = {
+            kind: self.starter(kind.upper(), made, partial(self._make_link, kind))
+            for kind, made in _FILES.items()
+        }
+        self.link = w.HTML()
         self.table = TablePart(self._show_table)
-        self.controls = (self.controls_part.update, *self.export.buttons)
+        self.controls = (self.controls_part.update, *self.export.values())
         self.children = (
-            *self.controls_part.rows(),
+            self.controls_part,
             row(self.chart, self.prompts, gap="16px"),
-            self.status,
-            self.error,
-            self.retry,
-            row(self.prompts_button, self.table.toggle, *self.export.buttons, self.export.link),
-            self.table.box,
+            *self.messages,
+            row(self.prompts_button, self.table.toggle, *self.export.values(), self.link),
+            self.table,
         )
-
-    def _references(self) -> dict[str, bool]:
-        """Return what there is to compare with: nothing for a world without rates and quarters."""
-        dated = any(track.first_period for track in self._tracks)
-        found = {"rule": self._rule is not False} if "interest_rate" in self._series else {}
-        if dated or not isinstance(self._history, bool):
-            found["history"] = self._history is not False
-        return found
 
     def _known(self, column: str) -> str:
         if column not in self._series:
@@ -355,7 +321,7 @@ class RateChart(LabWidget):
     @property
     def alt(self) -> str:
         """What the picture shows, in words, with every run's latest values."""
-        return alt_text(self._items, self.scene)
+        return alt_text(self.scene)
 
     def _compose(self) -> Scene:
         parts = self.controls_part
@@ -363,13 +329,10 @@ class RateChart(LabWidget):
         chosen = [name for name, box in parts.panels.items() if box.value and name != main]
         return compose(
             self._items,
-            ChartOptions(
-                title=self._title,
-                main=self._series[main],
-                panels=tuple(self._series[name] for name in chosen),
-                history=_asked(self._history, parts.history.value),
-                rule=_asked(self._rule, parts.rule.value),
-            ),
+            [self._series[name] for name in (main, *chosen)],
+            title=self._title,
+            history=_asked(self._history, parts.history.value),
+            rule=_asked(self._rule, parts.rule.value),
         )
 
     def refresh(self, *, reread: bool = False) -> None:
@@ -387,7 +350,7 @@ class RateChart(LabWidget):
             self.remarks.value = str(notes_html(self._scene))
             self.remarks.layout.display = "" if self.remarks.value else "none"
             self._show_table()
-            self.say(f"Up to turn {last_turn(self._items)}.")
+            self.say(f"Up to turn {self._scene.turns[1]}.")
             if self._seen:
                 self._draw()
 
@@ -402,7 +365,7 @@ class RateChart(LabWidget):
             # Scenes are immutable and composed anew for each change, so identity says enough.
             if self._drawn is self._scene:
                 return
-            words = alt_text(self._items, self._scene)
+            words = alt_text(self._scene)
             if self._interactive is not None:
                 from llmsim_lab.lab.charts._interactive import STYLE
 
@@ -416,18 +379,18 @@ class RateChart(LabWidget):
     def _png(self) -> bytes:
         """Return the scene as a picture."""
         if self._pictured[0] is not self._scene:
-            png = figure_bytes(Drawing(self._scene).figure, "png", dpi=96)
+            png = figure_bytes(draw(self._scene), "png", dpi=96)
             self._pictured = self._scene, png
         return self._pictured[1]
 
     def _load(self) -> None:
         # On a thread of its own: importing plotly takes a second, in which the loop stood still.
-        from plotly.graph_objects import FigureWidget  # noqa: F401
-
         from llmsim_lab.lab.charts._interactive import Interactive
 
         with self._view:
-            self._interactive = Interactive(self.scene, self._on_point)
+            if self.comm is None:
+                return  # closed in the meantime, when nobody would close the figure
+            self._interactive = Interactive(self._on_point)
             self._drawn = None
             self._draw()
             self.chart.children = (self.picture, self._interactive.widget, self.remarks)
@@ -442,7 +405,7 @@ class RateChart(LabWidget):
             self._stale = True
             self.show_error(error)
 
-    def _on_turn(self, _: object) -> None:
+    def _on_turn(self) -> None:
         # Marked at once, drawn later: whoever reads in between gets all turns.
         self._stale = True
         self._pace.ask()
@@ -474,8 +437,6 @@ class RateChart(LabWidget):
 
     def close(self) -> None:
         """Take the chart off the page and stop following the runs."""
-        for stop in self._stops:
-            stop()
         if self.viewer is not None:
             self.viewer.close()
         super().close()
@@ -495,20 +456,16 @@ class RateChart(LabWidget):
         elif self._on_select is not None:
             self._on_select(run, turn)
         else:
-            if self.viewer is None or self.viewer.simulation is not run:
-                self._hide_prompts()
-                self.viewer = PromptViewer(run)
-                self.prompts.children = (self.viewer,)
-                self.prompts.layout.display = ""
-                self.prompts_button.description = "Hide prompts"
-                self._resize()
-            self.viewer.show(turn=turn)
+            viewer = self.viewer
+            if viewer is None or viewer.simulation is not run:
+                viewer = PromptViewer(run)
+                self._show_beside(viewer)
+            viewer.show(turn=turn)
             self.say(f"The prompts of {track.name if track else ''}, turn {turn}, are shown.")
 
     async def _toggle_prompts(self) -> None:
         if self.viewer is not None:
-            self._hide_prompts()
-            self._resize()
+            self._show_beside(None)
             return
         track = next((track for track in self._tracks if track.run is not None), None)
         if track is not None and not track.turns[1]:
@@ -516,22 +473,21 @@ class RateChart(LabWidget):
             return
         self._select(track, track.turns[1] if track else 0)
 
-    def _hide_prompts(self) -> None:
-        self.prompts.children = ()
-        self.prompts.layout.display = "none"
-        self.prompts_button.description = "Show prompts"
+    def _show_beside(self, viewer: PromptViewer | None) -> None:
+        """Show prompts beside the chart, in place of those before, or none."""
         if self.viewer is not None:
             self.viewer.close()
-            self.viewer = None
-
-    def _resize(self) -> None:
+        self.viewer = viewer
+        self.prompts.children = (viewer,) if viewer else ()
+        self.prompts.layout.display = "" if viewer else "none"
+        self.prompts_button.description = "Hide prompts" if viewer else "Show prompts"
         if self._interactive is not None:
             self._interactive.resize()
 
     # --- the table ---------------------------------------------------------------------------
 
     def _show_table(self) -> None:
-        self.table.draw(self._items, self._scene.panel_series)
+        self.table.draw(self._scene)
 
     # --- for papers --------------------------------------------------------------------------
 
@@ -539,7 +495,7 @@ class RateChart(LabWidget):
     def figure(self) -> Figure:
         """The chart as a new matplotlib figure, the caller's to change."""
         with self._view:
-            return told(Drawing(self.scene).figure, self.alt)
+            return draw(self.scene)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -559,15 +515,8 @@ class RateChart(LabWidget):
         Raises:
             ConfigError: it ends in something else, or cannot be written.
         """
-        if not isinstance(path, str | PathLike):
-            raise ConfigError(f"{path!r:.80} is not a path; give a file's name: save('chart.svg')")
-        path = Path(path)
-        content = self._content(file_kind(path.name))
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be written: {error}") from error
-        return path
+        path = file_path(path, call="save('chart.svg')")
+        return write_file(path, self._content(file_kind(path.name)))
 
     def _content(self, kind: FileKind) -> bytes:
         if kind == "csv":
@@ -576,32 +525,28 @@ class RateChart(LabWidget):
 
     async def _make_link(self, kind: FileKind) -> None:
         # Gone while the file is made, so that nobody takes the one before.
-        self.export.link.value = ""
+        self.link.value = ""
         link = download_link(self._content(kind), kind)
-        upto = last_turn(self._items)
-        self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
+        upto = self._scene.turns[1]
+        self.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 
     # --- the static view ----------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return first and latest values, the same for the same runs."""
         with self._view:
-            return summary_text(self._items, self.scene)
+            return summary_text(self.scene)
 
     def static_html(self) -> Markup:
         """Return the picture, and first and latest values as a table."""
         with self._view:
             self._draw()
-            picture = image_html(small_png(self._png()), alt_text(self._items, self._scene))
-            return picture + summary_html(self._items, self._scene)
+            picture = image_html(small_png(self._png()), alt_text(self._scene))
+            return picture + summary_html(self._scene)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         self._displayed = True
         return super()._repr_mimebundle_(**kwargs)
-
-
-def _flex(grow: int, basis: str) -> w.Layout:
-    return w.Layout(flex=f"{grow} 1 {basis}", min_width="0", max_width="100%")
 
 
 def _asked(given: Any, ticked: bool) -> Any:

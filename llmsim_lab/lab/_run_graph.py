@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.html import join, visible
 from llmsim_lab._util.text import clip, printable
-from llmsim_lab.tape._changes import TextTree
+from llmsim_lab.tape._changes import TextTree, shared_start
 from llmsim_lab.tape._codec import RunInfo
 
 NODE_WIDE, EDGE_WIDE, ROW_HIGH, NODE_HIGH = 150, 180, 46, 28
@@ -111,7 +111,7 @@ def _words(tree: TextTree, runs: Sequence[RunInfo]) -> str:
     words = first
     if first != last:
         words = f"{first} … {last}"
-        start = len(_common(first, last).rstrip("0123456789.-"))
+        start = len(first[: shared_start(first, last)].rstrip("0123456789.-"))
         if first[start:].isdigit() and last[start:].isdigit():
             words = f"{first} … {last[start:]}"
     verb, turn = runs[0].verb, runs[0].fork_turn
@@ -120,11 +120,6 @@ def _words(tree: TextTree, runs: Sequence[RunInfo]) -> str:
     elif turn is not None and not words.startswith("turn "):
         words = f"after turn {turn}: {words}"
     return printable(words)
-
-
-def _common(first: str, last: str) -> str:
-    at = next((at for at, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0)
-    return first[:at]
 
 
 def graph_svg(nodes: Sequence[Node], *, boxes: bool) -> Markup:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from llmsim_lab._util.text import number, printable
+from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
-from llmsim_lab.run._turn import WorldTurn, answer_in_words, decided, every_chain
+from llmsim_lab.run._turn import WorldTurn, answer_in_words, decided, every_chain, reply_of
 from llmsim_lab.types import Attempt, CallSite, LLMReasoningChain, Status
 
 if TYPE_CHECKING:
@@ -124,6 +122,12 @@ class Hit:
     part: str
     line: str
 
+    @property
+    def where(self) -> str:
+        """Turn, component, agent and part, on one line."""
+        seen = self.seen
+        return clip(f"turn {seen.turn} · {seen.component} · {seen.agent} · {self.part}", 80)
+
 
 def turn_at(simulation: Run, number: int) -> RunTurn | None:
     """Return a run's turn by its number, or None."""
@@ -155,8 +159,7 @@ class Attempts:
     @property
     def first(self) -> int:
         """The number of the state that the run started from."""
-        number: int = self.simulation.turns[0].number
-        return number
+        return int(self.simulation.turns[0].number)
 
     @property
     def last(self) -> int:
@@ -177,11 +180,6 @@ class Attempts:
         )
         return max(last, row["turn"] or 0)
 
-    def player(self, number: int) -> int | None:
-        """Return the run that played a turn: a fork's first turns are its parents'."""
-        shared = (run for run, last in self._prefix if number <= last)
-        return next(shared, self.simulation.run_id)
-
     def of(self, number: int) -> list[Seen]:
         """Return a turn's requests and rules' decisions in the order of its chains, lost ones last.
 
@@ -196,11 +194,13 @@ class Attempts:
         ]
         tape = self.simulation.tape
         if tape is not None:
+            # A fork's first turns were played by its parents.
+            shared = (run for run, last in self._prefix if number <= last)
             # Those that failed for good, and, of a turn that is not whole, all.
             rows = tape.file.query(
                 "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?)"
                 " ORDER BY id",
-                (self.player(number), number, turn is not None),
+                (next(shared, self.simulation.run_id), number, turn is not None),
             )
             lost = (tape.call(row["id"]).attempt for row in rows)
             found += [Seen(turn=number, attempt=attempt, chain=None) for attempt in lost]
@@ -293,36 +293,32 @@ def facts_of(simulation: Run, turn: RunTurn) -> list[Fact]:
         turn: one of its turns.
     """
     own = getattr(simulation, "own_columns", None)
-    values = dict(own(turn)) if own is not None else dict(_scalars(turn.state))
+    values = dict(_scalars(turn.state) if own is None else own(turn))
     # Of this turn alone, since a run's ``series`` looks through all its turns.
     charted = simulation._series([values]) if isinstance(simulation, Run) else ()
-    series = {item.column: item for item in charted}
-    named = [column for column in series if column in values]
-    rest = [name for name in values if name not in series and name not in _BOOKKEEPING]
+    named = {item.column: item for item in charted if item.column in values}
     return [
-        Fact(name=series[name].label, value=values[name], unit=series[name].unit, main=True)
-        for name in named
-    ] + [Fact(name=name.replace("_", " "), value=values[name]) for name in rest]
+        Fact(name=item.label, value=values[name], unit=item.unit, main=True)
+        for name, item in named.items()
+    ] + [
+        Fact(name=name.replace("_", " "), value=value)
+        for name, value in values.items()
+        if name not in named and name not in _BOOKKEEPING
+    ]
 
 
 def _scalars(value: object, prefix: str = "", depth: int = 0) -> Iterable[tuple[str, object]]:
     """Yield the plain values of an object's fields, by dotted names."""
-    for name, item in _fields(value):
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    # Of a model ``dict`` takes the fields.
+    items = dict(value) if isinstance(value, Mapping | BaseModel) else {}
+    for name, item in items.items():
         place = f"{prefix}{name}"
         if item is None or isinstance(item, bool | int | float | str):
             yield place, item
         elif depth < _DEEPEST:
             yield from _scalars(item, f"{place}.", depth + 1)
-
-
-def _fields(value: object) -> Iterable[tuple[str, object]]:
-    if isinstance(value, BaseModel):
-        return [(name, getattr(value, name)) for name in type(value).model_fields]
-    if is_dataclass(value):
-        return [(field.name, getattr(value, field.name)) for field in fields(value)]
-    if isinstance(value, Mapping):
-        return [(str(name), item) for name, item in value.items()]
-    return ()
 
 
 def value_text(value: object) -> str:
@@ -375,39 +371,24 @@ def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
     chains: dict[str, dict[str, list[LLMReasoningChain]]] = {}
     for chain in every:
         chains.setdefault(chain.agent, {}).setdefault(chain.component, []).append(chain)
-    proposed = _answered(turn, chains)
+    proposed: dict[str, list[str]] = {}
+    if isinstance(turn, WorldTurn):
+        # What a world's players answered, in words, beside their chains.
+        ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
+        for agent, its in chains.items():
+            proposed[agent] = [
+                str(ruled[id(chain)])
+                if id(chain) in ruled
+                else answer_in_words(reply_of(chain.call))
+                for by_component in its.values()
+                for chain in by_component
+            ]
     for action in getattr(turn, "actions", ()):
         name, words = getattr(action, "agent_name", None), getattr(action, "action_string", None)
         if name is not None and words is not None:
             verdict = "" if getattr(action, "validated", True) else "(rejected) "
             proposed.setdefault(name, []).append(f"{verdict}{words}")
-    names = [*chains, *(name for name in proposed if name not in chains)]
     return components, [
         Decisions(agent=name, proposed=tuple(proposed.get(name, ())), chains=chains.get(name, {}))
-        for name in names
+        for name in dict.fromkeys([*chains, *proposed])
     ]
-
-
-def _answered(
-    turn: RunTurn, chains: Mapping[str, Mapping[str, Sequence[LLMReasoningChain]]]
-) -> dict[str, list[str]]:
-    """Return what a world's players answered, in words, beside their chains; {} for others."""
-    if not isinstance(turn, WorldTurn):
-        return {}
-    ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
-    return {
-        agent: [
-            str(ruled[id(chain)]) if id(chain) in ruled else answer_in_words(reply_of(chain))
-            for its in by_component.values()
-            for chain in its
-        ]
-        for agent, by_component in chains.items()
-    }
-
-
-def reply_of(chain: LLMReasoningChain) -> Mapping[str, Any]:
-    """Return the fields of the reply that a decision came from; {} where there is none."""
-    reply = chain.call.reply if chain.call else None
-    with suppress(InvalidReply):
-        return reply_fields(reply.text) if reply else {}
-    return {}

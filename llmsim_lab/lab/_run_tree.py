@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
-from llmsim_lab._util.text import clip, number, printable
+from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.lab._html import sideways, word_diff
 from llmsim_lab.lab._run_graph import (
@@ -27,19 +28,21 @@ from llmsim_lab.lab._run_graph import (
     grid_of,
     nodes_of,
 )
-from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import LabWidget, button, close_all, dropdown, row, settled
-from llmsim_lab.lab.charts._drawing import Drawing
-from llmsim_lab.lab.charts._export import alt_text, figure_bytes, image_html
-from llmsim_lab.lab.charts._scene import ChartOptions, compose
+from llmsim_lab.lab._stepper import RunOpener, TurnStepper
+from llmsim_lab.lab._widget import close_all, dropdown, row, settled
+from llmsim_lab.lab.charts._drawing import draw
+from llmsim_lab.lab.charts._export import alt_text, image_html
+from llmsim_lab.lab.charts._scene import compose
 from llmsim_lab.lab.charts._tracks import read_runs, tracks_of
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
 from llmsim_lab.study._keeping import check_is_run
 from llmsim_lab.tape import verify
+from llmsim_lab.tape._changes import edited_prompts, mapping
 from llmsim_lab.tape._codec import RunInfo
-from llmsim_lab.tape._verify import Finding
+from llmsim_lab.tape._tape import parting
+from llmsim_lab.tape._verify import Finding, replayable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,31 +61,14 @@ class Checked:
     same: int
 
 
-async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Checked:
-    """Return what is wrong with a tape, and how many of its runs came out as recorded.
-
-    Where the tape itself is damaged, no run is replayed. Comparisons on runs are not runs, and a
-    redacted run cannot be replayed.
-
-    Args:
-        path: the tape.
-        on_run: called before each run is replayed, with its number and how many runs there are.
-    """
-    # In threads, each with a connection of its own: reading and replaying would hold up the loop.
-    findings, runs = await asyncio.to_thread(_verified, path)
-    failed: list[Finding] = []
-    for run in runs:
-        on_run(run, len(runs))
-        failed += await asyncio.to_thread(_replayed, path, run)
-    return Checked(findings=(*findings, *failed), same=len(runs) - len(failed))
-
-
 def _verified(path: Path) -> tuple[list[Finding], list[int]]:
+    """Return what is wrong with a tape, and the runs to replay, if nothing is.
+
+    Comparisons on runs are not runs, and a redacted run cannot be replayed.
+    """
     with Tape(path, read_only=True) as tape:
-        if findings := verify(tape):
-            return findings, []
-        played = (info for info in tape.runs() if info.verb != "experiment")
-        return [], [info.id for info in played if not info.manifest.get("redacted")]
+        findings = verify(tape)
+        return findings, [] if findings else replayable(tape)
 
 
 def _replayed(path: Path, run: int) -> list[Finding]:
@@ -96,7 +82,7 @@ def _replayed(path: Path, run: int) -> list[Finding]:
 
 _MAX_COMPARED_CHARS = 50_000
 _MOST = 20
-"""Prompts and interventions that are shown."""
+"""Prompts, interventions and faults that are shown."""
 
 
 def run_html(tape: Tape, info: RunInfo) -> Markup:
@@ -124,7 +110,7 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
     """Return names and values of what a run was; without dates, so the same for the same tape."""
     manifest = info.manifest
     first = 1 if info.fork_turn is None else info.fork_turn + 1
-    config, llm, found = (_mapping(manifest.get(name)) for name in ("config", "llm", "model"))
+    config, llm, found = (mapping(manifest.get(name)) for name in ("config", "llm", "model"))
     digest = f"digest {str(found['digest'])[:12]}" if found.get("digest") else ""
     model = (info.model or "none", str(found.get("backend") or ""), digest)
     origin = info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
@@ -151,7 +137,7 @@ def _agents(config: Mapping[str, Any]) -> str:
     for key in ("nations", "agents"):
         entries = config.get(key)
         if isinstance(entries, list):
-            names = [str(_mapping(entry).get("name", entry)) for entry in entries]
+            names = [str(mapping(entry).get("name", entry)) for entry in entries]
             more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
             return clip(", ".join(names[:_MOST]), 300) + more
     return ""
@@ -161,16 +147,15 @@ def _interventions(tape: Tape, info: RunInfo) -> Markup:
     done = [str(text) for text in tape.turns_frame(info.id).get("interventions", ()) if text]
     if not done:
         return Markup()
-    more = f" … and {len(done) - _MOST} more" if len(done) > _MOST else ""
-    words = join((clip(text, 300) for text in done[:_MOST]), between="; ")
-    return Markup("<p><strong>From outside:</strong> {}{}</p>").format(words, more)
+    words = join(few([clip(text, 300) for text in done], _MOST), between="; ")
+    return Markup("<p><strong>From outside:</strong> {}</p>").format(words)
 
 
 def _prompts(tape: Tape, info: RunInfo) -> Markup:
-    prompts = _mapping(info.manifest.get("prompts"))
+    prompts = mapping(info.manifest.get("prompts"))
     if not prompts:
         return Markup("<p>No part of it has a prompt.</p>")
-    entries = [(place, _mapping(entry)) for place, entry in list(prompts.items())[:_MOST]]
+    entries = [(place, mapping(entry)) for place, entry in list(prompts.items())[:_MOST]]
     rows = [(place, it.get("name"), str(it.get("digest"))[:12]) for place, it in entries]
     listed = details("Prompts", table(("part", "prompt", "digest"), rows))
     if info.parent is None:
@@ -190,41 +175,13 @@ def prompt_changes(before: RunInfo, after: RunInfo) -> Iterator[tuple[str, Marku
 
     Parts whose prompts changed alike come together; a part that only one run has is left out.
     """
-    old, new = (_mapping(info.manifest.get("prompts")) for info in (before, after))
-    changed: dict[tuple[str, str], list[str]] = {}
-    for place in new:
-        if place in old:
-            was, now = (str(_mapping(of[place]).get("text", "")) for of in (old, new))
-            if was != now:
-                changed.setdefault((was, now), []).append(place)
-    for (was, now), places in changed.items():
+    for (was, now), places in edited_prompts(before.manifest, after.manifest).items():
         yield ", ".join(places), word_diff(visible(was), visible(now), limit=_MAX_COMPARED_CHARS)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    """Return a mapping, or an empty one for anything else: a tape may hold anything."""
-    return value if isinstance(value, Mapping) else {}
 
 
 _MOST_TURNS = 24
 _MOST_COLUMNS = 4
 _PANELS = 3
-_BY_NATURE = ["seconds"]
-"""Columns that differ between any two runs."""
-
-
-def differences(compared: pd.DataFrame) -> pd.DataFrame:
-    """Return what differs of two runs: turns from the first difference on, columns that do.
-
-    Args:
-        compared: as ``Tape.compare`` gives it.
-    """
-    change = compared.xs("difference", axis=1, level=1).drop(columns=_BY_NATURE, errors="ignore")
-    # NaN, where a run lacks a number, equals nothing; it is not a difference.
-    apart: Any = change.ne(0) & change.notna()
-    columns = list(apart.columns[apart.any()])
-    found: pd.DataFrame = compared.loc[apart.any(axis=1).cummax(), columns]
-    return found
 
 
 def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) -> Markup:
@@ -234,7 +191,7 @@ def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) ->
         tape: the tape that both are on.
         a: a run.
         b: another.
-        apart: their ``differences``.
+        apart: where they are ``parting``.
     """
     if apart.empty:
         return safe(f"Run {a.id} and run {b.id} took the same way in the turns that both have.")
@@ -272,24 +229,20 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
     shared = [item for item in series_on(tape, a) if all(item.column in end for end in ends)]
     if not shared:
         raise TapeError(f"runs {a.id} and {b.id} share no column that their kind charts")
-    main, *others = shared
-    title = f"{main.label}: run {a.id} and run {b.id}"
-    choice = ChartOptions(title=title, main=main, panels=tuple(others[:_PANELS]))
-    scene = compose(tracks, choice)
-    drawn = figure_bytes(Drawing(scene).figure, "png", dpi=96)
-    return image_html(drawn, alt_text(tracks, scene))
+    title = f"{shared[0].label}: run {a.id} and run {b.id}"
+    scene = compose(tracks, shared[: 1 + _PANELS], title=title)
+    return image_html(figure_bytes(draw(scene), "png", dpi=96), alt_text(scene))
 
 
 _NOTHING = 0
 """In the list of runs to compare with: none. Runs are numbered from 1."""
-_MOST_FINDINGS = 20
 _MOST_NODE = 20
 """Letters on a node."""
 _LIST_WIDTH = "56em"
 """So that a run's line is read to its end, the model; narrower where the page is."""
 
 
-class RunTree(LabWidget):
+class RunTree(RunOpener):
     """A tape's runs as a graph with what each changed; ``tape.tree()`` is the same tree as text.
 
     One run that is pressed is shown; two are compared. Many that differ only in a seed are one node
@@ -309,8 +262,6 @@ class RunTree(LabWidget):
         checked: the outcome of the last check, or None before it.
     """
 
-    stepper: TurnStepper | None = None
-
     def __init__(
         self,
         tape: Tape | str | Path,
@@ -329,7 +280,6 @@ class RunTree(LabWidget):
         self.comparison: pd.DataFrame | None = None
         self.checked: Checked | None = None
         self._lay_out()
-        self._set_busy(False)
         self.refresh()
         if run is not None:
             self.select(run)
@@ -341,17 +291,14 @@ class RunTree(LabWidget):
         self.run_box = dropdown("Run", width=_LIST_WIDTH)
         self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
         self.open_button = self.starter("Open", "Step through the run below", self._open)
-        self.close_button = button("Close", "Take the opened run away", self.close_run)
         checked = "Check the tape and replay each of its runs"
         self.check_button = self.starter("Verify", checked, self._check)
-        self.stop_button = button("Stop", "Break off what is under way", self.worker.stop)
+        self.stop_button = self.stopper("Stop", "Break off what is under way")
         self.refresh_button = self.starter("Refresh", "Read the tape again", self._refresh)
         self.facts, self.differences, self.chart = w.HTML(), w.HTML(), w.HTML()
-        self.opened = w.VBox()
         boxes = self.run_box, self.other_box
         seen = self.open_button, self.close_button, self.check_button
         self._fixed = (*boxes, self.open_button, self.check_button, self.refresh_button)
-        self.stoppers = (self.stop_button,)
         side = w.Layout(flex="1 1 28em", max_width="100%")
         compared = w.VBox([self.differences, self.chart], layout=side)
         self.children = (
@@ -359,9 +306,7 @@ class RunTree(LabWidget):
             w.Box([self.tree], layout=w.Layout(overflow="auto", padding="0 0 8px")),
             *boxes,
             row(*seen, self.stop_button, self.refresh_button),
-            self.status,
-            self.error,
-            self.retry,
+            *self.messages,
             row(self.facts, compared, gap="24px"),
             self.opened,
         )
@@ -512,7 +457,7 @@ class RunTree(LabWidget):
         for info in (a, b):
             check_is_run(info)
         self.comparison = self.tape.compare(a.id, b.id)
-        apart = differences(self.comparison)
+        apart = parting(self.comparison)
         self.differences.value = str(differences_html(self.tape, a, b, apart))
         self.chart.value = str(chart_html(self.tape, a, b))
         self.say(f"Run {a.id} and run {b.id} are compared.")
@@ -533,10 +478,7 @@ class RunTree(LabWidget):
         run = self.selected
         stepper = TurnStepper(self.tape, run=run, llm_client=self.llm_client)
         stepper.on_change(self._list_fork)
-        # Only now, since a run that cannot be opened leaves the one before in place.
-        self.close_run()
-        self.stepper = stepper
-        self.opened.children = (stepper,)
+        self._open_below(stepper)
         self.say(f"Run {run} is open below.")
 
     def _list_fork(self, _: TurnStepper) -> None:
@@ -545,32 +487,22 @@ class RunTree(LabWidget):
         if len(self.tape) != len(self.run_box.options):
             self.refresh()
 
-    def close_run(self) -> None:
-        """Close the opened run; a turn under way there is stopped."""
-        self.opened.children = ()
-        if self.stepper is not None:
-            self.stepper.close()
-            self.stepper = None
-
-    def close(self) -> None:
-        """Remove the widget from the page, with the opened run; their work is stopped."""
-        if self.stepper is not None:
-            self.close_run()
-        super().close()
-
     async def _check(self) -> None:
-        def say(run: int, runs: int) -> None:
-            self.say(f"The tape is whole. Replaying run {run}; there are {runs}.")
-
         self.checked = None
         self.say("Reading the tape.")
-        checked = self.checked = await check_tape(self.tape.path, on_run=say)
-        if checked.findings:
-            shown = [str(finding) for finding in checked.findings[:_MOST_FINDINGS]]
-            left = len(checked.findings) - len(shown)
-            raise TapeError("; ".join(shown) + (f"; and {left} more" if left else ""))
-        runs = "run" if checked.same == 1 else "runs"
-        self.say(f"The tape is sound; {checked.same} {runs} replayed to the same turns.")
+        # In threads, each with its own connection: reading and replaying would hold up the loop.
+        findings, runs = await asyncio.to_thread(_verified, self.tape.path)
+        same = 0
+        for run in runs:
+            self.say(f"The tape is whole. Replaying run {run}; there are {len(runs)}.")
+            failed = await asyncio.to_thread(_replayed, self.tape.path, run)
+            findings += failed
+            same += not failed
+        self.checked = Checked(findings=tuple(findings), same=same)
+        if findings:
+            raise TapeError("; ".join(few([str(finding) for finding in findings], _MOST)))
+        counted = f"{same} {'run' if same == 1 else 'runs'}"
+        self.say(f"The tape is sound; {counted} replayed to the same turns.")
 
     # --- the static view ----------------------------------------------------------------------
 
@@ -580,7 +512,7 @@ class RunTree(LabWidget):
         own = facts(self.tape.run(self.selected))
         lines += [f"  {name}: {clip(printable(value), 120)}" for name, value in own]
         if self.comparison is not None:
-            apart = differences(self.comparison)
+            apart = parting(self.comparison)
             where = "nowhere" if apart.empty else f"at turn {number(apart.index[0])}"
             lines.append(f"Run {self.selected} and run {self.other_box.value} part {where}")
         return "\n".join(lines)
@@ -590,7 +522,7 @@ class RunTree(LabWidget):
         text = self.tape.tree()
         svg = graph_svg(nodes_of(text, title=self.tape.path.name), boxes=True)
         words = f"The tape's {len(text.runs)} runs as a graph; the same as text is below."
-        drawn = image_html(svg.encode(), words, "max-width:100%", kind="svg")
+        drawn = image_html(svg.encode(), words, kind="svg")
         lines: Markup = pre("\n".join(text.lines[1:]))
         if len(text.runs) > _MOST:
             lines = details(f"All {len(text.runs)} runs", lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 from markupsafe import Markup
@@ -33,7 +33,7 @@ from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, heading, lowered, part_of, prose, sideways
 from llmsim_lab.lab._run_reading import Source, simulation_of
-from llmsim_lab.lab._widget import LabWidget, Pace, TurnBrowser, dropdown, number_box, row
+from llmsim_lab.lab._widget import LabWidget, Pace, TurnBrowser, dropdown, flex, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import state_figure
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
@@ -56,8 +56,8 @@ def wide_chart_html(simulation: SocialSimulation, **options: Any) -> Markup:
     return sideways(picture, name="Chart of states", least="640px")
 
 
-def _social(source: Source | SocialSimulation, run: int | None, widget: object) -> SocialSimulation:
-    simulation: Any = simulation_of(cast("Source", source), run=run)
+def _social(source: Source, run: int | None, widget: object) -> SocialSimulation:
+    simulation: Any = simulation_of(source, run=run)
     if not isinstance(simulation, SocialSimulation):
         raise ConfigError(
             f"{type(widget).__name__} shows social simulations; this one is of the kind "
@@ -186,19 +186,18 @@ class SocialBoard(TurnBrowser):
         >>> board = SocialBoard("data/tapes/social.tape")  # doctest: +SKIP
     """
 
-    def __init__(self, source: Source | SocialSimulation, *, run: int | None = None) -> None:
+    def __init__(self, source: Source, *, run: int | None = None) -> None:
         self.simulation: SocialSimulation
         super().__init__(_social(source, run, self))
         self._drawn: tuple[int, int] | None = None
         self.cascade_box = dropdown("Cascade", width="32em")
         self.heading, *parts = (w.HTML() for _ in range(6))
         self.feed, self.network, self.tree, self.picture, self.chart = parts
-        half = w.Layout(flex="1 1 24em", min_width="0", max_width="100%")
-        left = w.VBox((self.feed, self.picture), layout=half)
-        right = w.VBox((self.network, self.cascade_box, self.tree), layout=half)
+        left = w.VBox((self.feed, self.picture), layout=flex(1, "24em"))
+        right = w.VBox((self.network, self.cascade_box, self.tree), layout=flex(1, "24em"))
         self.children = (
             self.heading,
-            row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
+            self.navigation,
             self.status,
             self.error,
             row(left, right, gap="16px"),
@@ -209,20 +208,13 @@ class SocialBoard(TurnBrowser):
         self.follow(self.simulation, self._pace.ask)
         self.show(self.simulation.turn_number)
 
-    def _span(self) -> tuple[int, int]:
-        return self.simulation.turns[0].number, self.simulation.turn_number
-
     def show(self, turn: int) -> None:
         """Show a turn.
 
         Raises:
             ConfigError: the run has no such turn.
         """
-        first, last = self._span()
-        if not first <= turn <= last:
-            raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
-        with self._view:
-            self._go(turn)
+        self.go(self._number(turn))
 
     def refresh(self) -> None:
         """Show the run as it is now; follows the latest turn if that one was shown."""
@@ -264,8 +256,8 @@ class SocialBoard(TurnBrowser):
         """Return the feed, the network and the cascade chosen."""
         turns = self._shown
         reactions = Reactions(turns)
-        chosen = [one for one in cascades(turns) if one.root.id == self.cascade_box.value]
-        tree = reactions.tree_html(chosen[0]) if chosen else Markup()
+        chosen = (one for one in cascades(turns) if one.root.id == self.cascade_box.value)
+        tree = next(map(reactions.tree_html, chosen), Markup())
         return reactions.feed_html(turns[-1].state.feed), reactions.network_html(), tree
 
     def _counts(self, place: int) -> Counter[AgentState]:
@@ -333,23 +325,19 @@ class AgentStory(LabWidget):
     Attributes:
         simulation: the run.
         agent_box: chooses the user.
-        page_box: which twenty transitions are shown, 1 for the latest.
+        page_box: which twenty transitions are shown, 1 for the latest; there only where there are
+            more.
         heading, chart, body: what is shown.
 
     Example:
         >>> AgentStory("data/tapes/social.tape", agent="Liam Byrne")  # doctest: +SKIP
     """
 
-    def __init__(
-        self, source: Source | SocialSimulation, *, run: int | None = None, agent: str | None = None
-    ) -> None:
+    def __init__(self, source: Source, *, run: int | None = None, agent: str | None = None) -> None:
         super().__init__()
         self.simulation = _social(source, run, self)
         self._pace = Pace(self.refresh, self.worker.call)
         self.follow(self.simulation, self._pace.ask)
-        self._events: dict[str, list[_Event]] = {}
-        self._posts: dict[int, Post] = {}
-        self._read = 0
         self.agent_box = dropdown("User", width="24em")
         self.page_box = number_box("Page (1 is the latest)", value=1, least=1, most=1)
         self.page_box.layout.width = "16em"
@@ -363,9 +351,9 @@ class AgentStory(LabWidget):
             self.chart,
         )
         names = [agent.name for agent in self.simulation.agents]
-        self._choices.options(self.agent_box, [(name, name) for name in names], names[0])
-        self._choices.on_choice(self.agent_box, lambda: self._go(page=1))
-        self._choices.on_choice(self.page_box, lambda: self._go(page=self.page_box.value))
+        self._choices.options(self.agent_box, [(name, name) for name in names])
+        self._choices.on_choice(self.agent_box, lambda: self.show(self.agent_box.value))
+        self._choices.on_choice(self.page_box, self.refresh)
         self.show(names[0] if agent is None else agent)
 
     def show(self, agent: str, *, page: int = 1) -> None:
@@ -384,39 +372,23 @@ class AgentStory(LabWidget):
                 f"there is no user {agent!r}; there are {clip(', '.join(names), 300)}"
             )
         with self._view:
-            self._read_new_turns()
-            if not 1 <= page <= self._pages(agent):
-                raise ConfigError(f"page {page} is not there; {agent} has {self._pages(agent)}")
+            pages = max(1, -(-len(self._moves(agent)) // _MOVES_A_PAGE))
+            if not 1 <= page <= pages:
+                raise ConfigError(f"page {page} is not there; {agent} has {pages}")
             self._choices.set(self.agent_box, agent)
-            self._go(page=page)
+            self._choices.number(self.page_box, page, least=1, most=pages)
+            self.refresh()
 
     def refresh(self) -> None:
         """Show the run as it is now."""
         with self._view:
-            self._go(page=self.page_box.value)
+            self.heading.value = str(self._who())
+            self.chart.value = str(wide_chart_html(self.simulation, current=self._person.state))
+            self.body.value = str(self._list(self._page()))
 
-    def _read_new_turns(self) -> None:
-        """Record the posts and moves of the turns that came since the last time."""
-        turns = self.simulation.turns
-        # What was injected into the latest turn may have come after it was read.
-        self._posts |= all_posts(turns[max(0, self._read - 1) :])
-        # Each turn once: a move that is read twice would be listed twice.
-        for turn in turns[self._read :]:
-            for move in turn.moves:
-                self._events.setdefault(move.agent, []).append((turn, move))
-        self._read = len(turns)
-
-    def _pages(self, agent: str) -> int:
-        return max(1, -(-len(self._events.get(agent, ())) // _MOVES_A_PAGE))
-
-    def _go(self, *, page: int) -> None:
-        self._read_new_turns()
-        agent = self.agent_box.value
-        pages = self._pages(agent)
-        self._choices.number(self.page_box, min(page, pages), least=1, most=pages)
-        self.heading.value = str(self._who())
-        self.chart.value = str(wide_chart_html(self.simulation, current=self._person.state))
-        self.body.value = str(self._list(self._page()))
+    def _moves(self, agent: str) -> list[_Event]:
+        turns: Sequence[SocialTurn] = self.simulation.turns
+        return [(turn, move) for turn in turns for move in turn.moves if move.agent == agent]
 
     @property
     def _person(self) -> UserState:
@@ -425,9 +397,8 @@ class AgentStory(LabWidget):
         return person
 
     def _page(self) -> Sequence[_Event]:
-        events = self._events.get(self.agent_box.value, [])
-        end = len(events) - (self.page_box.value - 1) * _MOVES_A_PAGE
-        return events[max(0, end - _MOVES_A_PAGE) : end]
+        latest = self._moves(self.agent_box.value)[::-1]
+        return latest[self._choices.page(self.page_box, len(latest), _MOVES_A_PAGE)][::-1]
 
     def _who(self) -> Markup:
         profile = self.simulation.config.agents[self.agent_box.index]
@@ -445,7 +416,7 @@ class AgentStory(LabWidget):
         """Return moves as a timeline: what happened in plain words, the post, and who decided."""
         if not events:
             return safe("Nothing has happened yet.")
-        items = []
+        items, posts = [], self.simulation.posts
         before: Move | None = None
         for turn, move in events:
             again = before is not None and before.post == move.post
@@ -455,7 +426,7 @@ class AgentStory(LabWidget):
                 styled(turn.number, tag="strong"),
                 f" {words} ",
                 _why(turn, move),
-                "" if again else self._about(move),
+                "" if again else _about(posts.get(move.post or 0)),
                 *(
                     styled(prose(f"“{post.text}”", limit=_MOST_CHARS), BUBBLE)
                     for post in turn.state.new_posts
@@ -466,15 +437,6 @@ class AgentStory(LabWidget):
         title = heading(f"What {visible(self.agent_box.value)} did, turn by turn")
         return block(title, styled(join(items), role="list"))
 
-    def _about(self, move: Move) -> Markup:
-        post = self._posts.get(move.post or 0)
-        if post is None:
-            return Markup()
-        brief = f"{post.author}: {clip(post.text, _BRIEF)}"
-        if len(post.text) <= _BRIEF:
-            return styled(brief, QUIET, dir="auto")
-        return details(brief, pre(post.text, limit=_MOST_CHARS))
-
     # --- the static view ----------------------------------------------------------------------
 
     def static_text(self) -> str:
@@ -482,8 +444,9 @@ class AgentStory(LabWidget):
         with self._view:
             name = printable(self.agent_box.value, keep=" ")
             lines = [f"Story of {name}, up to turn {self.simulation.turn_number}"]
+            posts = self.simulation.posts
             for turn, move in self._page():
-                post = self._posts.get(move.post or 0)
+                post = posts.get(move.post or 0)
                 about = f" | {post.author}: {clip(post.text, 60)}" if post else ""
                 chain = _chain(turn, move)
                 why = f" | {move.status}: {clip(chain.reasoning, 120)}" if chain else ""
@@ -496,6 +459,15 @@ class AgentStory(LabWidget):
         with self._view:
             chart = Markup(self.simulation.chart.to_svg(current=self._person.state))
             return join([Markup(self.heading.value), Markup(self.body.value), chart])
+
+
+def _about(post: Post | None) -> Markup:
+    if post is None:
+        return Markup()
+    brief = f"{post.author}: {clip(post.text, _BRIEF)}"
+    if len(post.text) <= _BRIEF:
+        return styled(brief, QUIET, dir="auto")
+    return details(brief, pre(post.text, limit=_MOST_CHARS))
 
 
 def _chain(turn: SocialTurn, move: Move) -> LLMReasoningChain | None:

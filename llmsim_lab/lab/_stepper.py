@@ -35,7 +35,15 @@ from llmsim_lab.lab._run_reading import (
     turn_name,
     value_text,
 )
-from llmsim_lab.lab._widget import TurnBrowser, button, dropdown, number_box, row, settled
+from llmsim_lab.lab._widget import (
+    LabWidget,
+    TurnBrowser,
+    button,
+    dropdown,
+    number_box,
+    row,
+    settled,
+)
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import InFlight, watching
 
@@ -196,10 +204,15 @@ def _facts_and_changes(
 
 
 def _facts_table(changes: Sequence[tuple[Fact, str]], caption: str) -> Markup:
-    def cell(text: str) -> Markup:
-        return styled(safe(text, limit=200), tag="span", dir="auto")
+    def cell(text: str, value: object) -> object:
+        # A number as it is, so that its column is one of numbers; words in their own direction.
+        plain = isinstance(value, int | float) and not text.startswith("was ")
+        return text if plain else styled(safe(text, limit=200), tag="span", dir="auto")
 
-    rows = [(fact.label, cell(value_text(fact.value)), cell(change)) for fact, change in changes]
+    rows = [
+        (fact.label, cell(value_text(fact.value), fact.value), cell(change, fact.value))
+        for fact, change in changes
+    ]
     facts = table(("variable", "value", "change"), rows, caption=caption)
     return styled(facts, "font-variant-numeric:tabular-nums")
 
@@ -293,7 +306,8 @@ class TurnSlider(AnyWidget):
         value, min, max: the turn shown, the first and the last.
     """
 
-    _esm = Path(__file__).with_name("_turn_slider.js")
+    # Its text, since anywidget watches a path with a callback that keeps each slider for ever.
+    _esm = Path(__file__).with_name("_turn_slider.js").read_text(encoding="utf-8")
     value, min, max = (Int(0).tag(sync=True) for _ in range(3))
 
 
@@ -343,15 +357,11 @@ class TurnStepper(TurnBrowser):
         self.llm_client = llm_client
         self.tick_s = 1.0
         self._runs, self._origins = [simulation], ["the original"]
-        self.shown = self._seen = simulation.turn_number
-        """The turn shown; and the latest when the run was last looked at."""
         self._playing: Playing | None = None
         self._turn_hooks: list[Callable[[RunTurn], object]] = []
         self._change_hooks: list[Callable[[Self], object]] = []
         self._lay_out()
-        self._follow_turns()
-        self._set_busy(False)
-        self.refresh()
+        self._look_at(simulation)
 
     def _lay_out(self) -> None:
         self.step_button = button(
@@ -361,13 +371,14 @@ class TurnStepper(TurnBrowser):
             self.step_button,
             button("Play", "Play as many turns as the box says", self._begin_playing),
             number_box("Turns to play", value=4, least=1, most=MOST_TURNS),
-            button("Pause", "Finish the turn under way, then stop", self.pause),
-            button("Stop", "Break off the turn under way", self.stop),
+            self.stopper("Pause", "Finish the turn under way, then stop", self.pause),
+            self.stopper("Stop", "Break off the turn under way"),
         )
         _, self.play_button, self.turns_box, self.pause_button, self.stop_button = playing
         self.slider = TurnSlider(layout=w.Layout(flex="1 1 8em", min_width="6em"))
         self.slider.on_msg(lambda _, key, __: self._press(key))
-        self._choices.on_choice(self.slider, lambda: self._go(self.slider.value))
+        for trait in ("max", "min", "value"):
+            w.link((self.turn_box, trait), (self.slider, trait))
         self.fork_button = self.starter(
             "Fork here", "Make a run that continues from this turn", self._fork_shown
         )
@@ -381,13 +392,17 @@ class TurnStepper(TurnBrowser):
             w.HTML(layout=w.Layout(overflow="auto", max_width="100%")) for _ in range(2)
         )
         self.controls = (*playing[:3], self.fork_button, self.run_box)
-        self.stoppers = playing[3:]
-        looking = (self.previous_button, self.slider, self.next_button, self.turn_box)
+        before, turn_box, *after = self.navigation.children
+        self.navigation.children = (before, self.slider, after[0], turn_box, after[1])
         # Beside each other where there is room for both; then the slider takes what is left.
-        sides = (row(*playing), row(*looking, self.latest_button))
-        sides[1].layout.flex = "1 1 36em"
+        self.navigation.layout.flex = "1 1 36em"
         self.fork_row = row(self.fork_button, self.run_box)
-        lines = (self.heading, row(*sides, gap="4px 16px"), self.fork_row, self.status)
+        lines = (
+            self.heading,
+            row(row(*playing), self.navigation, gap="4px 16px"),
+            self.fork_row,
+            self.status,
+        )
         self.toolbar = w.VBox((*lines, self.progress, self.error, self.retry))
         # Beside the state where there is room, below it where the page is narrow.
         side = w.VBox([self.agents_box, self.decisions], layout=w.Layout(flex="1 1 28em"))
@@ -403,6 +418,11 @@ class TurnStepper(TurnBrowser):
             self._begin_playing(1 if key == "step" else None)
 
     # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> int:
+        """The number of the turn shown."""
+        return int(self.turn_box.value)
 
     @property
     def forks(self) -> list[Run]:
@@ -431,38 +451,29 @@ class TurnStepper(TurnBrowser):
         Raises:
             ConfigError: the run has no such turn.
         """
-        turn = whole_number("turn", turn)
-        first, last = self._span()
-        if not first <= turn <= last:
-            raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
+        turn = self._number(turn)
         with self._view:
-            self.shown = turn
+            self._set_turn(turn)
             self.refresh()
 
     def _go(self, number: int) -> None:
         self.show(number)
 
-    def _span(self) -> tuple[int, int]:
-        return self.simulation.turns[0].number, self.simulation.turn_number
-
     def refresh(self) -> None:
         """Look at the run again: it may have been stepped from a cell."""
         with self._view:
-            first, last = self._span()
-            self.shown = min(max(self.shown, first), last)
-            self._seen = last
-            for box in (self.turn_box, self.slider):
-                self._choices.number(box, self.shown, least=first, most=last)
+            self._set_turn(self.shown)
             names = [(self._name_of(place), place) for place in range(len(self._runs))]
             self._choices.options(self.run_box, names, self._place)
-            self._show_turn(last)
+            self._show_turn()
         for hook in list(self._change_hooks):
             try:
                 hook(self)
             except Exception as error:  # noqa: BLE001 - the user's code; what it raises is shown
                 self.show_error(error)
 
-    def _show_turn(self, last: int) -> None:
+    def _show_turn(self) -> None:
+        last = self.turn_box.max
         turn, before = turn_and_before(self.simulation, self.shown)
         of = f" of {last}" if turn.number else f", {last} turns played" if last else ""
         heading = Markup("<strong>{}</strong>{} · {} · {}{}").format(
@@ -488,10 +499,10 @@ class TurnStepper(TurnBrowser):
     def _grew(self) -> None:
         """Show what was played elsewhere; turns played here have been shown already."""
         with self._view:
-            if self._seen == self.simulation.turn_number:
+            if self.turn_box.max == self.simulation.turn_number:
                 return
-            if self.shown == self._seen:
-                self.shown = self.simulation.turn_number
+            if self.shown == self.turn_box.max:
+                self._set_turn(self.simulation.turn_number)
             self.refresh()
             if not self.worker.busy:
                 self.say(
@@ -502,7 +513,7 @@ class TurnStepper(TurnBrowser):
         """Show the latest turn of a run that has just been chosen or made."""
         self.simulation = run
         self._follow_turns()
-        self.shown = run.turn_number
+        self._set_turn(run.turn_number)
         self.refresh()
 
     # --- playing ------------------------------------------------------------------------------
@@ -584,7 +595,7 @@ class TurnStepper(TurnBrowser):
         with self._view:
             # Whoever looks at an earlier turn is left there.
             if self.shown == turn.number - 1:
-                self.shown = turn.number
+                self._set_turn(turn.number)
             self.refresh()
         # What they raise stops playing, unlike what the callbacks of a look raise.
         for hook in list(self._turn_hooks):
@@ -688,3 +699,42 @@ class TurnStepper(TurnBrowser):
         """Return the turn shown as simple HTML, the same for the same run."""
         turn, before = turn_and_before(self.simulation, self.shown)
         return turn_html(self.simulation, turn, before)
+
+
+class RunOpener(LabWidget):
+    """Base of the widgets that open one run at a time below, in a ``TurnStepper``.
+
+    Attributes:
+        opened: where the run is.
+        close_button: closes it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = w.VBox()
+        self.close_button = button("Close", "Take the opened run away", self.close_run)
+
+    @property
+    def stepper(self) -> TurnStepper | None:
+        """What the run was opened in, or None."""
+        return self.opened.children[0] if self.opened.children else None
+
+    def _open_below(self, stepper: TurnStepper) -> None:
+        """Show a run in place of the one before.
+
+        The new one comes as a stepper, so that a run that cannot be opened leaves that in place.
+        """
+        self.close_run()
+        self.opened.children = (stepper,)
+
+    def close_run(self) -> None:
+        """Close the opened run; a turn under way there is stopped."""
+        stepper, self.opened.children = self.stepper, ()
+        if stepper is not None:
+            stepper.close()
+
+    def close(self) -> None:
+        """Remove the widget from the page, with the opened run; their work is stopped."""
+        if self._built:
+            self.close_run()
+        super().close()

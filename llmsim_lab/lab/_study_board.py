@@ -21,8 +21,8 @@ from llmsim_lab._util.html import LARGE, STATUS_COLOURS, join, safe, styled, tab
 from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways
-from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import LabWidget, Pace, button, close_all, dropdown, number_box, row
+from llmsim_lab.lab._stepper import RunOpener, TurnStepper
+from llmsim_lab.lab._widget import Pace, button, close_all, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.study import Study
 from llmsim_lab.study._charts import runs_chart
@@ -63,7 +63,7 @@ _STYLES = "".join(
 )
 
 
-class StudyBoard(LabWidget):
+class StudyBoard(RunOpener):
     """Shows a study's runs, how far they are, the effects so far and a chart; plays and stops it.
 
     It follows the study, whoever plays it: its own Run button, ``await study.arun()`` in a cell, or
@@ -86,8 +86,6 @@ class StudyBoard(LabWidget):
         >>> StudyBoard(study)  # doctest: +SKIP
     """
 
-    stepper: TurnStepper | None = None
-
     def __init__(self, study: Study, *, parallel: int | None = None) -> None:
         super().__init__()
         if not isinstance(study, Study):
@@ -105,7 +103,7 @@ class StudyBoard(LabWidget):
         )
         self._lay_out()
         self.refresh()
-        self._unfollow = study.listen(self._changed)
+        self._following.callback(study.listen(self._changed))
 
     def _lay_out(self) -> None:
         self.add_class("llmsim-board")
@@ -113,16 +111,13 @@ class StudyBoard(LabWidget):
         played = "Play the runs that are left"
         self.run_button = self.starter("Run", played, self._run, button_style="primary")
         self.stop_button = button("Stop", "Stop; what was played is kept", self._stop)
-        self.close_button = button("Close", "Take the opened run away", self.close_run)
-        self.close_button.layout.display = "none"
-        self.page_box = number_box("Page of runs", value=1, least=1, most=len(self._pages))
-        self.page_box.layout.display = "" if len(self._pages) > 1 else "none"
+        self.page_box = number_box("Page of runs", value=1, least=1, most=1)
         self.outcome_box = dropdown("Chart of", width="24em")
         self._choices.options(self.outcome_box, [(name, name) for name in names])
         self.outcome_box.layout.display = "" if len(names) > 1 else "none"
         self.heading, self.progress, self.errors = w.HTML(), w.HTML(), w.HTML()
         self.effects, self.chart = w.HTML(), w.HTML()
-        self.grid, self.opened = w.VBox(), w.VBox()
+        self.grid = w.VBox()
         self.cells: dict[Key, w.Button] = {}
         self._ends: dict[str, w.HTML] = {}
         self.controls, self.stoppers = (self.run_button,), (self.stop_button,)
@@ -143,6 +138,9 @@ class StudyBoard(LabWidget):
             self.opened,
         )
         self._lay_out_grid()
+        shown = (self.close_button.layout, "display")
+        w.dlink((self.opened, "children"), shown, lambda parts: "" if parts else "none")
+        self.opened.observe(lambda _: self._draw(), names="children")
         self._choices.on_choice(self.page_box, self._turn_page)
         self._choices.on_choice(self.outcome_box, self._draw_results)
 
@@ -159,8 +157,8 @@ class StudyBoard(LabWidget):
         ]
 
     def _lay_out_grid(self) -> None:
-        before = self.grid.children
-        arms, seeds = self._pages[self.page_box.value - 1]
+        before, pages = self.grid.children, self._pages
+        [(arms, seeds)] = pages[self._choices.page(self.page_box, len(pages), 1)]
         width = f"{min(24, 2 + max(len(arm) for arm in arms)) * 0.62:.1f}em"
         side = w.Layout(width=width, flex="0 0 auto")
         # One for all, since each layout and style is a model of its own on the page.
@@ -216,7 +214,8 @@ class StudyBoard(LabWidget):
         return {(run.arm, run.seed): run for run in self.study.progress()}
 
     def _draw_cell(self, key: Key, cell: w.Button, run: StudyRun) -> None:
-        classes = {"llmsim-run", f"llmsim-{run.status}", *(["llmsim-open"] * (key == self._shown))}
+        opened = self.stepper is not None and key == self._shown
+        classes = {"llmsim-run", f"llmsim-{run.status}", *(["llmsim-open"] * opened)}
         cell.description = cell.tooltip = self._said(run)
         kept = [name for name in cell._dom_classes if not name.startswith("llmsim-")]
         # Sorted, since what is set to what it is sends no message to the page.
@@ -308,12 +307,16 @@ class StudyBoard(LabWidget):
         if not self.study.counts["done"]:
             return safe("The chart comes with the first run that is done.")
         label = self.outcome_box.value
+        try:
+            values = self.study.outcomes()
+        except LabError as error:  # of one run; its message names that
+            return safe(f"No chart yet: {error}")
         figures = []
         item = self.study.outcome[label]
         with suppress(ConfigError):  # of a measure of the whole run, which has no turns
             if isinstance(item, str):
                 figures.append(self.study.chart(item.removesuffix("@last")))
-        figures.append(runs_chart(self.study.outcomes(), label, arms=list(self.study.arms)))
+        figures.append(runs_chart(values, label, arms=list(self.study.arms)))
         for figure in figures:
             figure.set_size_inches(_SIZE)
         pictures = (figure_html(figure, dpi=100) for figure in figures)
@@ -346,13 +349,7 @@ class StudyBoard(LabWidget):
 
     def _clicked(self, key: Key, _: object = None) -> None:
         # Not as the worker's work: a run is looked at while the study is played.
-        self.worker.call(self._try, key)
-
-    def _try(self, key: Key) -> None:
-        try:
-            self.open_run(*key)
-        except LabError as error:
-            self.show_error(error)
+        self.worker.call(self._choices.attempt, partial(self.open_run, *key))
 
     def open_run(self, arm: str, seed: int) -> None:
         """Open a run below, in a ``TurnStepper``.
@@ -372,31 +369,10 @@ class StudyBoard(LabWidget):
                 self.say(self._said(run))
             raise
         assert run is not None
-        # Only now, since a run that cannot be opened leaves the one before in place.
-        self.close_run()
         self._shown = arm, seed
-        self.stepper = stepper
-        self.opened.children = (stepper,)
-        self.close_button.layout.display = ""
+        self._open_below(stepper)
         self.show_error(None)
         self.say(f"{self._said(run)}. It is open below.")
-        self._draw()
-
-    def close_run(self) -> None:
-        """Close the opened run."""
-        self.opened.children = ()
-        self.close_button.layout.display = "none"
-        self._shown = None
-        if self.stepper is not None:
-            self.stepper.close()
-            self.stepper = None
-        self._draw()
-
-    def close(self) -> None:
-        """Remove the widget from the page, with the opened run; what it plays is stopped."""
-        if self.stepper is not None:
-            self.stepper.close()
-        super().close()
 
     # --- the static view ----------------------------------------------------------------------
 
@@ -414,7 +390,7 @@ class StudyBoard(LabWidget):
                 lines.append(str(self._effects()))
             except LabError as error:
                 lines.append(f"no effects yet: {error}")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML, with the chart."""

@@ -15,13 +15,14 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
 import ipywidgets as w
 from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
@@ -42,21 +43,27 @@ class Worker:
         on_begin: called before a piece of work begins, in the caller's thread.
         on_end: called on the loop when it has ended, with what went wrong: None for nothing,
             ``CancelledError`` where it was stopped.
+        loop: what it works on; the one under which it is made, or the background's, if not given.
+
+    Attributes:
+        latest: the work under way, or, if there is none, what was the last.
     """
 
     def __init__(
         self,
         *,
-        on_begin: Callable[[], None],
-        on_end: Callable[[BaseException | None], None],
+        on_begin: Callable[[], None] = lambda: None,
+        on_end: Callable[[BaseException | None], None] = lambda _: None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._on_begin = on_begin
         self._on_end = on_end
         try:
-            self._loop = asyncio.get_running_loop()
+            self._loop = loop or asyncio.get_running_loop()
         except RuntimeError:
             self._loop = background_loop()
         self._lock = threading.Lock()
+        self.latest: Work | None = None
         self._task: asyncio.Task[object] | None = None
         self._ended: Future[BaseException | None] = Future()
         self._ended.set_result(None)
@@ -78,6 +85,7 @@ class Worker:
         if not self._lock.acquire(blocking=False):
             return None
         ended = self._ended = Future[BaseException | None]()
+        self.latest = work
 
         def spawn() -> None:
             self._task = self._loop.create_task(work())
@@ -143,7 +151,8 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 # jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
 # nbconvert's pages, and an output_container in VS Code. Labels of boxes have
 # as many lines as they need, and texts lines as close as in a page's. On a dark page a figure is
-# dark, too: light and dark change places, and hues stay.
+# dark, too: light and dark change places, and hues stay. The arrow of a list is light there;
+# ipywidgets' own is dark.
 _STYLE = Markup(
     "<style>"
     ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
@@ -156,6 +165,9 @@ _STYLE = Markup(
     ".llmsim-live .widget-checkbox{min-height:28px;align-items:center}"
     ".llmsim-live .widget-html-content:not(:empty){line-height:1.5;padding:2px 0}"
     "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
+    "[data-jp-theme-light=false] .llmsim-live .widget-dropdown>select{background-image:url("
+    "'data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 18 18%22%3E"
+    "%3Cpath fill=%22%23ccc%22 d=%22M5 7l4 4 4-4z%22/%3E%3C/svg%3E')}"
     "</style>"
 )
 
@@ -213,18 +225,18 @@ class LabWidget(w.VBox):
     were when it was displayed.
 
     Attributes:
-        controls: what is disabled while work is under way; set by each widget.
+        controls: what is disabled while work is under way: what starts it, and what each widget
+            sets.
         stoppers: what is disabled while no work is under way.
+        messages: the three that follow, which stand below each other.
         status: one line on what is happening, read out by screen readers.
         error: what went wrong, in place.
         retry: repeats what failed; shown only then.
-        failure: what the latest work failed with, if it did.
         worker: what does the work.
     """
 
     # ``__del__`` calls close also where __init__ raised, as for a wrong argument.
     _built = False
-    _unfollow: Callable[[], None] | None = None
     _kept: DisplayHandle | None = None
 
     def __init__(self) -> None:
@@ -235,12 +247,13 @@ class LabWidget(w.VBox):
         self.retry = button(
             "Try again",
             "Do again what failed",
-            lambda: self._last_work and self.start(self._last_work),
+            lambda: self.worker.latest and self.start(self.worker.latest),
             button_style="primary",
         )
         self.retry.layout.display = "none"
-        self._last_work: Work | None = None
+        self.messages = (self.status, self.error, self.retry)
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
+        self._following = ExitStack()
         # Clicks and questions arrive on threads of their own, turns on the loop.
         self._view = threading.RLock()
         self._choices = Choices(self._view, show_error=self.show_fault)
@@ -287,22 +300,33 @@ class LabWidget(w.VBox):
 
     # --- work in the background ---------------------------------------------------------------
 
-    def start(self, work: Work) -> bool:
-        """Begin async work in the background; returns False while other work is under way.
+    def start(self, work: Work) -> Future[BaseException | None] | None:
+        """Begin async work in the background; returns None while other work is under way.
 
-        What it raises is shown in place, with a button to try again.
+        What it raises is shown in place, with a button to try again. What it returns is that of
+        ``Worker.start``.
         """
-        return self._begun(work) is not None
-
-    def _begun(self, work: Work) -> Future[BaseException | None] | None:
-        ended = self.worker.start(work)
-        if ended is not None:
-            self._last_work = work
-        return ended
+        return self.worker.start(work)
 
     def starter(self, label: str, tooltip: str, work: Work, **more: Any) -> w.Button:
-        """Return a button that starts work; arguments as for ``button``."""
-        return button(label, tooltip, lambda: self.start(work), **more)
+        """Return one of the controls, a button that starts work; arguments as for ``button``."""
+        made = button(label, tooltip, lambda: self.start(work), **more)
+        self.controls = (*self.controls, made)
+        return made
+
+    def stopper(
+        self, label: str, tooltip: str, act: Callable[[], object] | None = None
+    ) -> w.Button:
+        """Return one of the stoppers, a button that cancels the work under way.
+
+        Args:
+            label: the text.
+            tooltip: what it does, in a sentence.
+            act: called on a click instead.
+        """
+        made = button(label, tooltip, act or self.worker.stop, disabled=True)
+        self.stoppers = (*self.stoppers, made)
+        return made
 
     async def idle(self) -> None:
         """Wait until what was started by a click has ended: ``await widget.idle()``."""
@@ -318,7 +342,7 @@ class LabWidget(w.VBox):
             ConfigError: other work of this widget is under way.
         """
         # This work's own: when it has ended, a click may begin the next before this task goes on.
-        ended = self._begun(work)
+        ended = self.start(work)
         if ended is None:
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
         try:
@@ -364,32 +388,24 @@ class LabWidget(w.VBox):
         """Register a callback for each turn that a run plays, until the widget is closed.
 
         Args:
-            simulation: the run; the one followed before is followed no longer. One that cannot be
-                listened to is left alone.
+            simulation: the run; one that cannot be listened to is left alone.
             grew: called in the thread that plays.
         """
-        self.unfollow()
         if (listen := getattr(simulation, "listen", None)) is not None:
-            self._unfollow = listen(lambda _: grew())
-
-    def unfollow(self) -> None:
-        """Follow no run any more."""
-        if self._unfollow is not None:
-            self._unfollow()
-            self._unfollow = None
+            self._following.callback(listen(lambda _: grew()))
 
     def close(self) -> None:
         """Take the widget from the page with all its parts, and stop what it is doing.
 
         What it showed stays in the notebook as the static view.
         """
-        self.unfollow()
         if self._built:
+            self._following.close()
             self.worker.stop()
         parts = []
         if self._built and self.comm is not None:
             # Not every widget has these among its children.
-            parts = [self.status, self.error, self.retry, *_parts(self), *_parts(self.retry)]
+            parts = [*self.messages, *_parts(self), *_parts(self.retry)]
         super().close()
         for part in parts:
             part.close()
@@ -465,16 +481,17 @@ class Choices:
         """Register ``react`` as a callback for the user's changes of a box."""
 
         def changed(_: object) -> None:
-            if not getattr(self._here, "filling", False):
-                self._react(react)
+            if not self.filling:
+                self.attempt(react)
 
         box.observe(changed, names="value")
 
     def on_click(self, button: w.Button, react: Callable[[], object]) -> None:
         """Register ``react`` as a callback for clicks on a button."""
-        button.on_click(lambda _: self._react(react))
+        button.on_click(lambda _: self.attempt(react))
 
-    def _react(self, react: Callable[[], object]) -> None:
+    def attempt(self, react: Callable[[], object]) -> None:
+        """Do what was chosen, and show what was wrong with it, if anything."""
         # Held throughout, since two choices handled at once would mix what is shown.
         with self._lock:
             self._show_error(None)
@@ -483,10 +500,15 @@ class Choices:
             except LabError as error:
                 self._show_error(error)
 
+    @property
+    def filling(self) -> bool:
+        """True in the thread that sets values just now."""
+        return getattr(self._here, "filling", False)
+
     @contextmanager
-    def _quietly(self) -> Iterator[None]:
-        before = getattr(self._here, "filling", False)
-        self._here.filling = True
+    def quietly(self) -> Iterator[None]:
+        """Set values inside that are no choices of the user's."""
+        before, self._here.filling = self.filling, True
         try:
             yield
         finally:
@@ -494,14 +516,27 @@ class Choices:
 
     def set(self, box: w.DOMWidget, value: object) -> None:
         """Set a box's value."""
-        with self._quietly():
+        with self.quietly():
             box.value = value
 
     def number(self, box: w.BoundedIntText, value: int, *, least: int, most: int) -> None:
         """Set a number box's value and limits."""
         # Together, since a value outside the limits of the moment would be cut to them.
-        with self._quietly(), box.hold_trait_notifications():
+        with self.quietly(), box.hold_trait_notifications():
             box.max, box.min, box.value = most, least, value
+
+    def page(self, box: w.BoundedIntText, entries: int, size: int) -> slice:
+        """Return which entries stand on the page chosen; its box is there where there are more.
+
+        Args:
+            box: chooses the page, from 1.
+            entries: how many there are.
+            size: how many stand on a page.
+        """
+        pages = max(1, -(-entries // size))
+        self.number(box, min(box.value, pages), least=1, most=pages)
+        box.layout.display = "" if pages > 1 else "none"
+        return slice((box.value - 1) * size, box.value * size)
 
     def options(
         self, box: w.Dropdown, choices: Sequence[tuple[str, Any]], value: object = None
@@ -518,7 +553,7 @@ class Choices:
             for label, choice in choices
         )
         values = [choice for _, choice in shown]
-        with self._quietly():
+        with self.quietly():
             # Setting the same options again would reset the choice, and send it all to the page.
             if shown != tuple(box.options):
                 box.options = shown
@@ -556,9 +591,10 @@ def shows(box: w.ValueWidget, part: w.DOMWidget) -> None:
     w.dlink((box, "value"), (part.layout, "display"), lambda on: "" if on else "none")
 
 
-def status_choices(*more: str) -> list[tuple[str, str]]:
-    """Return what a filter by status offers: all, each status, and others."""
-    return [("all", ""), *((name, name) for name in (*get_args(Status), *more))]
+def status_filter(*more: str) -> w.Dropdown:
+    """Return a list to choose a status from: all, each status, and others."""
+    options = [("all", ""), *((name, name) for name in (*get_args(Status), *more))]
+    return dropdown("Status", width="14em", options=options)
 
 
 def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedIntText:
@@ -574,14 +610,17 @@ def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedInt
     return labelled(w.BoundedIntText, label, width="12em", value=value, **limits)
 
 
-def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
-    """Return a list to choose from; it has one nameless entry, 0, until it is given others.
+def dropdown(
+    label: str, *, width: str = "20em", options: Sequence[tuple[str, Any]] = (("", 0),)
+) -> w.Dropdown:
+    """Return a list to choose from.
 
     Args:
         label: what stands before it.
         width: of label and list together.
+        options: what is shown and what it stands for; one nameless entry until others are known.
     """
-    return labelled(w.Dropdown, label, width=width, options=[("", 0)])
+    return labelled(w.Dropdown, label, width=width, options=options)
 
 
 def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
@@ -595,6 +634,16 @@ def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
     return w.HBox(parts, layout=layout)
 
 
+def flex(grow: int, basis: str) -> w.Layout:
+    """Return the layout of a part that shares a row with others.
+
+    Args:
+        grow: of how many parts of the room that is left it takes one.
+        basis: how narrow it may become before it has a line of its own, as CSS has it.
+    """
+    return w.Layout(flex=f"{grow} 1 {basis}", min_width="0", max_width="100%")
+
+
 class TurnBrowser(LabWidget):
     """Base of the widgets that go from turn to turn, past those in which nothing is wanted.
 
@@ -603,6 +652,7 @@ class TurnBrowser(LabWidget):
 
     Attributes:
         previous_button, turn_box, next_button, latest_button: choose the turn.
+        navigation: these, in a row.
     """
 
     def __init__(self, simulation: Run) -> None:
@@ -612,6 +662,9 @@ class TurnBrowser(LabWidget):
         self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
         self.next_button = button("Next", "Show the turn after")
         self.latest_button = button("Latest", "Show the latest turn")
+        self.navigation = row(
+            self.previous_button, self.turn_box, self.next_button, self.latest_button
+        )
         self._choices.on_click(self.previous_button, lambda: self._seek(-1))
         self._choices.on_click(self.next_button, lambda: self._seek(1))
         self._choices.on_click(self.latest_button, lambda: self._go(self._span()[1]))
@@ -619,7 +672,21 @@ class TurnBrowser(LabWidget):
 
     def _span(self) -> tuple[int, int]:
         """Return the first and the last turn that there is something of."""
-        raise NotImplementedError
+        turns = self.simulation.turns
+        return turns[0].number, turns[-1].number
+
+    def _number(self, turn: int | None) -> int:
+        """Return the number of a turn that is wanted; that of the one shown for None.
+
+        Raises:
+            ConfigError: the run has no such turn.
+        """
+        if turn is None:
+            return int(self.turn_box.value)
+        number, (first, last) = whole_number("turn", turn), self._span()
+        if not first <= number <= last:
+            raise ConfigError(f"the run has no turn {number}; it has turns {first} to {last}")
+        return number
 
     def _has_wanted(self, number: int) -> bool:
         """Return True if something in a turn passes the filter; all turns do by default."""
@@ -635,13 +702,9 @@ class TurnBrowser(LabWidget):
         with self._view:
             self._go(turn)
 
-    def show_navigation(self, shown: bool) -> None:
-        """Show or hide what chooses the turn, for a part of a widget that chooses it for all."""
-        for part in (self.previous_button, self.turn_box, self.next_button, self.latest_button):
-            part.layout.display = "" if shown else "none"
-
     def _follow_turns(self) -> None:
         """Offer each new turn, and show it if the latest one was shown."""
+        self._following.close()  # the run before, if any
         self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     def _grew(self) -> None:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol, Self, TypeVar, cast
 
@@ -256,7 +256,7 @@ class LLMClient:
             LLMFailureException: the call failed for good.
         """
         self._check_size(prompt, site)
-        request = self._first_request(prompt, response_model, choices, limits, site)
+        request = self.request_of(prompt, response_model, choices, limits, site)
         decision, call = await self._ask_twice(
             request, lambda reply: parse_reply(reply.text, response_model, check), site
         )
@@ -518,14 +518,19 @@ class LLMClient:
         why = f": {self.chosen}" if self.chosen else ""
         return f"<LLMClient {self.config.model!r} on {type(self.backend).__name__}{why}>"
 
-    def _first_request(
+    def request_of(
         self,
         prompt: str,
         response_model: type[BaseModel],
-        choices: Mapping[str, tuple[Any, ...]] | None,
-        limits: Mapping[str, tuple[float, float]] | None,
-        site: CallSite | None,
+        choices: Mapping[str, tuple[Any, ...]] | None = None,
+        limits: Mapping[str, tuple[float, float]] | None = None,
+        site: CallSite | None = None,
     ) -> ChatRequest:
+        """Return what ``call_with_retry``, whose arguments these are, asks first; nothing is asked.
+
+        Raises:
+            ConfigError: the prompt is empty, or a field is named that the response model lacks.
+        """
         config = self.config
         messages, origin = self._messages_of(prompt, site)
         chosen, bounds = tuple((choices or {}).items()), tuple((limits or {}).items())
@@ -537,7 +542,7 @@ class LLMClient:
                 config.max_text_chars,
                 chosen,
                 bounds,
-                repr((chosen, bounds)) if chosen or bounds else "",
+                tuple([tuple(map(type, values)) for _, values in (*chosen, *bounds)]),
             ),
             options=self._options,
             think=config.think,
@@ -718,20 +723,21 @@ class LLMClient:
         """Ask the backend; read the reply as it is written where that is worth its cost."""
         streams, last = getattr(self.backend, "streams", False), self._last_s
         is_worth_it = watch is not None if last is None else last >= _SLOW_S
-        endings = Endings.of(request)
-        end = endings.whole
-        sent = self._as_sent(request, seed)
-        if streams == "always" or (streams and is_worth_it):
-            end = endings.ended
+        ask, end = self.backend.chat, None
+        if streams:
+            endings = Endings.of(request)
+            # A backend that could stream is treated as if it had: a run must not depend on which.
+            end = endings.whole
+            if streams == "always" or is_worth_it:
+                end = endings.ended
 
-            def on_text(piece: str) -> bool:
-                if watch is not None:
-                    watch.wrote(request, piece)
-                return endings(piece)
+                def on_text(piece: str) -> bool:
+                    if watch is not None:
+                        watch.wrote(request, piece)
+                    return endings(piece)
 
-            reply = await cast("_Streaming", self.backend).chat(sent, on_text=on_text)
-        else:
-            reply = await self.backend.chat(sent)
+                ask = partial(cast("_Streaming", self.backend).chat, on_text=on_text)
+        reply = await ask(self._as_sent(request, seed))
         if not isinstance(reply, ChatReply):
             raise ConfigError(
                 f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
@@ -740,8 +746,7 @@ class LLMClient:
         if reply.top_logprobs:
             listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
             reply = replace(reply, top_logprobs=listed)
-        # A backend that could stream is treated as if it had: a run must not depend on which.
-        return end(reply) if streams else reply
+        return reply if end is None else end(reply)
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""
@@ -792,7 +797,7 @@ def _schema_of(
     max_text: int | None,
     choices: tuple[tuple[str, tuple[Any, ...]], ...] = (),
     limits: tuple[tuple[str, tuple[float, float]], ...] = (),
-    _in_words: str = "",  # so that the cache tells 20 from 20.0 and True from 1, which are equal
+    _kinds: tuple[tuple[type, ...], ...] = (),  # so that the cache tells 20 from 20.0, 1 from True
 ) -> Mapping[str, Any]:
     """The schema a model is held to; shared by all its requests, not to be changed."""
     if not choices and not limits:

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,8 +110,9 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
     """Return what was typed as a value of a field's schema; the text if it is not one."""
     if choices := schema.get("enum"):
         as_number = _number(typed)
-        found = (one for one in choices if typed == str(one) or same_choice(as_number, one))
-        return next(found, as_number)
+        at = place_of(as_number, choices)
+        close = as_number if at is None else choices[at]
+        return next((one for one in choices if typed == str(one)), close)
     match schema.get("type"):
         case "integer" | "number":
             return _number(typed)
@@ -125,6 +126,8 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
 
 def _number(typed: str) -> float | str:
     """Return a typed number, a whole one as an ``int``; the text where it is not a number."""
+    with suppress(ValueError):
+        return int(typed)  # which a float may be too short for, as for a seed
     try:
         value = float(typed.replace(",", ".").removesuffix("%"))
     except ValueError:
@@ -184,6 +187,14 @@ def same_choice(value: Any, choice: Any) -> bool:
     if isinstance(value, int | float) and isinstance(choice, int | float):
         return math.isclose(value, choice, abs_tol=0.005)
     return bool(value == choice)
+
+
+def place_of(value: Any, choices: Sequence[Any]) -> int | None:
+    """Return which of the choices a value is; the same one before one that is close to it."""
+    alike = [at for at, choice in enumerate(choices) if same_choice(value, choice)]
+    # 1 and True are the same to Python, but two choices.
+    alike.sort(key=lambda at: (choices[at] != value, type(choices[at]) is not type(value)))
+    return alike[0] if alike else None
 
 
 def _listed(choices: list[Any]) -> str:
@@ -255,12 +266,18 @@ class Person:
 
         return stop
 
-    async def asked(self) -> OpenQuestion:
-        """Wait until there is a question, and return the oldest."""
+    async def asked(
+        self, wanted: Callable[[OpenQuestion], object] = lambda _: True
+    ) -> OpenQuestion:
+        """Wait until there is a question, and return the oldest.
+
+        Args:
+            wanted: returns whether a question is one that is waited for; any is if not given.
+        """
         arrived: Future[OpenQuestion] = Future()
 
         def look() -> None:
-            if questions := self.questions:
+            if questions := list(filter(wanted, self.questions)):
                 with suppress(InvalidStateError):
                     arrived.set_result(questions[0])
 
@@ -349,6 +366,39 @@ class Person:
 
     def __repr__(self) -> str:
         return f"<Person, {len(self.questions)} questions waiting>"
+
+
+def checked_answer(
+    person: Person,
+    question: OpenQuestion | None,
+    values: Mapping[str, Any],
+    *,
+    name: str,
+    called: Mapping[str, str] = MappingProxyType({}),
+    notes: Mapping[str, Any] | None = None,
+) -> None:
+    """Answer a question if the answer's form is right; from any thread.
+
+    Args:
+        person: who is asked.
+        question: the one that is open; None where there is none.
+        values: the fields of the reply.
+        name: of whom the answer is.
+        called: what fields are called in messages, where that is something else.
+        notes: what the tape keeps with the reply's text besides.
+
+    Raises:
+        ConfigError: no question is open, or a field is wrong; then nothing was sent.
+    """
+    if question is None:
+        raise ConfigError(
+            f"{name} is asked nothing just now; start the turn first, and wait for the question: "
+            "await person.asked()"
+        )
+    if wrong := question.faults(values):
+        faults = "; ".join(f"{called.get(field, field)} {fault}" for field, fault in wrong.items())
+        raise ConfigError(f"the answer of {name} was not sent: {faults}")
+    person.answer(question, {**values, **(notes or {})})
 
 
 def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:

@@ -236,8 +236,9 @@ class Prompt:
 
     def _render_system(self, template: Template, values: dict[str, Any]) -> Filled:
         """Return the system message, filled once for each set of values."""
-        # By ``repr``: a value may be a list, which cannot be a key.
-        key = tuple([repr(values[slot]) for slot in self._system_slots])
+        # What is no text by its ``repr``, in a list's place, which cannot be a key: 1 is not "1".
+        known = [values[slot] for slot in self._system_slots]
+        key = tuple([value if type(value) is str else (repr(value),) for value in known])
         filled = self._system_texts.get(key)
         if filled is None:
             try:

@@ -24,6 +24,7 @@ from typing import Any
 from markupsafe import Markup
 from pydantic import ValidationError
 
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, safe, styled
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, TapeError
@@ -153,11 +154,7 @@ def write_page(path: str | Path, runs: Sequence[PageRun], *, title: str, start: 
         raise ConfigError(f"a page is HTML, and {path.name!r} does not end in .html")
     # Whole before the file is opened, so that an error leaves what is there.
     page = page_html(runs, title=title, start=start).encode(errors="replace")
-    try:
-        path.write_bytes(page)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error}; choose another file") from error
-    return path
+    return write_file(path, page)
 
 
 def page_html(runs: Sequence[PageRun], *, title: str, start: int) -> str:

@@ -180,7 +180,7 @@ def calls_behind(turn: RunTurn) -> list[tuple[CallRecord, ...]]:
 
 
 def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
-    site, answer = call.request.site, _reply_fields(call)
+    site, answer = call.request.site, reply_of(call)
     # As the model wrote them: no reply's class has checked these.
     reasoning, confidence = answer.get("reasoning"), answer.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
@@ -364,7 +364,7 @@ def decisions_frame(
             taken = _TAKEN | outcome.keys()
             fields = {
                 f"reply_{name}" if name in taken else name: value
-                for name, value in _reply_fields(chain.call).items()
+                for name, value in reply_of(chain.call).items()
                 if name not in _REASONS
             }
             reply_columns |= dict.fromkeys(fields)
@@ -374,7 +374,7 @@ def decisions_frame(
     return plain_frame(decisions, (*_BEFORE, *between, *_AFTER))
 
 
-def _reply_fields(call: CallRecord | None) -> dict[str, Any]:
+def reply_of(call: CallRecord | None) -> dict[str, Any]:
     """Return what the model answered, by field; nothing where it was not an object."""
     reply = call.reply if call else None
     with suppress(InvalidReply):

@@ -1,7 +1,6 @@
 """The economic simulation: its configuration, its turns, its history as data frames."""
 
 from llmsim_lab.simulation._config import SimulationConfig
-from llmsim_lab.simulation._counterfactual import with_seats
 from llmsim_lab.simulation._simulation import Simulation, lint
 
-__all__ = ["Simulation", "SimulationConfig", "lint", "with_seats"]
+__all__ = ["Simulation", "SimulationConfig", "lint"]

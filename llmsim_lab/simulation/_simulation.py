@@ -35,9 +35,9 @@ from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run import Run
 from llmsim_lab.run._session import Recording, Replaying
-from llmsim_lab.run._turn import Series
+from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.simulation._config import (
     SERIES,
     Intervention,

@@ -5,13 +5,7 @@ run's methods return frames and cascades. The other names are the reasoner's and
 use without a run.
 """
 
-from llmsim_lab.statechart._agent import (
-    Post,
-    SocialAgent,
-    StateTransition,
-    agents_in_state,
-    state_distribution,
-)
+from llmsim_lab.statechart._agent import Post, SocialAgent
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState, Statechart, Transition
 from llmsim_lab.statechart._config import SocialConfig
 from llmsim_lab.statechart._reasoner import (
@@ -29,11 +23,8 @@ __all__ = [
     "SocialAgent",
     "SocialConfig",
     "SocialSimulation",
-    "StateTransition",
     "Statechart",
     "Transition",
-    "agents_in_state",
     "build_reasoner_prompt",
     "parse_reasoner_response",
-    "state_distribution",
 ]

@@ -147,6 +147,7 @@ class Statechart(Generic[StateT]):
         self.timeouts = dict(timeouts or {})
         self._check()
         # Found by state and trigger: a turn asks for every agent.
+        # Of one state and trigger in the chart's order, which decides where several match.
         self._moves: dict[tuple[StateT, str], tuple[Transition[StateT], ...]] = {}
         for move in self.transitions:
             key = (move.source, move.trigger)

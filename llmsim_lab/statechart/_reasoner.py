@@ -287,6 +287,8 @@ class Reasoner(Chooser):
             # All that the prompt says: rendering it for each user would take longer than the rest.
             situation = (
                 *(agent.personality, question.current_state, question.trigger),
+                # By identity: users who look at one post share the object, and not every context is
+                # hashable.
                 *(id(context), _fit(agent, context)),
             )
             if situation not in prompts:
@@ -559,6 +561,7 @@ def draw(*place: object) -> float:
     """Return a number from 0 to 1, the same for the same place in every process."""
     # Not ``hash``, which is salted anew in each process.
     text = "/".join(map(str, place)).encode()
+    # 7 bytes, more than the 53 bits of a float; the largest of them may be rounded up to 1.
     return int.from_bytes(blake2b(text, digest_size=7).digest()) / 2**56
 
 

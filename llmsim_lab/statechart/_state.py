@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeGuard, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import RunTurn
+from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, TurnOnTape
 from llmsim_lab.statechart._chart import AgentState, Statechart
 from llmsim_lab.statechart._config import Name, SocialIntervention

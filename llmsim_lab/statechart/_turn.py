@@ -93,6 +93,7 @@ class FeedSelector:
         counts = np.array([max(len(entry.post.topics), 1) for entry in feed], dtype=np.float64)
         match = (self._interests @ about.T) / counts
         general = np.array(_appeal(feed, config, state.turn), dtype=np.float64)
+        # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise).
         draws = np.random.default_rng([self.seed, state.turn]).gumbel(size=match.shape)
         scores: _Matrix = config.interest * match + general + config.noise * draws
         return scores
@@ -251,6 +252,7 @@ def plan_turn(
                 plan.add(user, agent, "opens_app", chart)
         elif here is not AgentState.RESTING:
             trigger = "decides" if here is AgentState.EVALUATING else "finishes"
+            # It may have left circulation since; ``at_hand`` has it all the same.
             about = posts.get(person.post) if person.post is not None else None
             plan.add(user, agent, trigger, chart, about)
     for user, post in zip(looking, selector.choose(state, looking), strict=True):

@@ -25,9 +25,9 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig, RunIntervention
-from llmsim_lab.run._turn import Series
+from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.study._results import ANSWERS, answers_apart
 from llmsim_lab.types import FrozenDict
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from llmsim_lab._util.checks import plain_text, real_number, whole_number
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, few
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm._choose import Choice
@@ -537,11 +537,9 @@ def run_on(tape: Tape, run: int | None, *, kind: str | None = None) -> int:
     if not runs:
         what = f"run of the kind {kind!r}, which a comparison of prompts needs" if kind else "run"
         raise ConfigError(f"{tape.path} holds no {what}; PromptViewer shows the prompts of any")
-    listed = "; ".join(_in_words(info, infos) for info in runs[:_MOST_RUNS])
-    more = f"; and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
+    listed = "; ".join(few([_in_words(info, infos) for info in runs], _MOST_RUNS))
     raise ConfigError(
-        f"{tape.path} holds {len(runs)} runs, and a comparison of prompts is about one: "
-        f"{listed}{more}"
+        f"{tape.path} holds {len(runs)} runs, and a comparison of prompts is about one: {listed}"
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import (
-    COLOURS,
     STYLES,
     drawable,
     new_figure,
@@ -14,6 +13,7 @@ from llmsim_lab._util.drawing import (
     spread_out,
     told,
 )
+from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import closest, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._turn import Series
@@ -72,7 +72,7 @@ def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figu
         if mean.empty:  # as where no run of the arm has the column
             continue
         place = arms.index(arm)
-        colour = COLOURS[place % len(COLOURS)]
+        colour = SERIES_COLOURS[place % len(SERIES_COLOURS)]
         half = student.ppf(0.975, count - 1) * values.std() / count**0.5
         band = (mean - half, mean + half) if (count > 1).all() else None
         _mean(axes, mean.index, mean, band, colour, STYLES[place % len(STYLES)], linewidth=2)
@@ -106,14 +106,14 @@ def runs_chart(values: pd.DataFrame, label: str, *, arms: Sequence[str]) -> Figu
     words = []
     for place, arm in enumerate(there):
         own = wide[arm].dropna()
-        colour = COLOURS[arms.index(arm) % len(COLOURS)]
+        colour = SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)]
         axes.scatter([place] * len(own), own, color=colour, s=26, alpha=0.75, zorder=2)
         axes.hlines(own.mean(), place - 0.22, place + 0.22, color=colour, linewidth=4, zorder=3)
         words.append(f"{arm}: mean {number(float(own.mean()))} of {len(own)}")
     axes.set_xticks(range(len(there)), [drawable(arm, 24) for arm in there])
     if len(there) > 4:
         axes.tick_params(axis="x", rotation=30)
-    axes.set_xlim(-0.5, len(there) - 0.5)
+    axes.set_xlim(-0.5, max(1, len(there)) - 0.5)  # no run may have a value
     axes.set_ylabel(drawable(label.replace("_", " ")))
     axes.set_title(
         "a point is a run · a bar is the mean · a line is a seed", loc="left", fontsize="small"

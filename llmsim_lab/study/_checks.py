@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.types import Attempt, Decision, Message
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
@@ -34,8 +35,6 @@ VERSION = 1
 """Cards of another version are measured anew. Raise it with any change of what is asked."""
 
 _TEMPERATURE, _SEED = 0.7, 7
-_MODELS_FAULT = ("invalid_response", "generation_stopped", "timeout")
-"""Failures that say something of the model; others say something of the server."""
 LASTING = ("connection_error", "rate_limited", "model_not_found")
 """Failures after which the next check would fail as well."""
 _GROWTH = 1.2
@@ -44,6 +43,8 @@ _MIN_TIMED_S = 0.002
 _BUSY = 1.5
 """Load for each core from which on speeds are not those of the model alone."""
 
+COLUMNS = ("measure", "value", "n", "95 % interval", "note")
+"""Of a card's table; see ``Measure.cells``."""
 TITLES = {
     "memory_gb": "memory",
     "load_s": "load time",
@@ -134,6 +135,12 @@ class Measure(BaseModel):
         low, high = self.interval
         return f"{100 * low:.0f} to {100 * high:.0f} %"
 
+    @property
+    def cells(self) -> tuple[object, ...]:
+        """A row of the card's table, of which ``COLUMNS`` is the header."""
+        why_not = self.why_not or self.note
+        return self.title, self.shown, self.n or "", self.shown_interval, why_not
+
 
 def share(name: str, hits: int, n: int, note: str = "") -> Measure:
     """Return the measure of a share."""
@@ -209,7 +216,7 @@ class Asker:
                 prompt=prompt, response_model=response_model, choices=choices
             )
         except LLMFailureException as failure:
-            if failure.reason not in _MODELS_FAULT:
+            if failure.reason not in FORGIVEN:
                 raise
             self.raw.append(failure.reason)
             return None, failure.reason
@@ -512,7 +519,7 @@ async def tools(asker: Asker) -> list[Measure]:
                 [Message("user", prompt)], tools=_TOOLS, options=options
             )
         except LLMFailureException as failure:
-            if failure.reason not in _MODELS_FAULT:
+            if failure.reason not in FORGIVEN:
                 raise
             asker.raw.append(failure.reason)
             continue

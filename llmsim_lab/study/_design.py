@@ -32,7 +32,8 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run, RunConfig
+from llmsim_lab.run import Run
+from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._records import git_revision
 from llmsim_lab.run._registry import class_of_config
 from llmsim_lab.run._run import made_of

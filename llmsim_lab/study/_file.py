@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Run, RunConfig
+from llmsim_lab.run import Run
+from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.study._design import AA, AnyStudy, World, label_of, said, seeds_of
 

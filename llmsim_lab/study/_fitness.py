@@ -36,6 +36,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.study._checks import (
     CHECKS,
+    COLUMNS,
     LASTING,
     SHORT_FORMS,
     VERSION,
@@ -220,12 +221,8 @@ class FitnessCard(Card):
         return f"<FitnessCard {self.model!r}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            (one.title, one.shown, one.n or "", one.shown_interval, one.why_not or one.note)
-            for one in self.measures
-        ]
-        header = ("measure", "value", "n", "95 % interval", "note")
-        shown = table(header, rows, caption=self.heading)
+        rows = [one.cells for one in self.measures]
+        shown = table(COLUMNS, rows, caption=self.heading)
         return str(join([shown, safe(self.verdict)]))
 
 

@@ -775,7 +775,7 @@ class EconomicsCard(Card):
 
     def __str__(self) -> str:
         lines = [
-            f"{one.name}, {one.decide}: {one.verdict} ({shown(one)}); {one.words}"
+            f"{one.name}, {one.decide}: {one.verdict} ({_shown(one)}); {one.words}"
             for one in self.criteria
         ]
         return "\n".join([self.heading, *lines, self.verdict])
@@ -784,12 +784,17 @@ class EconomicsCard(Card):
         return f"<EconomicsCard {self.model!r}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        rows = [(one.name, one.decide, one.verdict, shown(one), one.words) for one in self.criteria]
+        rows = map(cells_of, self.criteria)
         header = ("criterion", "decided by", "verdict", "value and 95 % interval", "in words")
         return str(join([table(header, rows, caption=self.heading), safe(self.verdict)]))
 
 
-def shown(one: Criterion) -> str:
+def cells_of(one: Criterion) -> tuple[str, ...]:
+    """Return a criterion as a row of a card's table."""
+    return one.name, one.decide, one.verdict, _shown(one), one.words
+
+
+def _shown(one: Criterion) -> str:
     """Return a criterion's value, interval and cut in words."""
     if one.value is None:
         return "not known"

@@ -34,8 +34,9 @@ from llmsim_lab.economy._macro import Rule
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape, connect
 from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
 from llmsim_lab.study._design import ALL_ALIKE, Models, World

@@ -208,7 +208,7 @@ class StudyPlayer:
         kept: the runs that are on no tape.
         playing: the runs that are under way, until the study has what became of them.
         on_change: called when a run begins, and after each of its turns.
-        heard: arms of which a run has said what it has to warn of.
+        warned: arms of which a run has said what it has to warn of.
     """
 
     world: World
@@ -219,7 +219,7 @@ class StudyPlayer:
     kept: dict[Key, AnyRun] = field(default_factory=dict)
     playing: dict[Key, AnyRun] = field(default_factory=dict)
     on_change: Callable[[], object] = lambda: None
-    heard: set[str] = field(default_factory=set)
+    warned: set[str] = field(default_factory=set)
 
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
@@ -232,8 +232,8 @@ class StudyPlayer:
             self.playing[before.key] = run
             self.on_change()
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
-            run._purse, run._quiet = self.purse, arm.name in self.heard
-            self.heard.add(arm.name)
+            run._purse, run._quiet = self.purse, arm.name in self.warned
+            self.warned.add(arm.name)
             left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
             await run.play_on(left, progress=False)
             over = run.turn_number - run.turns[0].number >= run.config.turns

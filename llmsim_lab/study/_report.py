@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import colorsys
 import hashlib
-import io
 import json
 import math
 import re
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError
@@ -417,18 +417,13 @@ def _charts(study: AnyStudy, palette: _Palette) -> Markup:
 
 
 def _figure(study: AnyStudy, column: str, palette: _Palette) -> Markup:
-    import matplotlib as mpl
-
     figure = study.chart(column)
     figure.set_size_inches(*_SIZE)
     figure.patch.set_alpha(0)
     for axes in figure.axes:
         axes.patch.set_alpha(0)
-    written = io.StringIO()
     # A salt of its own: identifiers of several charts on one page must differ.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": column}):
-        figure.savefig(written, format="svg", metadata={"Date": None})
-    svg = written.getvalue()
+    svg = figure_bytes(figure, "svg", salt=column).decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     # In tags alone: an arm may be called like a colour.

@@ -22,8 +22,8 @@ Signatures::
     energy_test(x, y, *, distance="words", blocks=None, permutations=999, seed=0) -> (statistic, p)
     confidence_sequence(differences, *, level=.95) -> (low, high)
     sup_t_band(curves, *, level=.95, draws=2000, seed=0) -> (mean, low, high)
-    power(sd, n, effect, *, level=.95, paired=True) -> float
-    smallest_effect(sd, n, *, wanted=.8, level=.95, paired=True) -> float | None
+    power(sd, n, effect, *, level=.95) -> float
+    smallest_effect(sd, n, *, wanted=.8, level=.95) -> float | None
     holm(p_values) -> list of p-values
 
 How often each interval contains the true value is in ``benchmarks/coverage.json``, which
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Unit = Literal["runs", "situations"]
-Distance = Literal["words", "labels", "euclidean"] | Callable[[Any, Any], float]
+Distance = Literal["words", "labels"] | Callable[[Any, Any], float]
 Numbers = NDArray[np.float64]
 
 ENOUGH_RUNS = 8
@@ -369,6 +369,7 @@ def _welch(a: Numbers, b: Numbers, level: float, step: Numbers) -> _Found:
     low, high, p = _t_interval(mean, parts.sum(axis=0), freedom, level)
     methods = [f"Welch over {x} and {y} run means" for x, y in zip(*sizes, strict=True)]
     found = _Found(mean, low, high, p, sizes[0] + sizes[1], methods, [[] for _ in methods])
+    # The larger of both: that one arm never varies is no fault as long as the other does.
     spread = np.where(np.minimum(*sizes) > 1, np.maximum(moments[0][1], moments[1][1]), np.nan)
     yes_or_no = _yes_or_no(a, b) & (np.minimum(*sizes) > 1)
     _check_spread(
@@ -719,6 +720,7 @@ def _sequence(
         growth = 1 + n * _PRIOR
         freedom = np.maximum(n - 1, 1)
         ratio = (growth / (1 - level) ** 2) ** (1 / np.maximum(n, 1))
+        # Too few pairs can exclude no mean at all, whatever they are.
         bound = np.where(ratio < growth, (ratio - 1) / (1 - ratio / growth), np.inf)
         reach = np.sqrt(bound * freedom * variance / n)
         square = mean**2 / (variance / n) / freedom
@@ -916,13 +918,13 @@ def _at_situations(
         variance = variance + part if new else part
         freedom = np.minimum(freedom, degrees) if new else degrees
         # A wording without any answer says nothing.
-        heard = [
-            _heard(group).sum(axis=0) if it else n * 0 + 1
+        answered = [
+            _answered(group).sum(axis=0) if it else n * 0 + 1
             for group, it in zip(groups, worded, strict=True)
         ]
         methods = [
             f"t over {a} and {b} wordings" + (f" and {it} runs" if new else "")
-            for a, b, it in zip(*heard, run_count, strict=True)
+            for a, b, it in zip(*answered, run_count, strict=True)
         ]
         spread = np.where(freedom >= 1, spread if new else of_wordings, np.nan)
         step = step if new else step / asked.answers
@@ -933,8 +935,8 @@ def _at_situations(
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
     found.runs = run_count
     if any(worded):
-        found.wordings = np.sum(heard, axis=0)
-        for arm, count in zip((one, other), heard, strict=True):
+        found.wordings = np.sum(answered, axis=0)
+        for arm, count in zip((one, other), answered, strict=True):
             for place in np.flatnonzero(count < asked.wordings[arm]):
                 silent, of = asked.wordings[arm] - count[place], asked.wordings[arm]
                 found.notes[place].append(f"{silent} of {of} wordings of {arm!r} have no answer")
@@ -979,17 +981,17 @@ def _by_wording(
         part, freedom, spread = _of_these([group], weight, several or asked.crossed)
         each = asked.answers if several else 1.0
         parts.append(np.where(asked.shares, np.maximum(part, _of_share(group, each)), part))
-        freedoms.append(_heard(group).sum(axis=0) - 1.0 if several else freedom)
+        freedoms.append(_answered(group).sum(axis=0) - 1.0 if several else freedom)
         spreads.append(spread)
     variance = np.sum(parts, axis=0)
     if all(worded):
-        twins = (_heard(groups[0]) == _heard(groups[1])).all(axis=0)
+        twins = (_answered(groups[0]) == _answered(groups[1])).all(axis=0)
         of_twins = _of_these([groups[0] + groups[1]], weight, True)[0]
         variance = np.where(twins, np.fmax(variance, of_twins), variance)
     return variance, np.fmin.reduce(freedoms, axis=0), np.max(spreads, axis=0)
 
 
-def _heard(group: Numbers) -> NDArray[np.bool_]:
+def _answered(group: Numbers) -> NDArray[np.bool_]:
     """Return which wordings have an answer, by outcome."""
     return np.asarray((~np.isnan(group)).any(axis=0))
 
@@ -1165,10 +1167,9 @@ def energy_test(
     Planning and Inference 143. p = (1 + b) / (1 + B), so it is never 0.
 
     Args:
-        x: texts, labels or vectors.
+        x: texts, labels or what the function takes.
         y: those of the other arm.
-        distance: between two of them: ``word_distance``, 0 or 1 for labels, or Euclid's; or a
-            function.
+        distance: between two of them: ``word_distance``, 0 or 1 for labels, or a function.
         blocks: the situation of each of x and of y: answers are exchanged within it only. The test
             then adds up, in units of their spread over permutations, the statistic of all answers,
             which sees what arms do in every situation, and the sum of the situations' own, which
@@ -1213,9 +1214,6 @@ def _distances(items: Sequence[Any], distance: Distance) -> Numbers:
         names: dict[Any, int] = {}
         codes = np.array([names.setdefault(item, len(names)) for item in items])
         return np.asarray(codes[:, None] != codes, dtype=float)
-    if distance == "euclidean":
-        points = np.asarray(items, dtype=float).reshape(len(items), -1)
-        return np.asarray(np.sqrt(((points[:, None] - points) ** 2).sum(axis=-1)))
     measure = word_distance if distance == "words" else distance
     found = np.zeros((len(items), len(items)))
     for place, item in enumerate(items):
@@ -1277,38 +1275,29 @@ def sup_t_band(
 # --- how much can be seen -------------------------------------------------------------------------
 
 
-def power(sd: float, n: int, effect: float, *, level: float = 0.95, paired: bool = True) -> float:
-    """Return the chance that a t test rejects no difference if the true one is ``effect``.
+def power(sd: float, n: int, effect: float, *, level: float = 0.95) -> float:
+    """Return the chance that a paired t test rejects no difference if the true one is ``effect``.
 
     Args:
-        sd: standard deviation of the pairs' differences; of an arm's runs if they are not paired.
-        n: pairs, or runs of each arm.
+        sd: standard deviation of the pairs' differences.
+        n: pairs.
         effect: the true difference, in the same unit.
         level: 1 minus alpha; the test is two-sided.
-        paired: False for two arms with seeds of their own, compared by Welch's t.
     """
-    from scipy.special import betaincinv, nctdtr, stdtrit
+    from scipy.special import nctdtr, stdtrit
 
     if n < 2:
         return 0.0
     if sd == 0:
         return float(effect != 0)
-    shift = abs(effect) / sd * math.sqrt(n if paired else n / 2)
-    freedom, welch = n - 1.0, np.array([n - 1.0])
-    if not paired:
-        freedom = 2.0 * (n - 1)
-        # Welch's degrees of freedom depend on one arm's share of the variance, a beta variable.
-        share = betaincinv((n - 1) / 2, (n - 1) / 2, (np.arange(200) + 0.5) / 200)
-        welch = (n - 1) / (share**2 + (1 - share) ** 2)
-    cut = stdtrit(welch, (1 + level) / 2)
+    shift = abs(effect) / sd * math.sqrt(n)
+    cut = stdtrit(n - 1, (1 + level) / 2)
     # Where next to nothing is left below, as for the far side of a large shift, scipy gives NaN.
-    below, far = (np.nan_to_num(nctdtr(freedom, shift, end)) for end in (cut, -cut))
-    return float(np.mean(1 - below + far))
+    below, far = (np.nan_to_num(nctdtr(n - 1, shift, end)) for end in (cut, -cut))
+    return float(1 - below + far)
 
 
-def smallest_effect(
-    sd: float, n: int, *, wanted: float = 0.8, level: float = 0.95, paired: bool = True
-) -> float | None:
+def smallest_effect(sd: float, n: int, *, wanted: float = 0.8, level: float = 0.95) -> float | None:
     """Return the smallest true difference that is seen with power ``wanted``; None with one run.
 
     Args:
@@ -1316,7 +1305,6 @@ def smallest_effect(
         n: likewise.
         wanted: power, at least 1 minus the level.
         level: likewise.
-        paired: likewise.
     """
     from scipy.optimize import brentq
 
@@ -1325,7 +1313,6 @@ def smallest_effect(
     if sd == 0:
         return 0.0
     high = 1.0
-    while power(1.0, n, high, level=level, paired=paired) < wanted:
+    while power(1.0, n, high, level=level) < wanted:
         high *= 2
-    short = lambda size: power(1.0, n, size, level=level, paired=paired) - wanted  # noqa: E731
-    return float(sd * brentq(short, 0.0, high))
+    return float(sd * brentq(lambda size: power(1.0, n, size, level=level) - wanted, 0.0, high))

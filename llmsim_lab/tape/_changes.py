@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._codec import RunInfo, loads
 from llmsim_lab.tape._file import TapeFile
@@ -112,7 +112,7 @@ class Changes:
         done = [_listed(records, "interventions") for records in (old, own)]
         if not old or not own or done[0] != done[1]:
             return []
-        was, now = (flat(_mapping(records[at].get("state"))) for records in (old, own))
+        was, now = (flat(mapping(records[at].get("state"))) for records in (old, own))
         fields = [
             f"{name} {_from_to(_rounded(was.get(name)), _rounded(now.get(name)))}"
             for name in _different(was, now)
@@ -180,9 +180,9 @@ def flat(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _defining(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    config = _mapping(manifest.get("config"))
+    config = mapping(manifest.get("config"))
     values = {name: value for name, value in config.items() if name not in _SHOWN_ELSEWHERE}
-    llm = _mapping(manifest.get("llm") or config.get("llm"))
+    llm = mapping(manifest.get("llm") or config.get("llm"))
     return values | {"llm": {name: it for name, it in llm.items() if name not in _WAITING}}
 
 
@@ -197,7 +197,7 @@ def _different(was: dict[str, str], now: dict[str, str]) -> list[str]:
 def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return how a run's model and its settings differ from those of the run that it came from."""
     changed: list[str] = []
-    models = [_mapping(manifest.get("model")) for manifest in (before, after)]
+    models = [mapping(manifest.get("model")) for manifest in (before, after)]
     names = [model.get("name") for model in models]
     if all(models) and names[0] != names[1]:
         changed.append(f"model {_from_to(*names)}")
@@ -223,31 +223,43 @@ def _likeness(info: RunInfo) -> object:
 # --- prompts -------------------------------------------------------------------------------------
 
 
+def edited_prompts(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[tuple[str, str], list[str]]:
+    """Return which of the prompts that two manifests both have differ: their places, by the texts.
+
+    Args:
+        before: a manifest.
+        after: another.
+    """
+    old, new = (mapping(manifest.get("prompts")) for manifest in (before, after))
+    edits: dict[tuple[str, str], list[str]] = {}
+    for place in new:
+        if place in old:
+            was, now = (str(mapping(of[place]).get("text", "")) for of in (old, new))
+            if was != now:
+                edits.setdefault((was, now), []).append(place)
+    return edits
+
+
 def _prompts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return which words of which prompts differ."""
-    old, new = (_mapping(manifest.get("prompts")) for manifest in (before, after))
-    edits: dict[tuple[str, str], list[str]] = {}
-    same: set[str] = set()
-    for place, entry in new.items():
-        if place not in old:
-            continue
-        texts = tuple(str(_mapping(of).get("text", "")) for of in (old[place], entry))
-        name = str(_mapping(entry).get("name"))
-        if texts[0] == texts[1]:
-            same.add(name)
-        else:
-            edits.setdefault((texts[0], texts[1]), []).append(place)
+    old, new = (mapping(manifest.get("prompts")) for manifest in (before, after))
+    edits = edited_prompts(before, after)
+    names = {place: str(mapping(entry).get("name")) for place, entry in new.items()}
+    edited = {place for places in edits.values() for place in places}
+    same = {name for place, name in names.items() if place in old and place not in edited}
     changed = []
     for (was, now), places in edits.items():
-        names = {str(_mapping(new[place]).get("name")) for place in places}
+        theirs = {names[place] for place in places}
         # By its name, unless others still have the old text under that name.
-        what = ", ".join(places if names & same else sorted(names))
+        what = ", ".join(places if theirs & same else sorted(theirs))
         changed.append(f"prompt {_short(what)}: {_word_change(was, now)}")
     return _few(changed)
 
 
-def _shared_start(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many words two texts have in common at their beginnings."""
+def shared_start(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many words or lines two texts have in common at their beginnings."""
     parts = (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
     return next(parts, min(len(old), len(new)))
 
@@ -255,9 +267,9 @@ def _shared_start(old: Sequence[str], new: Sequence[str]) -> int:
 def _word_change(was: str, now: str) -> str:
     old, new = was.split(), now.split()
     # What both begin and end with first: comparing takes time by the square of the words left.
-    start = _shared_start(old, new)
+    start = shared_start(old, new)
     old, new = old[start:], new[start:]
-    end = _shared_start(old[::-1], new[::-1])
+    end = shared_start(old[::-1], new[::-1])
     old, new = old[: len(old) - end], new[: len(new) - end]
     if not old and not new:
         return "its white space"
@@ -283,7 +295,7 @@ def _listed(records: Mapping[int, Any], part: str) -> list[Any]:
 
 def _words(intervention: Any) -> str:
     """Return an intervention of any class in words, as its record has it."""
-    values = _mapping(intervention)
+    values = mapping(intervention)
     parts: list[str] = []
     for name, value in values.items():
         if name == "turn" or value is None or value is False or value in ("", [], {}):
@@ -306,9 +318,7 @@ def _each(counted: Counter[str]) -> list[str]:
 
 
 def _few(changes: list[str], most: int = _MAX_FIELDS) -> list[str]:
-    left = len(changes) - most
-    lines = [_one_line(change) for change in changes[:most]]
-    return [*lines, f"and {left} more"] if left > 0 else lines
+    return few([_one_line(change) for change in changes], most)
 
 
 def _rounded(value: str | None) -> str | None:
@@ -331,7 +341,7 @@ def _one_line(text: str) -> str:
     return clip(printable(text, keep="\n\t"), _MAX_CHANGE)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def mapping(value: object) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one: a tape may hold anything."""
     return value if isinstance(value, Mapping) else {}
 

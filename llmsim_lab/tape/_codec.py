@@ -54,6 +54,7 @@ def dumps(value: Any) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
+            # Escapes can say what UTF-8 cannot.
             return json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text
 
@@ -287,6 +288,7 @@ def key_fits(key: object, base: bytes) -> bool:
     """Return True if a recorded key is ``base``, or that of the n-th equal request for some n."""
     if not isinstance(key, bytes) or not key.startswith(base):
         return False
+    # A count of 0 is never written; see ``nth_key``.
     return key == base or (len(key) == len(base) + 4 and any(key[-4:]))
 
 
@@ -462,6 +464,7 @@ def call_numbers(record: Any) -> list[int]:
     Raises:
         ValueError: it is not a record, or a part of it has the wrong type.
     """
+    # Not isinstance, for which True is a number as well.
     if not isinstance(record, dict) or type(record.get("turn")) is not int:
         raise ValueError("it is not a record of a turn")
     if not isinstance(record.get("state"), dict):

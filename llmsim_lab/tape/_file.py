@@ -30,6 +30,8 @@ _APPLICATION_ID = 0x4C534C42
 
 _BUSY_TIMEOUT_MS = 10_000
 _BATCH_ROWS = 1_000
+_PATIENCE_S = 5.0
+"""How long the end of the interpreter waits for another thread's query."""
 _SIGNAL_CHECK_STEPS = 100_000
 """Steps of SQLite's virtual machine between two checks whether Ctrl-C was pressed."""
 
@@ -148,7 +150,7 @@ class TapeFile:
         self._text_ids: dict[bytes, int] = {}
         self._deferred: deque[tuple[str, tuple[Any, ...]]] = deque()
         # Not left to the garbage collector, which may never run at the interpreter's end.
-        self._finalizer = weakref.finalize(self, self._connection.close)
+        self._finalizer = weakref.finalize(self, _close, self._connection, self.lock)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -161,6 +163,8 @@ class TapeFile:
             raise TapeError(f"the tape {self.path} was opened for reading only")
         with self.lock:
             try:
+                # At once: one that has read first fails, without waiting, if another program wrote
+                # meanwhile.
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     deferred = list(self._deferred)
@@ -227,6 +231,7 @@ class TapeFile:
                 "INSERT INTO texts (digest, text) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 (digest, text),
             )
+            # Asked for, since an INSERT that meets an equal text adds no row and so has no number.
             row = connection.execute("SELECT id FROM texts WHERE digest = ?", (digest,)).fetchone()
             known = self._text_ids[digest] = int(row[0])
         return known
@@ -307,6 +312,16 @@ class TapeFile:
         """Close the file; folds the write-ahead log into it if nobody else has it open."""
         with self.lock:
             self._finalizer()
+
+
+def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
+    # Closed in the middle of another thread's query, as at the interpreter's end, SQLite crashes
+    # the process. A query that does not end is left to the system: the file is whole all the same.
+    if lock.acquire(timeout=_PATIENCE_S):
+        try:
+            connection.close()
+        finally:
+            lock.release()
 
 
 def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:

@@ -44,6 +44,7 @@ def seal(cells: Iterable[Any]) -> bytes:
     for cell in cells:
         # The second argument, the checksum's start, tells equal bytes of different types apart.
         its_type = type(cell)
+        # Exact types, so that a bool, which would come back as a number, is an error.
         if its_type is str:
             found.append(crc32(cell.encode("utf-8", "surrogatepass"), 1))
         elif its_type is int:
@@ -127,6 +128,7 @@ class Ledger:
         row = {"id": ledger.run, "writer": None, **values}
         row["seal"] = seal([row[column] for column in SEALED["runs"]])
         connection.execute(_INSERT["runs"], [row[column] for column in COLUMNS["runs"]])
+        # No turns yet: the last comes before the first.
         connection.execute(_INSERT["tallies"], (ledger.run, 0, 0, -1, bytes(DIGEST_BYTES)))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'runs'", (str(ledger.run),))
         return ledger
@@ -156,7 +158,9 @@ class Ledger:
         """
         if self._place is None:
             self._read(connection)
+        # An import adds many calls in one transaction, before ``committed``.
         place = (self._place or 0) + len(self._new)
+        # Not left to SQLite: the number is sealed with its row, so it has to be known before.
         [first] = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM calls").fetchone()
         rows = []
         for at, cells in enumerate(calls):
@@ -188,6 +192,7 @@ class Ledger:
 
     def forget(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
         """Mark calls that failed for good and are made again; updates the tally."""
+        # First of all, or a seal would be taken out of a digest that it is not in yet.
         self.count_calls(connection)
         *_, digest = self._tally(connection)
         columns = SEALED["calls"]

@@ -50,6 +50,7 @@ class _Keys:
         """By number of an attempt, its count where that is not 0."""
         self._lock = threading.Lock()
         for key, attempt in known.items():
+            # The first of its like has the bare key; only later ones have their count behind it.
             if len(key) > KEY_BYTES:
                 self.remember(attempt.number, key)
 
@@ -128,6 +129,7 @@ class LiveRecorder:
         self.tape = tape
         self.run = run
         self._ledger = Ledger(run)
+        # Not by value: equal requests may be in flight at once, each with a key of its own.
         self._pending: dict[int, EncodedRequest] = {}
         """By identity, the requests that were asked for and are not answered yet."""
         self._groups: dict[asyncio.AbstractEventLoop, _Group] = {}
@@ -142,6 +144,7 @@ class LiveRecorder:
             _check_key(call.key, call.attempt)
             self._known[call.key] = call.attempt
         self._keys = _Keys(self._known)
+        # What had failed when the run stopped is asked again when it is resumed.
         self._forget_failed(None)
 
     def place(self, request: ChatRequest) -> ChatRequest:
@@ -255,6 +258,7 @@ class LiveRecorder:
             with self._file.transaction() as connection:
                 yield connection
         except BaseException:
+            # The ledger has counted rows that the file has just undone.
             self._ledger.rolled_back()
             raise
         self._ledger.committed()
@@ -307,6 +311,7 @@ class LiveRecorder:
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
         """Mark the calls that got no answer, and those whose answers made the turn fail."""
         calls: dict[tuple[object, ...], dict[bytes, Attempt]] = {}
+        # First attempts first, so that a second one finds the call that it belongs to.
         by_attempt = sorted(self._known.items(), key=lambda item: item[1].request.attempt)
         for key, attempt in by_attempt:
             request = attempt.request
@@ -374,6 +379,7 @@ def _failure_in(error: BaseException | None) -> LLMFailureException | None:
 
 def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool:
     """Return True if a call, of which this is the last attempt, is to be made again."""
+    # A first attempt that may be tried again is not yet the end of its call.
     if last.reason is None or (last.request.attempt == 1 and last.retry):
         return False
     if last.reply is None:
@@ -403,6 +409,7 @@ class ReplayRecorder:
 
     def begin_turn(self, turn: int) -> None:
         """Read the calls of a turn."""
+        # A fork's first turns are recorded with the runs it comes from.
         part = next((part for part, last in self._line if turn <= last), self.run)
         self._known = {call.key: call.attempt for call in self.tape.calls(part, turn=turn)}
         self._by_number = {attempt.number: attempt for attempt in self._known.values()}

@@ -520,6 +520,21 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
+def parting(compared: pd.DataFrame) -> pd.DataFrame:
+    """Return what differs of two runs: turns from the first difference on, columns that do.
+
+    Args:
+        compared: as ``Tape.compare`` gives it. Seconds, which differ between any two runs, are no
+            difference.
+    """
+    change = compared.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
+    # NaN, where a run lacks a number, equals nothing; it is not a difference.
+    apart: Any = change.ne(0) & change.notna()
+    columns = list(apart.columns[apart.any()])
+    found: pd.DataFrame = compared.loc[apart.any(axis=1).cummax(), columns]
+    return found
+
+
 def _numeric(frame: pd.DataFrame) -> list[str]:
     """Return the columns of numbers, if there are turns to compare them by."""
     if "turn" not in frame or not frame["turn"].is_unique:

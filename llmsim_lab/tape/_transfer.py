@@ -118,6 +118,7 @@ def _whole_file(path: Path) -> Iterator[Path]:
 
 def _lines(file: TapeFile, runs: Sequence[RunInfo]) -> Iterator[dict[str, Any]]:
     columns = ", ".join(COLUMNS["turns"])
+    # Numbers alone, so that nothing can be slipped into the SQL.
     these = f"({', '.join(str(info.id) for info in runs)})"
     calls = f"SELECT settings, origin FROM calls WHERE run IN {these}"
     texts = f"id IN (SELECT settings FROM ({calls}) UNION SELECT origin FROM ({calls}))"
@@ -172,6 +173,7 @@ def import_jsonl(source: Path, file: TapeFile) -> list[int]:
         with source.open("rb") as lines, file.transaction() as connection:
             found = _Import(file, connection)
             number = 0
+            # A byte more than allowed tells that a line is too long without reading all of it.
             while line := lines.readline(_MAX_LINE_BYTES + 1):
                 number += 1
                 with _naming(f"{source}, line {number}"):
@@ -324,6 +326,7 @@ class _Import:
             raise ValueError("its record or its row is not that of the turn")
         named = [chain["call"] for chain in record["chains"] if isinstance(chain.get("call"), list)]
         for call in (*record["calls"], *named):
+            # The calls have other numbers on this tape than in the file.
             call[1] = [self._calls[number] for number in call[1]]
         ledger, turn = self._ledgers[self.runs[values["run"]]], _integer(values["turn"])
         ledger.add_turn(self._connection, turn, dumps(record), dumps(row))

@@ -177,6 +177,7 @@ class _Redaction:
         request = encode_request(attempt.request, self.settings)
         # Requests that differed may be equal now, so that equal ones are counted again.
         key = nth_key(request.key, self.keys[request.key])
+        # A forgotten call shares its key with the one that was made in its place.
         if not row["forgotten"]:
             self.keys[request.key] += 1
         if not self._covers(row["component"]):
@@ -281,6 +282,7 @@ def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
 def _names_in(config: Any) -> set[str]:
     """Return the names in a configuration; states refer to them, so they stay."""
     found: set[str] = set()
+    # The list grows while it is walked, so that deep nesting takes no stack.
     todo = [config]
     for item in todo:
         if isinstance(item, Mapping):

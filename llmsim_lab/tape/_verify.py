@@ -57,6 +57,12 @@ class Finding:
         return f"{where}: {printable(self.what)}" if where else printable(self.what)
 
 
+def replayable(tape: Tape) -> list[int]:
+    """Return the runs that can be replayed: not comparisons, nor runs whose texts are redacted."""
+    runs = (info for info in tape.runs() if info.verb != "experiment")
+    return [info.id for info in runs if not info.manifest.get("redacted")]
+
+
 def verify(tape: Tape) -> list[Finding]:
     """Return what is wrong with a tape: an empty list if nothing is.
 
@@ -217,6 +223,7 @@ def _turns(tape: Tape) -> Iterator[Finding]:
     for run in parents:
         family = {run}
         ancestor = parents[run]
+        # On a damaged tape parents may lead in a circle.
         while ancestor is not None and ancestor not in family and ancestor in parents:
             family.add(ancestor)
             ancestor = parents[ancestor]
@@ -305,5 +312,6 @@ def _compared(found: Iterable[Any], expected: range) -> tuple[list[int], list[An
     """Return which numbers are missing and which are too many, a few of each."""
     counts = Counter(found)
     added = [n for n, count in counts.items() if count > 1 or n not in expected]
+    # The tally's numbers may be anything, so no more are looked at than can be named.
     missing = [n for n in expected[: len(counts) + _MAX_NAMED] if n not in counts]
     return missing[:_MAX_NAMED], added[:_MAX_NAMED]

@@ -93,6 +93,16 @@ async def test_the_rates_offered_are_those_within_one_step() -> None:
     assert (await task).proposed_rate == 4
 
 
+@pytest.mark.parametrize("names_rate", [True, False])
+async def test_the_question_is_known_before_it_is_asked(names_rate: bool) -> None:
+    agent, state = HumanAgent("Aland", names_rate=names_rate), make_state()
+    task = asyncio.create_task(agent.decide_action(state))
+    asked, expected = (await agent.person.asked()).request, agent.expected(state).request
+    assert (expected.messages, expected.schema) == (asked.messages, asked.schema)
+    assert expected.site == asked.site
+    task.cancel()
+
+
 async def test_with_moves_a_person_names_the_rate_that_one_of_them_leads_to() -> None:
     agent = agent_saying(
         SAID | {"proposed_rate": 4.2}, SAID | {"proposed_rate": 4.37}, moves_bp=MOVES

@@ -16,11 +16,13 @@ import nbformat
 
 if TYPE_CHECKING:
     from lab_server import LabServer
-    from playwright.sync_api import ConsoleMessage, Locator, Page, Request
+    from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Request
 
 __all__ = ["LOOKS", "OUTPUTS", "LabPage", "Notebook", "Theme"]
 
 OUTPUTS = ".jp-Notebook .jp-OutputArea"
+# Of plotly, about a figure that was taken away while it was drawn.
+NOT_OURS = "reading '_redrawFromAutoMarginCount'"
 OPEN_S = 60.0
 
 Theme = Literal["JupyterLab Light", "JupyterLab Dark"]
@@ -132,7 +134,7 @@ class LabPage:
         self.complaints: list[str] = []
         self.foreign: list[str] = []
         self._open_now: tuple[str, ...] = ()
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("pageerror", self._on_error)
         page.on("console", self._on_console)
         page.on("request", self._on_request)
         page.set_default_timeout(20_000)
@@ -144,6 +146,10 @@ class LabPage:
         page.wait_for_function("window.jupyterapp !== undefined", timeout=OPEN_S * 1000)
         page.evaluate("window.jupyterapp.restored.then(() => null)")
         page.evaluate("window.jupyterapp.shell.collapseLeft()")
+
+    def _on_error(self, error: Error) -> None:
+        if NOT_OURS not in str(error):
+            self.complaints.append(str(error))
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":

@@ -50,8 +50,8 @@ def section(notebook: Notebook, name: str) -> Locator:
 
 def look_at(notebook: Notebook, agent: str, turn: int) -> None:
     field(notebook, "Agent").select_option(label=agent)
-    field(notebook, "Turn").fill(str(turn))
-    field(notebook, "Turn").press("Enter")
+    field(notebook, "Turn shown").fill(str(turn))
+    field(notebook, "Turn shown").press("Enter")
     shows(notebook, f"{agent}, turn {turn}: about ")
 
 

@@ -105,6 +105,12 @@ def test_options_that_do_not_go_together_are_named(
     assert message in " ".join(err.split())
 
 
+def test_a_name_that_is_no_model_is_refused_before_the_work_is_announced(llmsim_lab: Run) -> None:
+    status, _, err = llmsim_lab("doctor", "rule", "--economics")
+    assert status == 1
+    assert err.startswith("error: model 'rule' is not understood")
+
+
 @pytest.fixture
 def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOllama]:
     """A model of the catalogue's name that always wants to raise by 75 basis points."""

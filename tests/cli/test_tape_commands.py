@@ -502,6 +502,13 @@ def test_a_tape_goes_through_json_lines_and_is_sound_at_the_other_end(
     assert out == "b.tape is sound: 2 runs, 24 calls; 2 replayed to the same turns.\n"
 
 
+def test_a_comparison_of_prompts_is_passed_over_when_runs_are_replayed(llmsim_lab: Run) -> None:
+    comparison = str(data_path("tapes/prompt_experiment.tape"))
+    status, out, _ = llmsim_lab("tape", "verify", comparison, "--replay")
+    assert status == 0
+    assert out.endswith("is sound: 2 runs, 157 calls; 1 replayed to the same turns.\n")
+
+
 def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     connection = sqlite3.connect(tape)
     connection.execute("UPDATE calls SET agent = 'Eland' WHERE id = 2")

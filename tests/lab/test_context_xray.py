@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,21 @@ async def test_asking_tells_change_from_noise(crisis: Any) -> None:
     assert xray.answers.value == ""
 
 
+async def test_answers_to_one_turns_prompt_do_not_stay_beside_another(crisis: Any) -> None:
+    xray = ContextXRay(crisis, llm_client=crisis_client(lambda _: said("Dig")))
+    xray.silence("mud")
+    await xray.ask(1)
+    assert "Dig" in xray.answers.value
+    await crisis.arun(1)
+    await asyncio.sleep(0)
+    assert xray.turn_box.value == 3
+    assert xray.answers.value == ""
+    await xray.ask(1)
+    xray.previous_button.click()
+    assert xray.turn_box.value == 2
+    assert xray.answers.value == ""
+
+
 async def test_what_was_asked_is_kept_on_a_tape_and_can_be_shown_again(
     crisis: Any, tmp_path: Path
 ) -> None:
@@ -187,7 +203,7 @@ async def test_stopping_keeps_the_samples_so_far(crisis: Any) -> None:
     ("arguments", "message"),
     [
         ({"agent": "Eve"}, "there is no agent 'Eve'"),
-        ({"turn": 9}, "there is no prompt of turn 9; there are turns 1 to 2"),
+        ({"turn": 9}, "the run has no turn 9; it has turns 1 to 2"),
     ],
 )
 def test_a_wrong_agent_or_turn_is_named(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
+import pandas as pd
+import pytest
 from builders import make_simulation
 
 from llmsim_lab.economy import history
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts._tracks import chartable
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -69,6 +73,25 @@ def test_a_notebook_shows_the_figure_without_pyplot() -> None:
     assert png.startswith(b"\x89PNG")
     assert told["alt"].startswith("Chart of Policy rate, turns 0 to 2. Latest values. ruled: ")
     assert "matplotlib.pyplot" not in sys.modules or figure.number is None  # type: ignore[attr-defined]
+
+
+def test_history_that_is_no_frame_is_refused() -> None:
+    wrong: Any = 3
+    with pytest.raises(ConfigError, match="history=3 must be True, False, or a frame"):
+        rate_figure({"ruled": ruled().run(1)}, history=wrong)
+
+
+def test_a_run_of_a_world_without_rates_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the run 'pot' has no interest_rate; RateChart draws"):
+        rate_figure({"pot": pd.DataFrame({"turn": [0, 1], "coins.Ann": [10.0, 11.0]})})
+
+
+def test_dollars_in_a_name_are_no_formula() -> None:
+    figure = rate_figure({"$\\frac{1$": ruled().run(2)}, title="$1 and $2")
+    figure.draw_without_rendering()
+    [name, _] = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert name == "\\$\N{SET MINUS}frac{1\\$"
+    assert figure.axes[0].get_title(loc="left") == r"\$1 and \$2"
 
 
 def test_what_is_the_same_each_turn_or_counted_elsewhere_is_not_charted() -> None:

@@ -10,18 +10,17 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
 import pytest
 from builders import make_client
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper
-from llmsim_lab.lab._human_seat import _tie
-from llmsim_lab.lab._scores import advice_asked
+from llmsim_lab.lab._human_seat import AnswerForm
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in
+from llmsim_lab.simulation._scores import advice_asked
 
 RAISE: dict[str, Any] = {
     "action": "Raise the policy rate",
@@ -95,7 +94,7 @@ async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn()
 async def test_the_rates_are_those_that_the_runs_moves_lead_to_and_holding_is_proposed() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
-        slider = form.sliders["rate"]
+        slider = form.fields["rate"].slider
         labels = [label for label, _ in slider.options]
         assert (labels[0], labels[-1]) == ("5.17", "14.17")
         assert form.values["rate"] == slider.value == 9.67
@@ -106,13 +105,13 @@ async def test_the_rates_are_those_that_the_runs_moves_lead_to_and_holding_is_pr
 async def test_the_slider_the_box_and_the_button_say_the_same_rate() -> None:
     with seated(table_of()) as seat:
         form = seat.forms["Aland"]
-        form.sliders["rate"].value = 11.67
-        assert form.inputs["rate"].value == "11.67"
+        form.fields["rate"].slider.value = 11.67
+        assert form.fields["rate"].box.value == "11.67"
         assert form.answer_button.description == "Raise the rate to 11.67 %"
-        form.inputs["rate"].value = "8,67"
-        assert form.sliders["rate"].value == 8.67
+        form.fields["rate"].box.value = "8,67"
+        assert form.fields["rate"].slider.value == 8.67
         assert form.answer_button.description == "Lower the rate to 8.67 %"
-        form.inputs["rate"].value = "30"
+        form.fields["rate"].box.value = "30"
         assert "rate is 30; choose one of 5.17" in form.hint.value
 
 
@@ -125,15 +124,15 @@ async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(
     path = tmp_path / "ann.tape"
     with seated(table_of(tape=path)) as seat:
         form = seat.forms["Aland"]
-        fields = dict(form.inputs)
-        form.sliders["rate"].value = 11.67
+        fields = dict(form.fields)
+        form.fields["rate"].slider.value = 11.67
         form.answer_button.click()
         await seat.idle()
         [action] = seat.simulation.turns[1].actions
         assert (action.action_string, action.status) == ("Raise the rate to 11.67 %", "ok")
         assert "1 of 3 turns are played. Your answer plays turn 2." in seat.status.value
         assert form.answer_button.description == "Hold the rate at 11.67 %"
-        assert form.inputs == fields  # the same widgets, so that the focus stays
+        assert form.fields == fields  # the same widgets, so that the focus stays
         seat.simulation.close()
     again = replay(path)
     [chain] = [one for one in again.chains if one.component == "agent"]
@@ -146,7 +145,7 @@ async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(
 
 async def test_enter_in_the_box_of_the_rate_sends_it() -> None:
     with seated(table_of()) as seat:
-        box = seat.forms["Aland"].inputs["rate"]
+        box = seat.forms["Aland"].fields["rate"].box
         box.value = "11.67"
         box._handle_custom_msg({"event": "submit"}, [])
         await seat.idle()
@@ -202,7 +201,7 @@ async def test_a_game_is_sixteen_quarters_from_a_boom_with_shocks() -> None:
     config = seat.simulation.config
     assert (config.turns, config.seed, config.economy.shock_scale) == (16, 3, 1)
     assert seat.simulation.state.period == "1973Q1"
-    rates = [rate for _, rate in seat.forms["Ann"].sliders["rate"].options]
+    rates = [rate for _, rate in seat.forms["Ann"].fields["rate"].slider.options]
     assert (rates[0], rates[-1], len(rates)) == (3.75, 7.5, 17)
     seat.close()
 
@@ -211,7 +210,7 @@ async def test_a_person_who_names_no_rate_has_a_models_fields() -> None:
     nations = [{"name": "Aland", "kind": "human", "names_rate": False}]
     config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
     with seated(Simulation(config, llm_client=make_client())) as seat:
-        labels = [field.description for field in seat.forms["Aland"].inputs.values()]
+        labels = [field.box.description for field in seat.forms["Aland"].fields.values()]
         assert labels == ["Action", "Reasoning", "Confidence"]
         await seat.take_turn(**RAISE)
         assert seat.simulation.turns[1].actions[0].proposed_rate is None
@@ -239,15 +238,15 @@ async def test_three_clicks_of_step_and_answer_play_three_turns() -> None:
 async def test_an_answer_that_cannot_be_sent_is_complained_about_in_place_and_stays() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
-        form.inputs["action"].value = "Raise the policy rate"
-        form.inputs["rate"].value = ""
-        form.inputs["confidence"].value = "2"
+        form.fields["action"].box.value = "Raise the policy rate"
+        form.fields["rate"].box.value = ""
+        form.fields["confidence"].box.value = "2"
         form.answer_button.click()
         await seat.sent()
         assert 'role="alert"' in form.complaint.value
         assert "confidence is 2; choose one of 0, 0.05" in form.complaint.value
         assert "rate is missing" in form.complaint.value
-        assert form.inputs["action"].value == "Raise the policy rate"
+        assert form.fields["action"].box.value == "Raise the policy rate"
         assert seat.waiting_for == ("Aland",)
 
 
@@ -265,11 +264,11 @@ async def test_a_click_that_overtakes_what_was_written_sends_it_all_the_same() -
 async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
-        form.inputs["action"].value = "Plant tulips"
+        form.fields["action"].box.value = "Plant tulips"
         assert "names nothing of economic policy" in form.hint.value
-        form.inputs["action"].value = "Raise the rate"
+        form.fields["action"].box.value = "Raise the rate"
         assert form.hint.value == ""
-        form.inputs["reasoning"].value = "x" * 2_001
+        form.fields["reasoning"].box.value = "x" * 2_001
         assert "reasoning has 2,001 characters; 2,000 at most" in form.hint.value
 
 
@@ -283,9 +282,9 @@ async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay
         await settled(seat)
         assert "names nothing of economic policy" in form.complaint.value
         assert "This is the second try, and the last." in form.complaint.value
-        assert form.inputs["action"].value == "Plant tulips"
+        assert form.fields["action"].box.value == "Plant tulips"
         assert "(assistant message)" in seat.prompt.value
-        form.inputs["action"].value = "Raise the policy rate"
+        form.fields["action"].box.value = "Raise the policy rate"
         form.answer_button.click()
         await seat.idle()
         assert seat.simulation.turns[1].actions[0].status == "repaired"
@@ -299,14 +298,25 @@ async def test_the_form_is_empty_once_the_turn_was_played() -> None:
         assert form.values == {"action": "", "reasoning": "", "confidence": None, "rate": 11.67}
 
 
+async def test_the_slider_of_an_empty_box_rests_at_its_least_value() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        form.fields["confidence"].box.value = "0.9"
+        assert form.fields["confidence"].slider.value == 0.9
+        await seat.take_turn(**RAISE, rate=11.67)
+        assert form.values["confidence"] is None
+        assert form.fields["confidence"].slider.value == 0
+        assert form.fields["rate"].slider.value == 11.67
+
+
 async def test_a_draft_of_the_next_answer_survives_the_next_question() -> None:
     with seated(table_of()) as seat:
         form = seat.forms["Aland"]
         await seat.take_turn(**RAISE, rate=11.67)
-        form.inputs["action"].value = "Raise it again, the rate"
+        form.fields["action"].box.value = "Raise it again, the rate"
         seat.step_button.click()
         await seat.asked()
-        assert form.inputs["action"].value == "Raise it again, the rate"
+        assert form.fields["action"].box.value == "Raise it again, the rate"
         seat.stop_button.click()
         await seat.idle()
 
@@ -321,7 +331,7 @@ async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_t
         await seat.idle()
         assert seat.simulation.turn_number == 0
         assert seat.waiting_for == ()
-        assert form.inputs["action"].value == "Raise the policy rate"
+        assert form.fields["action"].box.value == "Raise the policy rate"
         assert not seat.step_button.disabled
         form.answer_button.click()
         await seat.idle()
@@ -403,7 +413,7 @@ async def test_one_seat_serves_several_people_by_choice() -> None:
         seat.step_button.click()
         await seat.asked("Borduria")
         assert "waits for: Aland, Borduria." in seat.status.value
-        seat.forms["Aland"].inputs["action"].value = "Raise the rate, I think"
+        seat.forms["Aland"].fields["action"].box.value = "Raise the rate, I think"
         seat.seat_box.value = "Borduria"
         assert seat.form_box.children == (seat.forms["Borduria"],)
         seat.forms["Borduria"].fill(**RAISE, rate=11.67)
@@ -412,7 +422,7 @@ async def test_one_seat_serves_several_people_by_choice() -> None:
         assert ">Turn 1 waits for: Aland.<" in seat.status.value
         seat.seat_box.value = "Aland"
         assert "It is your turn to answer." in seat.status.value
-        assert seat.forms["Aland"].inputs["action"].value == "Raise the rate, I think"
+        assert seat.forms["Aland"].fields["action"].box.value == "Raise the rate, I think"
         seat.answer(**RAISE, rate=10.67)
         await seat.idle()
         assert [a.rate_change_bp for a in seat.simulation.turns[1].actions] == [100, 200]
@@ -463,7 +473,9 @@ async def test_a_cell_that_waits_for_the_turn_itself_is_pointed_out() -> None:
     with seated(simulation) as seat:
         cell = asyncio.create_task(asyncio.to_thread(simulation.run, 1))
         await seat.asked()
-        assert "A cell waits for this turn" in seat.status.value
+        async with asyncio.timeout(10):
+            while "A cell waits for this turn" not in seat.status.value:  # noqa: ASYNC110 - seen so
+                await asyncio.sleep(0.01)  # the run's thread says so once the question is there
         assert "start the turn with Step" in seat.status.value
         seat.answer(**RAISE, rate=11.67)
         await cell
@@ -538,6 +550,8 @@ async def test_what_people_write_is_shown_and_obeyed_by_nothing() -> None:
         for html in (str(seat.static_html()), seat.facts.value, seat.status.value):
             for live in ("<script", "<img", "</style", "\x1b", "\u202e"):
                 assert live not in html
+        for hidden in ("\x1b", "\u202e"):
+            assert hidden not in seat.static_text()
         assert "&lt;script&gt;" in str(seat.static_html())
 
 
@@ -591,9 +605,27 @@ async def test_a_score_before_the_first_turn_says_what_is_missing() -> None:
 
 
 def test_what_is_typed_while_the_slider_still_follows_is_kept() -> None:
-    box, slider = w.Text("0.5"), w.FloatSlider(value=0.5, min=0, max=1)
+    form = AnswerForm((), on_change=lambda: None, send=lambda: None)
+    form.show({"share": {"type": "number", "minimum": 0, "maximum": 1}})
+    box, slider = form.fields["share"].box, form.fields["share"].slider
     slider.observe(lambda _: box.set_trait("value", "7"), names="value")  # typed meanwhile
-    _tie(box, slider)
     box.value = "0.8"
     assert (box.value, slider.value) == ("7", 0.8)
     slider.unobserve_all()
+
+
+def test_a_field_that_was_not_asked_for_in_between_is_made_anew() -> None:
+    form = AnswerForm((), on_change=lambda: None, send=lambda: None)
+    form.show({"bid": {"enum": [1, 2]}})
+    form.fill(bid=2)
+    form.show({"words": {"type": "string"}})
+    form.show({"bid": {"enum": [3, 4]}})
+    assert form.values == {"bid": None}
+    assert [value for _, value in form.fields["bid"].slider.options] == [3, 4]
+
+
+def test_a_text_that_may_be_left_open_may_be_filled_in_with_nothing() -> None:
+    form = AnswerForm((), on_change=lambda: None, send=lambda: None)
+    form.show({"words": {"type": "string", "optional": True}})
+    form.fill(words=None)
+    assert form.values == {"words": None}

@@ -106,10 +106,10 @@ async def test_a_turn_is_played_from_the_seat_recorded_and_replayed(tmp_path: Pa
 async def test_the_form_has_the_fields_of_the_reply_and_the_person_what_a_model_sees() -> None:
     async with asked_at(pot(Bob=Person())) as seat:
         form = seat.forms["Bob"]
-        assert list(form.inputs) == ["reasoning", "amount", "confidence"]
-        amount = form.inputs["amount"]
+        assert list(form.fields) == ["reasoning", "amount", "confidence"]
+        amount = form.fields["amount"].box
         assert isinstance(amount, w.Text)
-        slider = form.sliders["amount"]
+        slider = form.fields["amount"].slider
         assert (type(slider), slider.min, slider.max) == (w.IntSlider, 0, 20)
         assert form.values["amount"] is None
         labels = [part.value for part in form.children if isinstance(part, w.HTML)]
@@ -122,9 +122,9 @@ async def test_the_form_has_the_fields_of_the_reply_and_the_person_what_a_model_
 async def test_what_is_wrong_is_said_while_one_writes_and_when_it_is_sent() -> None:
     async with asked_at(pot(Bob=Person())) as seat:
         form = seat.forms["Bob"]
-        form.inputs["amount"].value = "many"
+        form.fields["amount"].box.value = "many"
         assert "amount must be a whole number, not &#39;many&#39;" in form.hint.value
-        form.inputs["amount"].value = "21"
+        form.fields["amount"].box.value = "21"
         assert "amount is 21; it must be from 0 to 20" in form.hint.value
         form.answer_button.click()
         await seat.sent()
@@ -140,7 +140,7 @@ async def test_every_type_of_field_can_be_filled_in_and_sent_by_a_click() -> Non
     seat.step_button.click()
     await seat.asked()
     form = seat.forms["Bob"]
-    assert {name: type(field) for name, field in form.inputs.items()} == {
+    assert {name: type(field.box) for name, field in form.fields.items()} == {
         "reasoning": w.Textarea,
         "count": w.Text,
         "share": w.Text,
@@ -152,14 +152,14 @@ async def test_every_type_of_field_can_be_filled_in_and_sent_by_a_click() -> Non
         "parts": w.Textarea,
         "confidence": w.Text,
     }
-    assert {name: type(slider) for name, slider in form.sliders.items()} == {
+    assert {name: type(field.slider) for name, field in form.fields.items() if field.slider} == {
         "count": w.IntSlider,
         "share": w.FloatSlider,
         "rate": w.SelectionSlider,
         "confidence": w.SelectionSlider,
     }
-    assert [label for label, _ in form.sliders["rate"].options][:2] == ["1", "1.25"]
-    assert form.values | {"sure": None} == dict.fromkeys(form.inputs) | {
+    assert [label for label, _ in form.fields["rate"].slider.options][:2] == ["1", "1.25"]
+    assert form.values | {"sure": None} == dict.fromkeys(form.fields) | {
         "reasoning": "",
         "words": "",
     }
@@ -169,8 +169,14 @@ async def test_every_type_of_field_can_be_filled_in_and_sent_by_a_click() -> Non
     assert form.complaint.value == ""
     said = Wide.model_validate_json(run.state.told["Bob"])
     assert said == Wide.model_validate(WIDE)
-    assert form.inputs["words"].value == ""
+    assert form.fields["words"].box.value == ""
     seat.close()
+
+
+async def test_of_one_person_who_answers_for_several_the_question_of_whom_is_waited_for() -> None:
+    person = Person()
+    async with asked_at(Questions(players={"Ann": person, "Bob": person})) as seat:
+        assert [(await seat.asked(name)).agent for name in ("Ann", "Bob")] == ["Ann", "Bob"]
 
 
 async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
@@ -193,5 +199,5 @@ def test_a_world_without_people_says_how_to_name_one() -> None:
         HumanSeat(pot())
     with pytest.raises(ConfigError, match="agent='Cy' is not a person in this run"):
         HumanSeat(pot(Bob="person"), agent="Cy")
-    with pytest.raises(ConfigError, match="PublicGoods has no score to compare"):
+    with pytest.raises(ConfigError, match="PublicGoods is not an economic simulation and has"):
         HumanSeat(pot(Bob="person")).leaderboard()

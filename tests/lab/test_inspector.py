@@ -14,7 +14,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import ReasoningInspector
 from llmsim_lab.lab._inspector import COLUMNS, Filter, decisions_by_agent
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.run import RunTurn
+from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, Message
 
 TWO_NATIONS = Path(__file__).parents[2] / "data" / "tapes" / "two_nations.tape"

@@ -20,7 +20,9 @@ from llmsim_lab.types import ChatRequest
 
 
 def drawn(chart: RateChart, clicked: Any = lambda *_: None) -> Interactive:
-    return Interactive(chart.scene, clicked)
+    figure = Interactive(clicked)
+    figure.show(chart.scene)
+    return figure
 
 
 def sent(figure: Interactive) -> Iterator[Any]:
@@ -274,3 +276,13 @@ async def test_a_click_on_a_tapes_run_opens_that_run() -> None:
     await chart.idle()
     assert chart.viewer is not None
     assert chart.viewer.simulation.run_id == 3
+
+
+async def test_a_chart_that_is_closed_while_plotly_is_imported_makes_no_figure() -> None:
+    chart = RateChart(make_simulation())
+    with chart._view:  # as while it is drawn: the thread waits
+        chart._view_count = 1
+        chart.close()
+    assert chart._loaded is not None
+    chart._loaded.join()
+    assert chart._interactive is None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import sys
 from typing import Any
 
 import pytest
 from builders import answer, make_client, make_simulation
+from pydantic import BaseModel
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import Lab
+from llmsim_lab.lab._lab import Form
 from llmsim_lab.llm import Person
 from llmsim_lab.run import Run, load
 
@@ -110,7 +113,8 @@ async def test_a_turn_of_another_run_is_shown_with_that_run() -> None:
 def test_the_parts_that_are_led_have_no_navigation_of_their_own() -> None:
     lab = Lab(data_path("tapes/first_run.tape"))
     assert lab.prompts is not None
-    assert lab.prompts.turn_box.layout.display == "none"
+    assert lab.prompts.turn_box in lab.prompts.navigation.children
+    assert lab.prompts.navigation.layout.display == "none"
 
 
 # Keys, as the page sends them
@@ -147,9 +151,14 @@ def test_a_parameter_has_a_control_with_its_limits_and_restarts_the_run(
     lab = Lab(world("beauty_contest", monkeypatch))
     lab.change_button.value = True
     factor = field(lab, "factor")
-    assert (factor.min, factor.max, factor.value) == (0, 1, 0.5)
-    factor.value = 0.25
-    field(lab, "group").value = "Ann, Bob"
+    assert factor.value == 0.5
+    factor.box.value = "2"
+    lab.restart_button.click()
+    asyncio.run(lab.idle())
+    assert "factor is 2; it must be below 1" in lab.error.value
+    assert lab.forks == []
+    factor.box.value = "0.25"
+    field(lab, "group").box.value = "Ann, Bob"
     lab.restart_button.click()
     asyncio.run(lab.idle())
     assert lab.error.value == ""
@@ -218,6 +227,46 @@ def test_a_restart_of_a_recorded_run_needs_a_model_and_says_how_to_give_one() ->
     new = lab.restart(seed=9)
     assert (new.seed, new.turn_number) == (9, 0)
     assert "read" in new.unrecorded
+
+
+def test_what_is_left_open_is_shown_so_and_no_change() -> None:
+    lab = Lab(data_path("tapes/crisis.tape"), run=1)
+    lab.change_button.value = True
+    budget = field(lab, "budget_tokens")
+    assert (budget.box.value, budget.value, lab.parameters.changed) == ("", None, {})
+    budget.box.value = "900"
+    field(lab, "stable_first").box.value = False
+    field(lab, "scenario", "modules").box.value = "military_base, agents_base"
+    assert lab.parameters.changed == {
+        "budget_tokens": 900,
+        "stable_first": False,
+        "scenario": {"modules": ["military_base", "agents_base"]},
+    }
+
+
+class Parameters(BaseModel):
+    group: list[str] = ["Ann", "Bob"]
+    nobody: list[str] = []
+    limit: float = math.inf
+    seed: int = 2**64 - 1
+
+
+def test_parameters_that_are_not_touched_are_no_change_and_a_list_can_be_emptied() -> None:
+    form = Form(Parameters.model_json_schema(), Parameters().model_dump(mode="json"))
+    assert form.changed == {}
+    form.fields[("group",)].box.value = ""
+    form.fields[("limit",)].box.value = "3"
+    assert form.changed == {"group": [], "limit": 3}
+
+
+def test_numbers_of_a_state_that_no_field_can_hold_exactly_are_no_change() -> None:
+    numbers = {"type": "object", "additionalProperties": {"type": "number"}}
+    schema = {"type": "object", "properties": {"set": numbers}}
+    form = Form(schema, {}, settable={"money": 1e18 / 7, "price": math.nan, "rate": 1.5})
+    form.fields["set", "rate"].box.value = "2"
+    assert form.renew({"money": 2e18 / 7, "price": 3.0, "rate": 1.75})
+    assert form.changed == {"set": {"rate": 2}}
+    assert form.fields["set", "price"].value == 3
 
 
 def test_a_wrong_parameter_is_explained_in_place() -> None:

@@ -250,7 +250,7 @@ def test_a_seat_names_the_field_that_is_of_the_wrong_type(
     said: dict[str, Any] = {"action": "Hold", "reasoning": "Calm.", "confidence": 0.5, "rate": 11.5}
     with pytest.raises(ConfigError, match=re.escape(message)):
         seat.answer(**said | wrong)
-    assert seat.forms["Aland"].inputs["action"].value == ""
+    assert seat.forms["Aland"].fields["action"].box.value == ""
     seat.close()
 
 

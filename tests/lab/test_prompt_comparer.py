@@ -17,10 +17,10 @@ from llmsim_lab._util.html import visible
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptComparer
 from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
-from llmsim_lab.lab.figures import _difference_alt
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Comparison
+from llmsim_lab.study._figures import difference_in_words
 from llmsim_lab.types import ChatRequest
 
 HOSTILE = (
@@ -34,7 +34,7 @@ def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts without their pictures; ``test_drawing`` draws them."""
 
     def words_only(results: Comparison, outcome: Any) -> Markup:
-        return Markup('<img alt="{}">').format(visible(_difference_alt(results, outcome)))
+        return Markup('<img alt="{}">').format(visible(difference_in_words(results, outcome)))
 
     monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.chart_html", words_only)
 

@@ -417,6 +417,16 @@ def test_a_search_without_hits_says_so() -> None:
     assert "Hit 1 of" in viewer.status.value
 
 
+def test_the_list_of_hits_does_nothing_once_a_later_search_found_nothing() -> None:
+    viewer = PromptViewer(played())
+    viewer.find("sees turn")
+    viewer.find("no such text")
+    before = viewer.heading.value
+    choose(viewer.search.hit_box, options(viewer.search.hit_box)[1])
+    assert viewer.heading.value == before
+    assert "Not found" in viewer.status.value
+
+
 def test_many_hits_are_listed_a_hundred_at_a_time() -> None:
     names = tuple(f"N{number}" for number in range(30))
     viewer = PromptViewer(played(names=names))

@@ -89,9 +89,9 @@ def test_a_run_is_drawn_with_the_rule_and_history() -> None:
     ]
     assert drawn["mine"] == ([0, 1, 2, 3, 4], simulation.to_frame()["interest_rate"].tolist())
     assert chart.scene.title == "Policy rate from 1979Q3"
-    labels = [series.label for series in chart.scene.panel_series]
+    labels = [series.label for series in chart.scene.series]
     assert labels == ["Policy rate", "Inflation", "Output gap", "Unemployment"]
-    for series in chart.scene.panels:
+    for series in chart.scene.series[1:]:
         [own, _] = [
             c.points[series.column] for c in chart.scene.curves if series.column in c.points
         ]
@@ -365,7 +365,7 @@ def test_what_a_run_predicts_is_a_dashed_line_before_there_are_values_and_after(
     assert first.get_text() == "prediction"
     run.run(2)
     [line] = [curve for curve in chart.scene.curves if curve.name == "prediction"]
-    assert (line.look.style, line.look.marker) == ("--", "")
+    assert (line.style, line.marker) == ("--", "")
     assert len(lines(chart)) == 2
     assert "Prediction: heads 5." in chart.static_text()
 
@@ -408,6 +408,8 @@ def test_history_may_be_given_and_may_end_early() -> None:
     assert "History ends with 2009Q3." in RateChart(ruled(4, start="2009Q1")).static_text()
     late = ruled(2).to_frame().assign(period=["2030Q1", "2030Q2", "2030Q3"])
     assert "History is not drawn: quarter=2030Q1 is outside" in RateChart(late).static_text()
+    with pytest.raises(ConfigError, match=r"history= must hold numbers in interest_rate: .*two"):
+        RateChart(ruled(4), history=pd.DataFrame({"interest_rate": ["two"]}))
 
 
 # --- choosing ------------------------------------------------------------------------------------
@@ -421,11 +423,11 @@ async def test_columns_and_references_are_chosen_by_the_reader() -> None:
     await chart.idle()
     assert list(lines(chart)) == ["mine"]
     assert "Unemployment" not in chart.alt
-    assert [series.column for series in chart.scene.panels] == ["inflation", "output_gap"]
+    assert [series.column for series in chart.scene.series[1:]] == ["inflation", "output_gap"]
     parts.main.value = "inflation"
     await chart.idle()
     assert chart.alt.startswith("Chart of Inflation from 1979Q3, turns 0 to 3.")
-    assert [series.column for series in chart.scene.panel_series] == ["inflation", "output_gap"]
+    assert [series.column for series in chart.scene.series] == ["inflation", "output_gap"]
 
 
 def test_a_frame_of_another_kind_is_charted_by_its_numbers() -> None:
@@ -433,7 +435,7 @@ def test_a_frame_of_another_kind_is_charted_by_its_numbers() -> None:
     chart = RateChart(frame)
     assert list(chart.controls_part.panels) == ["happy people", "calls"]
     assert "happy people 5" in chart.alt
-    assert RateChart(frame, main="calls", panels=[]).scene.panels == ()
+    assert RateChart(frame, main="calls", panels=[]).scene.series[1:] == ()
 
 
 # --- following a run -----------------------------------------------------------------------------
@@ -530,7 +532,8 @@ async def test_what_goes_wrong_while_drawing_is_shown_in_place(
     simulation = ruled(1)
     chart = RateChart(simulation)
     monkeypatch.setattr(
-        "llmsim_lab.lab._rate_chart.compose", lambda *_: (_ for _ in ()).throw(KeyError("rate"))
+        "llmsim_lab.lab._rate_chart.compose",
+        lambda *_, **__: (_ for _ in ()).throw(KeyError("rate")),
     )
     chart._view_count = 1
     await simulation.step()
@@ -639,6 +642,11 @@ def test_the_table_has_the_values_of_runs_that_begin_later() -> None:
     assert chart.table.earlier.disabled
 
 
+def test_half_a_character_in_a_name_spoils_no_table(tmp_path: Path) -> None:
+    saved = RateChart({"a\ud83d": ruled(1)}).save(tmp_path / "chart.csv")
+    assert "\na\N{REPLACEMENT CHARACTER},0,1," in saved.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "csv"])
 def test_a_chart_is_written_with_the_same_bytes_each_time(ending: str, tmp_path: Path) -> None:
     chart = tiny()
@@ -658,23 +666,21 @@ def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     chart = RateChart(ruled(1))
     with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf or \.csv"):
         chart.save("rates.gif")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match=r"cannot write .*chart\.csv.*; choose another file"):
         chart.save(tmp_path / "nowhere" / "chart.csv")
 
 
 async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
     chart = tiny()
-    for kind, button in zip(("png", "svg", "csv"), chart.export.buttons, strict=True):
+    for kind, button in chart.export.items():
         button.click()
         await chart.idle()
-        found = re.search(
-            r'download="chart\.(\w+)" href="data:[^,]*,([^"]*)"', chart.export.link.value
-        )
+        found = re.search(r'download="chart\.(\w+)" href="data:[^,]*,([^"]*)"', chart.link.value)
         assert found
         assert found[1] == kind
         saved = chart.save(tmp_path / f"chart.{kind}").read_bytes()
         assert base64.b64decode(found[2]) == saved
-        assert chart.export.link.value.endswith(", up to turn 1")
+        assert chart.link.value.endswith(", up to turn 1")
 
 
 async def test_a_file_too_large_for_a_link_is_pointed_to_save(
@@ -682,10 +688,10 @@ async def test_a_file_too_large_for_a_link_is_pointed_to_save(
 ) -> None:
     monkeypatch.setattr("llmsim_lab.lab.charts._export._MOST_BYTES", 10)
     chart = RateChart(ruled(1))
-    chart.export.csv.click()
+    chart.export["csv"].click()
     await chart.idle()
     assert "chart.save(" in chart.error.value
-    assert chart.export.link.value == ""
+    assert chart.link.value == ""
 
 
 def test_the_values_come_as_a_frame_with_the_members_of_ensembles() -> None:

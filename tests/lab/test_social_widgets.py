@@ -79,7 +79,7 @@ def test_the_board_shows_the_latest_round_and_goes_back_and_forth(run: SocialSim
     assert "turn 8" in board.heading.value
     board.turn_box.value = 3
     assert "turn 3" in board.heading.value
-    with pytest.raises(ConfigError, match="turn 9 is not there to show; the run has 0 to 8"):
+    with pytest.raises(ConfigError, match="the run has no turn 9; it has turns 0 to 8"):
         board.show(9)
 
 
@@ -198,9 +198,10 @@ def test_another_user_is_chosen_from_the_list(run: SocialSimulation) -> None:
 
 def test_a_long_story_comes_in_pages_the_latest_first() -> None:
     made = make_social(users=1, posts=[], **RULE)
+    assert AgentStory(made).page_box.layout.display == "none"
     made.run(45)
     story = AgentStory(made)
-    assert story.page_box.max == 3
+    assert (story.page_box.max, story.page_box.layout.display) == (3, "")
     assert story.body.value.count("→") == 20
     assert ">45<" in story.body.value
     story.page_box.value = 3

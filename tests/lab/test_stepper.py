@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +69,7 @@ async def test_a_click_plays_one_turn_and_shows_it() -> None:
     assert "<strong>Turn 1</strong> of 1" in stepper.heading.value
     assert "3 ok" in stepper.heading.value
     assert "Policy rate" in stepper.state.value
-    assert "+0.25" in stepper.state.value
+    assert re.search(r"text-align:right[^>]*>\+0\.25<", stepper.state.value)
     assert "Aland sees turn 1." in stepper.decisions.value
     assert "Turn 1 is played." in stepper.status.value
 
@@ -434,6 +437,15 @@ async def test_only_the_run_that_is_shown_is_followed_and_none_after_closing() -
     assert seen == [1]
 
 
+def test_a_stepper_that_was_closed_and_its_run_take_no_memory() -> None:
+    stepper = TurnStepper(ruled())
+    kept = weakref.ref(stepper), weakref.ref(stepper.simulation)
+    stepper.close()
+    del stepper
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
+
+
 async def test_a_run_that_tells_nobody_is_seen_at_the_next_look() -> None:
     room: Any = ClassRoom()
     stepper = TurnStepper(room)
@@ -483,7 +495,7 @@ async def test_who_looks_at_an_earlier_turn_stays_there_while_turns_are_played()
 
 
 def test_a_turn_that_is_not_there_cannot_be_shown() -> None:
-    with pytest.raises(ConfigError, match="turn 5 is not there to show; the run has 0 to 0"):
+    with pytest.raises(ConfigError, match="the run has no turn 5; it has turns 0 to 0"):
         TurnStepper(ruled()).show(5)
 
 

@@ -189,12 +189,38 @@ async def test_failed_runs_say_why_and_untrusted_text_stays_text() -> None:
     assert "<img src=x" not in shown
 
 
+async def test_hidden_characters_are_written_out_in_the_effects_of_the_static_text() -> None:
+    study = make_study(vary={"taste": ["plain", "fa\x00n\x1bcy"]})
+    text = StudyBoard(await study.arun(progress=False)).static_text()
+    assert "fa␀n␛cy \u2212 plain, level: " in text
+    assert "\x00" not in text
+    assert "\x1b" not in text
+
+
 async def test_a_measure_and_a_function_have_a_chart_by_run_alone() -> None:
     study = make_study(outcome={"end": lambda run: run.state.level, "level": "level"})
     board = StudyBoard(await study.arun(progress=False))
     assert board.chart.value.count("<img") == 1
     board.outcome_box.value = "level"
     assert board.chart.value.count("<img") == 2
+
+
+def one_breaks(run: Any) -> float:
+    if (run.config.taste, run.config.seed) == ("fancy", 1):
+        raise ZeroDivisionError(HOSTILE)
+    return float(run.state.level)
+
+
+async def test_an_outcome_that_fails_for_one_run_is_said_in_place_of_the_numbers() -> None:
+    study = make_study(outcome={"end": one_breaks, "level": "level"})
+    board = StudyBoard(await study.arun(progress=False))
+    assert states(board) == ["done"] * 6
+    said = "one_breaks&#39; fails for arm &#39;fancy&#39;, seed 1: ZeroDivisionError: &lt;img src"
+    for shown in (board.effects.value, board.chart.value):
+        assert said in shown
+        assert "<img" not in shown
+    assert said in str(board.static_html())
+    assert "seed 1: ZeroDivisionError" in board.static_text()
 
 
 async def test_a_large_study_is_shown_by_pages() -> None:

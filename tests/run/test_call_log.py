@@ -15,7 +15,8 @@ from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.lab import PromptViewer, RateChart, ReasoningInspector, RunTree, TurnStepper
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.run import Run, RunTurn, load, replay
+from llmsim_lab.run import Run, load, replay
+from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.tape import verify
 from llmsim_lab.types import CallSite
 

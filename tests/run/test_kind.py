@@ -18,10 +18,11 @@ from counter_kit import (
 )
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._records import changed_values, check_manifest, tape_turn
 from llmsim_lab.run._run import belongs_to, check_used, code_changes, copied
+from llmsim_lab.run._turn import RunTurn
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])

@@ -7,15 +7,15 @@ import hashlib
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from page_kit import HOSTILE, PageData, hostile_game, long_run
 from worlds import Gift, Pot, PublicGoods
 
 from llmsim_lab import Ask
-from llmsim_lab._util.drawing import COLOURS
 from llmsim_lab._util.files import data_path
-from llmsim_lab._util.html import STATUS_COLOURS
+from llmsim_lab._util.html import SERIES_COLOURS, STATUS_COLOURS
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
@@ -210,13 +210,19 @@ def test_a_line_that_many_prompts_share_is_kept_once(tmp_path: Path) -> None:
 
 def test_the_page_has_the_colours_of_all_charts_and_statuses() -> None:
     style = files("llmsim_lab.run").joinpath("page/page.css").read_text("utf-8")
-    for colour in COLOURS:
+    for colour in SERIES_COLOURS:
         assert colour.lower() in style
 
 
 def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'run\.txt' does not end in \.html"):
         page(RECORDED, tmp_path / "run.txt")
+    nothing: Any = None
+    with pytest.raises(ConfigError, match=r"None is not a path; give .* page\(tape, 'run\.html'\)"):
+        page(RECORDED, nothing)
+    for run in (hostile_game(), load(RECORDED)):
+        with pytest.raises(ConfigError, match=r"None is not a path; .* run\.page\('run\.html'\)"):
+            run.page(nothing)
     with pytest.raises(ConfigError, match="cannot write"):
         page(RECORDED, tmp_path / "nowhere" / "run.html")
     with pytest.raises(TapeError, match="no run 9"):

@@ -6,15 +6,8 @@ import pytest
 from social_kit import make_question, make_social, social_config
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart import (
-    AgentState,
-    Post,
-    SocialAgent,
-    SocialConfig,
-    agents_in_state,
-    state_distribution,
-)
-from llmsim_lab.statechart._agent import interest_match
+from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig
+from llmsim_lab.statechart._agent import agents_in_state, interest_match, state_distribution
 from llmsim_lab.statechart._reasoner import RuleReasoner, format_context
 
 

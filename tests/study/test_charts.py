@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from llmsim_lab._util.drawing import COLOURS
+from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._turn import Series
 from llmsim_lab.study._charts import arms_chart, response_chart, runs_chart
@@ -27,7 +27,7 @@ def frame_of(**arms: list[float]) -> pd.DataFrame:
 def test_an_arm_keeps_its_colour_while_another_has_no_runs() -> None:
     figure = arms_chart(frame_of(late=[1, 2]), "level", arms=["early", "late"])
     [axes] = figure.axes
-    assert [line.get_color() for line in axes.lines] == [COLOURS[1]]
+    assert [line.get_color() for line in axes.lines] == [SERIES_COLOURS[1]]
     assert [text.get_text() for text in axes.texts] == ["late"]
 
 
@@ -77,3 +77,8 @@ def test_runs_are_points_with_a_bar_at_the_mean_and_a_line_for_each_seed() -> No
     assert bar.get_segments()[0][0][1] == 2
     assert len(axes.lines) == 2
     assert figure.alt == "loss by run. late: mean 2 of 2."  # type: ignore[attr-defined]
+
+
+def test_an_outcome_that_no_run_has_is_an_empty_chart() -> None:
+    values = pd.DataFrame([{"arm": "early", "seed": 0, "outcome": "loss", "value": float("nan")}])
+    assert not runs_chart(values, "loss", arms=["early"]).axes[0].collections

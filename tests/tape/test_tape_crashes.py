@@ -57,6 +57,30 @@ def assert_same(run: Simulation, reference: Simulation) -> None:
         )
 
 
+READS_AT_THE_END = """
+import sys, threading, time
+from llmsim_lab.llm import Tape
+
+tape, reading = Tape(sys.argv[1]), threading.Event()
+count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000)"
+
+def read():
+    while True:
+        reading.set()
+        tape.file.query(f"{count} SELECT count(*) FROM n")
+
+threading.Thread(target=read, daemon=True).start()
+reading.wait()
+time.sleep(0.05)
+"""
+
+
+@pytest.mark.process
+def test_the_interpreter_ends_well_while_a_thread_reads(tmp_path: Path) -> None:
+    reader = [sys.executable, "-c", READS_AT_THE_END, str(tmp_path / "a.tape")]
+    assert subprocess.run(reader, timeout=60).returncode == 0
+
+
 # --- kill -9 -----------------------------------------------------------------------------------
 
 

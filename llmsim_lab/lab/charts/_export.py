@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
-import io
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import figure_bytes, small_png
 from llmsim_lab._util.html import join, safe, styled, table, visible
-from llmsim_lab._util.text import clip, number
+from llmsim_lab._util.text import clip, number, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts._scene import Scene
-from llmsim_lab.lab.charts._tracks import Ensemble, Track
+from llmsim_lab.lab.charts._tracks import Ensemble, Item
 from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
@@ -46,59 +46,19 @@ def file_kind(name: str) -> FileKind:
     return ending
 
 
-def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: float = 150) -> bytes:
-    """Return a figure as a file, without dates or versions in it; text in SVG and PDF stays text.
-
-    Args:
-        figure: the figure.
-        kind: what file.
-        dpi: dots per inch of a PNG.
-    """
-    import matplotlib as mpl
-
-    dates_and_versions = {
-        "pdf": ("CreationDate", "Creator", "Producer"),
-        "png": ("Software",),
-        "svg": ("Date", "Creator"),
-    }
-    without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
-    buffer = io.BytesIO()
-    settings: dict[Any, Any] = {
-        "svg.hashsalt": "llmsim_lab",
-        "svg.fonttype": "none",
-        "pdf.fonttype": 42,
-    }
-    # The salt makes the ids in an SVG the same each time; text stays text, to be found and edited.
-    with mpl.rc_context(settings):
-        figure.savefig(buffer, format=kind, dpi=dpi, metadata=without)
-    return buffer.getvalue()
-
-
-def small_png(png: bytes) -> bytes:
-    """Return a PNG with few colours, about a third of the size, for saved notebooks."""
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    with Image.open(io.BytesIO(png)) as picture:
-        # Without dithering, since its noise would make the file larger again.
-        picture.quantize(64, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
-    return buffer.getvalue()
-
-
-def image_html(
-    content: bytes,
-    alt: str,
-    # White below and around, so that it reads on a dark page.
-    style: str = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box",
-    kind: Literal["png", "svg"] = "png",
-) -> Markup:
+def image_html(content: bytes, alt: str, kind: Literal["png", "svg"] = "png") -> Markup:
     """Return a file as an image, with its content in words for screen readers."""
-    # A widget's style makes figures dark on a dark page; a graph brings its own colours.
-    more = Markup(' class="llmsim-figure"') if kind == "png" else ""
-    data = base64.b64encode(content).decode("ascii")
-    return Markup('<img alt="{}" src="data:{};base64,{}" style="{}"{}>').format(
-        alt, _TYPES[kind], data, style, more
-    )
+    look = 'style="max-width:100%"'
+    if kind == "png":
+        # White below and around, so that it reads on a dark page, where a widget's style makes
+        # figures dark; a graph brings its own colours.
+        more = ";background:#fff;padding:6px;box-sizing:border-box"
+        look = f'style="max-width:100%{more}" class="llmsim-figure"'
+    return Markup('<img alt="{}" src="{}" {}>').format(alt, _url(content, kind), Markup(look))
+
+
+def _url(content: bytes, kind: FileKind) -> str:
+    return f"data:{_TYPES[kind]};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
@@ -107,7 +67,7 @@ def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
     return image_html(png, getattr(figure, "alt", ""))
 
 
-def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> pd.DataFrame:
+def data_frame(items: Sequence[Item], columns: Sequence[Series]) -> pd.DataFrame:
     """Return the runs' values below each other.
 
     Columns: ``run``, its name; ``member``, from 1 in an ensemble, else 0; ``turn``; ``period``,
@@ -117,7 +77,8 @@ def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> 
 
     names = ["turn", "period", *(series.column for series in columns), "interventions"]
     return pd.DataFrame(
-        {"run": item.name, "member": place} | {name: row[name] for name in names if name in row}
+        {"run": whole_text(item.name), "member": place}
+        | {name: row[name] for name in names if name in row}
         for item in items
         for place, track in enumerate(item.members, isinstance(item, Ensemble))
         for row in track.rows
@@ -140,23 +101,14 @@ def download_link(content: bytes, kind: FileKind) -> Markup:
             f"{name} has {len(content) / 1e6:.1f} MB, too much for a link (limit "
             f"{_MOST_BYTES / 1e6:.0f} MB); write it with chart.save({name!r})"
         )
-    data = base64.b64encode(content).decode("ascii")
     size = max(1, round(len(content) / 1000))
-    return Markup('<a download="{}" href="data:{};base64,{}">Download {} ({} kB)</a>').format(
-        name, _TYPES[kind], data, name, f"{size:,}"
-    )
+    shown = Markup('<a download="{0}" href="{1}">Download {0} ({2:,} kB)</a>')
+    return shown.format(name, _url(content, kind), size)
 
 
 _MOST_RUNS = 20
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_WIDE = 20
-
-Item = Track | Ensemble
-
-
-def last_turn(items: Sequence[Item]) -> int:
-    """Return the latest turn that any run has."""
-    return max(item.turns[1] for item in items)
 
 
 def _number_text(value: float) -> str:
@@ -178,12 +130,12 @@ def _bars(values: Sequence[float]) -> str:
     )
 
 
-def _summary(items: Sequence[Item], scene: Scene) -> tuple[list[str], list[list[str]]]:
-    header = ["run", "turns", *(str(series) for series in scene.panel_series)]
+def _summary(scene: Scene) -> tuple[list[str], list[list[str]]]:
+    header = ["run", "turns", *(str(series) for series in scene.series)]
     header.append(f"course of: {scene.main.label}")
     rows = []
-    for item in items[:_MOST_RUNS]:
-        columns = [item.numbers(series.column).tolist() for series in scene.panel_series]
+    for item in scene.items[:_MOST_RUNS]:
+        columns = [item.numbers(series.column).tolist() for series in scene.series]
         # A run of one turn has one value, which is its first and its latest.
         ends = [" → ".join(map(_number_text, (*it[:1], *it[1:][-1:]))) for it in columns]
         first, last = item.turns
@@ -191,8 +143,8 @@ def _summary(items: Sequence[Item], scene: Scene) -> tuple[list[str], list[list[
     return header, rows
 
 
-def _more(items: Sequence[Item]) -> list[str]:
-    rest = len(items) - _MOST_RUNS
+def _more(scene: Scene) -> list[str]:
+    rest = len(scene.items) - _MOST_RUNS
     return [f"and {rest} more runs, which the CSV file has"] if rest > 0 else []
 
 
@@ -205,16 +157,16 @@ def _remarks(scene: Scene) -> Iterator[str]:
 
 
 def _bounds(scene: Scene) -> Iterator[str]:
-    for series in scene.panel_series:
+    for series in scene.series:
         ends = " and ".join(str(one) for one in scene.bounds if one.column == series.column)
         if ends:
             unit = f" {series.unit}" if series.unit else ""
             yield f"{series.label} can be {ends}{unit}."
 
 
-def summary_text(items: Sequence[Item], scene: Scene) -> str:
+def summary_text(scene: Scene) -> str:
     """Return first and latest values as plain text; the same for the same runs."""
-    header, rows = _summary(items, scene)
+    header, rows = _summary(scene)
     cells = [[clip(visible(cell), 48) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -222,14 +174,14 @@ def summary_text(items: Sequence[Item], scene: Scene) -> str:
         for row in cells
     ]
     remarks = [clip(visible(remark), 200) for remark in _remarks(scene)]
-    return "\n".join([f"Chart: {clip(visible(scene.title), 100)}", *lines, *_more(items), *remarks])
+    return "\n".join([f"Chart: {clip(visible(scene.title), 100)}", *lines, *_more(scene), *remarks])
 
 
-def summary_html(items: Sequence[Item], scene: Scene) -> Markup:
+def summary_html(scene: Scene) -> Markup:
     """Return first and latest values as a table; the same for the same runs."""
-    header, rows = _summary(items, scene)
+    header, rows = _summary(scene)
     shown = table(header, rows, caption=f"{scene.title}: first → latest value")
-    return join([shown, *(styled(line, tag="p") for line in _more(items)), notes_html(scene)])
+    return join([shown, *(styled(line, tag="p") for line in _more(scene)), notes_html(scene)])
 
 
 def notes_html(scene: Scene) -> Markup:
@@ -239,45 +191,38 @@ def notes_html(scene: Scene) -> Markup:
     return styled(lines, css, tag="ul") if lines else lines
 
 
-def alt_text(items: Sequence[Item], scene: Scene) -> str:
+def alt_text(scene: Scene) -> str:
     """Return what the picture shows, with every run's latest values, for screen readers."""
-    first = min(item.turns[0] for item in items)
-    parts = [f"Chart of {scene.title}, turns {first} to {last_turn(items)}. Latest values."]
-    for item in items[:_MOST_RUNS]:
+    first, last = scene.turns
+    parts = [f"Chart of {scene.title}, turns {first} to {last}. Latest values."]
+    for item in scene.items[:_MOST_RUNS]:
         values = ", ".join(
             f"{series.label} {_number_text(item.numbers(series.column)[-1])}"
-            for series in scene.panel_series
+            for series in scene.series
         )
         parts.append(f"{item.label}: {values}.")
     rest = [f"Planned up to turn {scene.rest[1]:g}."] if scene.rest else []
-    return visible(" ".join([*parts, *_more(items), *rest, *_bounds(scene), *scene.caption]))
+    return visible(" ".join([*parts, *_more(scene), *rest, *_bounds(scene), *scene.caption]))
 
 
-def data_table(
-    items: Sequence[Item], columns: Sequence[Series], *, last: int, turns: int
-) -> Markup:
+def data_table(scene: Scene, *, last: int, turns: int) -> Markup:
     """Return the values of some turns as a table, the latest first.
 
     Args:
-        items: the runs.
-        columns: what is in it.
+        scene: whose runs and columns.
         last: the latest turn.
         turns: how many.
     """
-    dated = any(_period(item, item.turns[0]) for item in items)
+    dated = any(item.members[0].first_period for item in scene.items)
     rows: list[list[str]] = []
     for turn in range(last, last - turns, -1):
-        for item in items[:_MOST_RUNS]:
+        for item in scene.items[:_MOST_RUNS]:
             begin, end = item.turns
             if begin <= turn <= end:
-                values = (_number_text(item.numbers(it.column)[turn - begin]) for it in columns)
-                when = [_period(item, turn)] if dated else []
+                values = (
+                    _number_text(item.numbers(it.column)[turn - begin]) for it in scene.series
+                )
+                when = [item.members[0].period(turn)] if dated else []
                 rows.append([str(turn), *when, item.label, *values])
     heading = ["turn", *(["quarter"] if dated else []), "run"]
-    return table([*heading, *(str(series) for series in columns)], rows)
-
-
-def _period(item: Item, turn: int) -> str:
-    track = item.members[0]
-    period = track.rows[turn - track.turns[0]].get("period")
-    return period if isinstance(period, str) else ""
+    return table([*heading, *(str(series) for series in scene.series)], rows)

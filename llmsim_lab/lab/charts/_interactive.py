@@ -6,18 +6,22 @@ chart is as readable on a narrow page. Plotly reads some HTML in texts: all are 
 Plotly's own widget sends its script, 5 MB, with every figure, gives up where the page has not read
 it in two seconds, and shows a reloaded page what it showed at first. So a few lines of script load
 it here, once a page, and ask for the state of the moment.
+
+Plotly takes a second to import, so this module is imported where a page shows a chart, on a thread.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import cache
+from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup, escape
+from plotly.graph_objects import FigureWidget
 
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip, number
@@ -25,13 +29,8 @@ from llmsim_lab.lab._run_reading import decisions_of, turn_at, turn_name
 from llmsim_lab.lab.charts._drawing import marker_of, thinned
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from llmsim_lab.lab.charts._scene import Bound, Curve, Scene
-    from llmsim_lab.lab.charts._tracks import Track
-
-    Values = NDArray[np.float64]
+    from llmsim_lab.lab.charts._scene import Curve, Scene
+    from llmsim_lab.lab.charts._tracks import Track, Values
 
 _SCRIPT = """
 export default () => {
@@ -106,7 +105,6 @@ class Interactive:
     """A scene in a page, which later scenes of the same runs take over.
 
     Args:
-        scene: what to draw.
         on_point: called with the run and the turn of a point that was clicked; None for the run
             where the point is of several or of none.
 
@@ -114,23 +112,16 @@ class Interactive:
         widget: the figure.
     """
 
-    def __init__(self, scene: Scene, on_point: Callable[[Track | None, int], object]) -> None:
-        self.widget: Any = _figure_class()()
+    def __init__(self, on_point: Callable[[Track | None, int], object]) -> None:
+        self.widget: Any = _Figure()
         self.widget._config = _CONFIG
         self.widget.on_msg(self._on_page)
         self._on_point = on_point
-        self._scene = scene
+        self._scene: Scene
         self._loading = False
         self._frame: object = None
         self._shown: dict[str, Any] = {}
         self._who: dict[tuple[int, int], tuple[object, str]] = {}
-        self._draw(scene)
-
-    def show(self, scene: Scene) -> None:
-        """Draw a scene, in place of the one before; a part that the reader zoomed into stays."""
-        self._scene = scene
-        if not self._loading:  # else the page would not take it over
-            self._draw(scene)
 
     def _on_page(self, _: object, content: Any, __: object) -> None:
         """Answer the script, which asks for the state of the moment, then for what came since."""
@@ -138,12 +129,16 @@ class Interactive:
             self._loading = True
             figure = self.widget
             figure._widget_data, figure._widget_layout = deepcopy((figure._data, figure._layout))
-            figure.send({}, [_bundle()] if content.get("script") else [])
+            figure.send({}, [str(FigureWidget._esm).encode()] if content.get("script") else [])
         elif content.get("ask") == "news":
             self._loading = False
-            self._draw(self._scene)
+            self.show(self._scene)
 
-    def _draw(self, scene: Scene) -> None:
+    def show(self, scene: Scene) -> None:
+        """Draw a scene, in place of the one before; a part that the reader zoomed into stays."""
+        self._scene = scene
+        if self._loading:
+            return  # the page would not take it over; it asks for the news when it has loaded
         traces = [*_bands(scene), *self._curves(scene)]
         layout = _layout(scene)
         frame = [{k: v for k, v in trace.items() if k not in _MOVING} for trace, _ in traces]
@@ -155,7 +150,7 @@ class Interactive:
             for drawn, (trace, track) in zip(self.widget.data, traces, strict=True):
                 for name in _MOVING & trace.keys():
                     drawn[name] = trace[name]
-                drawn.on_click(self._clicked(track))
+                drawn.on_click(partial(self._on_click, track))
             for name, value in layout.items():
                 if value != (before := self._shown.get(name)):
                     self._shown[name] = value
@@ -173,40 +168,35 @@ class Interactive:
         """Let the figure take the width that it now has."""
         self.widget.layout.meta = (self.widget.layout.meta or 0) + 1
 
-    def _clicked(self, track: Track | None) -> Callable[..., None]:
-        def clicked(trace: Any, points: Any, _: object) -> None:
-            if points.point_inds:
-                self._on_point(track, int(trace.x[points.point_inds[0]]))
-
-        return clicked
+    def _on_click(self, track: Track | None, trace: Any, points: Any, _: object) -> None:
+        if points.point_inds:
+            self._on_point(track, int(trace.x[points.point_inds[0]]))
 
     def _curves(self, scene: Scene) -> Iterator[tuple[dict[str, Any], Track | None]]:
         for curve in scene.curves:
-            look, legend, group = curve.look, curve.legend, f"{curve.name} {curve.legend}"
-            for place, column in _drawn(scene, curve.points):
-                x, y = thinned(*curve.points[column])
-                marker = marker_of(look, len(x))
+            legend, group = curve.legend, f"{curve.name} {curve.legend}"
+            for column, points in curve.points.items():
+                place, (x, y) = scene.place(column), thinned(*points)
+                marker = marker_of(curve, len(x))
                 size, more = (4, 0.0) if place else (7, 0.5)
-                dash = _DASHES[look.style]
-                yield (
-                    _trace(legend or curve.name, group, place, shown=bool(legend))
-                    | {
-                        "x": x,
-                        "y": y,
-                        "mode": "lines+markers" if marker else "lines",
-                        "opacity": look.alpha,
-                        "line": {"color": look.colour, "dash": dash, "width": look.width + more},
-                        "marker": {"symbol": _MARKERS.get(marker, "x"), "size": size},
-                        "hovertext": list(self._hovers(curve, scene, place, x, y)),
-                        "hovertemplate": "%{hovertext}<extra></extra>",
-                    },
-                    curve.track,
-                )
+                dash, width = _DASHES[curve.style], curve.width + more
+                own = {
+                    "x": x,
+                    "y": y,
+                    "mode": "lines+markers" if marker else "lines",
+                    "opacity": curve.alpha,
+                    "line": {"color": curve.colour, "dash": dash, "width": width},
+                    "marker": {"symbol": _MARKERS.get(marker, "x"), "size": size},
+                    "hovertext": list(self._hovers(curve, scene, place, x, y)),
+                    "hovertemplate": "%{hovertext}<extra></extra>",
+                }
+                trace = _trace(legend or curve.name, group, place, shown=bool(legend))
+                yield trace | own, curve.track
 
     def _hovers(
         self, curve: Curve, scene: Scene, place: int, x: Values, y: Values
     ) -> Iterator[str]:
-        series = scene.panel_series[place]
+        series = scene.series[place]
         name = _plain(curve.name if curve.track else curve.legend or curve.name, 60)
         label, unit = _plain(series.label, 40), _plain(series.unit, 30)
         for turn, value in zip(x, y, strict=True):
@@ -232,20 +222,8 @@ _MOVING = {"x", "y", "hovertext"}
 """What of a trace changes while a run goes on."""
 
 
-@cache
-def _figure_class() -> Any:
-    from plotly.graph_objects import FigureWidget
-
-    class Figure(FigureWidget):
-        _esm = _SCRIPT
-
-    return Figure
-
-
-def _bundle() -> bytes:
-    from plotly.graph_objects import FigureWidget
-
-    return str(FigureWidget._esm).encode()
+class _Figure(FigureWidget):
+    _esm = _SCRIPT
 
 
 def _decisions(turn: Any) -> Iterator[str]:
@@ -278,13 +256,6 @@ def _axis(letter: str, place: int) -> str:
     return f"{letter}{place + 1 if place else ''}"
 
 
-def _drawn(scene: Scene, points: Container[str]) -> Iterator[tuple[int, str]]:
-    """Yield the places and columns of the panels in which there is something to draw."""
-    for place, series in enumerate(scene.panel_series):
-        if series.column in points:
-            yield place, series.column
-
-
 def _trace(name: str, group: str, place: int, *, shown: bool = True) -> dict[str, Any]:
     """Return what all traces say: their panel, and their name, which the legend has once."""
     once = {"name": _lines_of(name), "legendgroup": group, "showlegend": shown and place == 0}
@@ -292,24 +263,18 @@ def _trace(name: str, group: str, place: int, *, shown: bool = True) -> dict[str
 
 
 def _bands(scene: Scene) -> Iterator[tuple[dict[str, Any], None]]:
-    import numpy as np
-
     for band in scene.bands:
-        for place, column in _drawn(scene, band.points):
-            x, low, high = band.points[column]
-            yield (
-                _trace(band.legend, band.legend, place)
-                | {
-                    "x": np.concatenate([x, x[::-1]]),
-                    "y": np.concatenate([high, low[::-1]]),
-                    "fill": "toself",
-                    "fillcolor": _see_through(band.colour, band.alpha),
-                    "line": {"width": 0},
-                    "mode": "lines",
-                    "hoverinfo": "skip",
-                },
-                None,
-            )
+        for column, (x, low, high) in band.points.items():
+            own = {
+                "x": np.concatenate([x, x[::-1]]),
+                "y": np.concatenate([high, low[::-1]]),
+                "fill": "toself",
+                "fillcolor": _see_through(band.colour, band.alpha),
+                "line": {"width": 0},
+                "mode": "lines",
+                "hoverinfo": "skip",
+            }
+            yield _trace(band.legend, band.legend, scene.place(column)) | own, None
 
 
 def _see_through(colour: str, alpha: float) -> str:
@@ -319,7 +284,7 @@ def _see_through(colour: str, alpha: float) -> str:
 
 def _layout(scene: Scene) -> dict[str, Any]:
     """Return what stands around the curves: axes, headings, marks, bounds, shaded turns."""
-    panels, ticks = scene.panel_series, scene.ticks
+    panels, ticks = scene.series, scene.ticks
     inner = _MAIN + (_SMALL + _GAP) * (len(panels) - 1)
     lines = min(len(scene.marks), _MARK_LINES)
     entries = sum(1 for curve in scene.curves if curve.legend) + len(scene.bands)
@@ -349,18 +314,11 @@ def _layout(scene: Scene) -> dict[str, Any]:
             "nticks": 4 if place else 7,
             "automargin": False,
         }
-        title = series.label if place else scene.title
         unit = f", {_plain(series.unit, 30)}" if series.unit else ""
-        headings.append(
-            _note(
-                f"<b>{_plain(title, 60)}</b>{unit}",
-                x=0,
-                y=above,
-                yshift=2 if place else _LINE * lines + 4,
-                xshift=0 if place else -36,  # more room on a narrow page
-                font={"size": 12 if place else 13},
-            )
-        )
+        title = f"<b>{_plain(series.label if place else scene.title, 60)}</b>{unit}"
+        # The large panel's begins to the left of the axis: more room on a narrow page.
+        left, up, size = (0, 2, 12) if place else (-36, _LINE * lines + 4, 13)
+        headings.append(_note(title, x=0, y=above, xshift=left, yshift=up, font={"size": size}))
         above -= height + _GAP / inner
     layout["shapes"] = [*_shapes(scene)]
     layout["annotations"] = [*headings, *_notes(scene)]
@@ -383,7 +341,8 @@ def _shapes(scene: Scene) -> Iterator[dict[str, Any]]:
         dots = {"color": _GREY, "width": 1, "dash": "dot"}
         yield {"type": "line", "x0": turn, "x1": turn, **down, "line": dots}
     for bound in scene.bounds:
-        level = {"yref": _axis_of(scene, bound), "y0": bound.value, "y1": bound.value}
+        axis = _axis("y", scene.place(bound.column))
+        level = {"yref": axis, "y0": bound.value, "y1": bound.value}
         dashes = {"color": _GREY, "width": 1, "dash": "dash"}
         yield {"type": "line", "xref": "paper", "x0": 0, "x1": 1, **level, "line": dashes}
 
@@ -407,10 +366,6 @@ def _notes(scene: Scene) -> Iterator[dict[str, Any]]:
             **small,
         )
     for bound in scene.bounds:
-        below = "bottom" if bound.upper else "top"
-        at = {"x": bound.at, "y": bound.value, "yref": _axis_of(scene, bound), "yanchor": below}
+        axis, below = _axis("y", scene.place(bound.column)), "bottom" if bound.upper else "top"
+        at = {"x": bound.at, "y": bound.value, "yref": axis, "yanchor": below}
         yield _note(str(bound), **at, **small)
-
-
-def _axis_of(scene: Scene, bound: Bound) -> str:
-    return _axis("y", [series.column for series in scene.panel_series].index(bound.column))

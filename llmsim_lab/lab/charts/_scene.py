@@ -9,25 +9,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import plain_text
-from llmsim_lab._util.drawing import COLOURS, STYLES
+from llmsim_lab._util.drawing import STYLES
+from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.lab.charts._tracks import Ensemble, Track, common_turns, tracks_of
+from llmsim_lab.lab.charts._tracks import Ensemble, Item, Track, common_turns, tracks_of
 from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
-    Points = tuple[NDArray[np.float64], NDArray[np.float64]]
-    Edges = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+    from llmsim_lab.lab.charts._tracks import Values
 
 
 _TURN = re.compile(r"(^|; )turn \d+: ")
@@ -42,19 +40,15 @@ class Mark:
         turn: when.
         text: what, in words.
         runs: to whom.
-        fork: True if a run branches off here.
     """
 
     number: int
     turn: int
     text: str
     runs: tuple[str, ...]
-    fork: bool = False
 
 
-def marks_of(
-    items: Sequence[Track | Ensemble], branches: Iterable[tuple[int, str, str]]
-) -> tuple[Mark, ...]:
+def marks_of(items: Sequence[Item], branches: Iterable[tuple[int, str, str]]) -> tuple[Mark, ...]:
     """Return the marks of runs, earliest first; what several runs share is one mark.
 
     Args:
@@ -72,8 +66,8 @@ def marks_of(
                 found.setdefault((int(row["turn"]), False, words), []).append(item.name)
     ordered = sorted(found.items(), key=lambda pair: pair[0][:2])
     return tuple(
-        Mark(number=number, turn=turn, text=text, runs=tuple(dict.fromkeys(names)), fork=fork)
-        for number, ((turn, fork, text), names) in enumerate(ordered, 1)
+        Mark(number=number, turn=turn, text=text, runs=tuple(dict.fromkeys(names)))
+        for number, ((turn, _, text), names) in enumerate(ordered, 1)
     )
 
 
@@ -109,39 +103,33 @@ _LEAST_SHARE, _LEAST = 1e-6, 1e-9
 """A panel shows no difference below that share of its values, or below that: it is rounding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """How a curve is drawn; colour, style and marker each tell runs apart."""
-
-    colour: str
-    style: str = "-"
-    marker: str = ""
-    width: float = 1.5
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Curve:
     """One line in every panel that has its column.
 
     Attributes:
         name: whose it is.
         legend: what the legend calls it; empty keeps it out.
-        look: how it is drawn.
         points: turns and values by column.
         labelled: True if its name is also written at its end.
         track: the run whose values they are; None for a median, the rule, a prediction, history.
+        colour, style, marker: how it is drawn; each of them tells runs apart.
+        width, alpha: likewise.
     """
 
     name: str
     legend: str
-    look: Look
-    points: Mapping[str, Points]
+    points: Mapping[str, tuple[Values, Values]]
     labelled: bool = True
     track: Track | None = None
+    colour: str = "black"
+    style: str = "-"
+    marker: str = ""
+    width: float = 1.5
+    alpha: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Band:
     """Where a share of an ensemble lies.
 
@@ -154,7 +142,7 @@ class Band:
     legend: str
     colour: str
     alpha: float
-    points: Mapping[str, Edges]
+    points: Mapping[str, tuple[Values, Values, Values]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +179,9 @@ class Scene:
     """All that a chart shows.
 
     Attributes:
+        items: the runs; what is below shows them as they were when it was composed.
         title: above it.
-        main: what the large panel shows.
-        panels: what the small ones show.
+        series: what the large panel shows, then what the small ones show.
         marks: what happened when, numbered from 1.
         notes: what else the reader must know, a sentence each.
         caption: what the runs themselves say of it; it is in the picture as well.
@@ -203,11 +191,12 @@ class Scene:
         bounds: what a column cannot go below or beyond, where its values come near.
         rest: the latest turn played and the last one planned, if there are any between.
         taped: the first turn and the last one from a tape, where live turns follow or may follow.
+        plain: True if no names stand at the lines' ends.
     """
 
+    items: Sequence[Item] = field(repr=False)
     title: str
-    main: Series
-    panels: tuple[Series, ...]
+    series: tuple[Series, ...]
     curves: tuple[Curve, ...]
     bands: tuple[Band, ...]
     marks: tuple[Mark, ...]
@@ -219,11 +208,22 @@ class Scene:
     bounds: tuple[Bound, ...] = ()
     rest: tuple[float, float] | None = None
     taped: tuple[float, float] | None = None
+    plain: bool = False
 
     @property
-    def panel_series(self) -> tuple[Series, ...]:
-        """The main panel's column and the small ones'."""
-        return (self.main, *self.panels)
+    def main(self) -> Series:
+        """What the large panel shows."""
+        return self.series[0]
+
+    def place(self, column: str) -> int:
+        """Return the place of a column's panel: 0 for the large one."""
+        return [series.column for series in self.series].index(column)
+
+    @property
+    def turns(self) -> tuple[int, int]:
+        """The first and the latest turn that any run has."""
+        ends = [item.turns for item in self.items]
+        return min(first for first, _ in ends), max(last for _, last in ends)
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -251,40 +251,42 @@ class Scene:
         return turn > first + 0.6 * (last - first)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartOptions:
-    """What of the runs is shown.
+def compose(
+    items: Sequence[Item],
+    series: Sequence[Series],
+    *,
+    title: str = "",
+    history: bool | pd.DataFrame = False,
+    rule: bool | str | TaylorRule = False,
+    plain: bool = False,
+) -> Scene:
+    """Return what a chart of these runs shows.
 
-    Attributes:
+    Args:
+        items: the runs.
+        series: what the large panel shows, then what the small ones show.
         title: above the chart; the main column's name if empty.
-        main: what the large panel shows.
-        panels: what the small ones show.
-        history: what happened, from the runs' first quarter on; True looks it up.
+        history: True to draw what happened from the runs' first quarter on; a frame as
+            ``economy.history`` gives it in place of what that looks up.
         rule: True to draw the Taylor rule's answer; a name says on which run's data, a rule
             which one.
-        share: True to draw turns that a fork has from another run once.
+        plain: True to draw the whole of each run, also turns that a fork has from another one, and
+            without marks, nor names at the lines' ends.
     """
-
-    title: str = ""
-    main: Series
-    panels: tuple[Series, ...] = ()
-    history: bool | pd.DataFrame = False
-    rule: bool | str | TaylorRule = False
-    share: bool = True
-
-
-def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
-    """Return what a chart of these runs shows."""
-    made = _Composer(items, choice)
-    tracks = made.tracks
-    planned = max(track.planned for track in tracks)
-    played = max(track.turns[1] for track in tracks)
+    made = _Composer(items, {item.column: item.label for item in series}, plain=plain)
+    if rule is not False and series[0].column == "interest_rate":
+        made.rule(rule)
+    if history is not False:
+        made.history(history)
+    tracks, begun, played, planned = made.tracks, made.begun, made.played, made.planned
+    recorded = max(track.recorded_to for track in tracks)
     ticks = _ticks(tracks, planned)
-    first = tracks[0].first_period
-    since = f" from {first}" if first and ticks.names else ""
-    span = _span(made.curves, planned)
+    since = f" from {tracks[0].first_period}" if tracks[0].first_period and ticks.names else ""
+    turns = [x for curve in made.curves for x, _ in curve.points.values() if len(x)]
+    first, last = min(float(x[0]) for x in turns), max(float(x[-1]) for x in turns)
+    span = first, max(last, float(planned), first + 1)
     limits, bounds = {}, []
-    for name in made.columns:
+    for name in made.labels:
         low, high = ends = _limits(made.curves, made.bands, name)
         near = _bounds_near(tracks, name, ends)
         room = _BEYOND * (high - low)
@@ -292,12 +294,12 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
         limits[name] = ends = min([low, *beyond]), max([high, *beyond])
         bounds += [replace(one, at=_clear(made.curves, one, span, ends)) for one in near]
     return Scene(
-        title=choice.title or f"{choice.main.label}{since}",
-        main=choice.main,
-        panels=choice.panels,
+        items=items,
+        title=title or f"{series[0].label}{since}",
+        series=tuple(series),
         curves=tuple(made.curves),
         bands=tuple(made.bands),
-        marks=marks_of(items, made.branches),
+        marks=() if plain else marks_of(items, made.branches),
         notes=tuple(made.notes),
         ticks=ticks,
         span=span,
@@ -305,15 +307,18 @@ def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
         caption=tuple(dict.fromkeys(note for track in tracks for note in track.notes)),
         bounds=tuple(bounds),
         rest=(played, planned) if played < planned else None,
-        taped=_taped(tracks, planned),
+        # Where all that there can be is from tapes, shading all of it would say nothing.
+        taped=(begun, recorded) if begun < recorded < planned else None,
+        plain=plain,
     )
 
 
 class _Composer:
-    def __init__(self, items: Sequence[Track | Ensemble], choice: ChartOptions) -> None:
-        self.items, self.choice, self.tracks = items, choice, tracks_of(items)
-        self.labels = {item.column: item.label for item in (choice.main, *choice.panels)}
-        self.columns = tuple(self.labels)
+    def __init__(self, items: Sequence[Item], labels: Mapping[str, str], *, plain: bool) -> None:
+        self.items, self.labels, self.tracks = items, labels, tracks_of(items)
+        self.begun = min(track.turns[0] for track in self.tracks)
+        self.played = max(track.turns[1] for track in self.tracks)
+        self.planned = max(track.planned for track in self.tracks)
         self.curves: list[Curve] = []
         self.bands: list[Band] = []
         self.notes: list[str] = []
@@ -321,34 +326,27 @@ class _Composer:
         self.branches: list[tuple[int, str, str]] = []
         drawn: list[Track] = []
         for place, item in enumerate(items):
-            look = Look(
-                colour=COLOURS[place % len(COLOURS)],
-                style=STYLES[place % len(STYLES)],
-                marker=_MARKERS[place % len(_MARKERS)],
-            )
+            look = {
+                "colour": SERIES_COLOURS[place % len(SERIES_COLOURS)],
+                "style": STYLES[place % len(STYLES)],
+                "marker": _MARKERS[place % len(_MARKERS)],
+            }
             if isinstance(item, Ensemble):
                 self._ensemble(item, look)
             else:
-                self._track(item, look, self._start(item, drawn) if choice.share else 0)
+                start = 0 if plain else self._start(item, drawn)
+                self._track(item, item.name, start, **look)
                 drawn.append(item)
         self._predictions()
-        self._rule()
-        self._history()
 
-    def _curve(
-        self, name: str, legend: str, look: Look, points: Mapping[str, Points], **more: Any
-    ) -> None:
-        self.curves.append(Curve(name=name, legend=legend, look=look, points=points, **more))
-
-    def _track(self, track: Track, look: Look, start: int, *, legend: str | None = None) -> None:
-        turns = track.numbers("turn", start=start)
+    def _track(self, track: Track, legend: str, start: int, **look: Any) -> None:
+        turns = track.numbers("turn")[start:]
         points = {
-            name: (turns, track.numbers(name, start=start))
-            for name in self.columns
+            name: (turns, track.numbers(name)[start:])
+            for name in self.labels
             if any(name in row for row in (track.rows[0], track.rows[-1]))
         }
-        more: dict[str, Any] = {"labelled": legend is None, "track": track}
-        self._curve(track.name, track.name if legend is None else legend, look, points, **more)
+        self.curves.append(Curve(track.name, legend, points, track=track, **look))
 
     def _start(self, track: Track, drawn: Sequence[Track]) -> int:
         """Return the row that a run is drawn from: where it leaves the others."""
@@ -361,7 +359,7 @@ class _Composer:
             self.branches.append((int(track.rows[count - 1]["turn"]), track.name, other.name))
         return max(0, count - 1)
 
-    def _ensemble(self, item: Ensemble, look: Look) -> None:
+    def _ensemble(self, item: Ensemble, look: Mapping[str, Any]) -> None:
         count = len(item.members)
         if item.note:
             self.notes.append(f"{item.name}: {item.note}.")
@@ -371,17 +369,16 @@ class _Composer:
                 f"{item.name}: {runs} too few for a fan, which takes {_FAN_FROM}; each is a line."
             )
             for place, member in enumerate(item.members):
-                thin = Look(colour=look.colour, style=look.style, width=1.0, alpha=0.8)
+                thin = {**look, "marker": "", "width": 1.0, "alpha": 0.8, "labelled": False}
                 legend = f"{item.name} (each of {count} runs)" if place == 0 else ""
-                self._track(member, thin, 0, legend=legend)
+                self._track(member, legend, 0, **thin)
             return
-        found = {name: item.spread(name, _QUANTILES) for name in self.columns}
+        found = {name: item.spread(name, _QUANTILES) for name in self.labels}
         points = {name: (turns, values[2]) for name, (turns, values) in found.items()}
-        self._curve(item.name, f"{item.name}: median of {count} runs", look, points)
+        self.curves.append(Curve(item.name, f"{item.name}: median of {count} runs", points, **look))
         for share, low, high, alpha in (("90 %", 0, 4, 0.15), ("50 %", 1, 3, 0.3)):
             edges = {name: (turns, it[low], it[high]) for name, (turns, it) in found.items()}
-            legend = f"{item.name}: {share} of runs"
-            self.bands.append(Band(legend=legend, colour=look.colour, alpha=alpha, points=edges))
+            self.bands.append(Band(f"{item.name}: {share} of runs", look["colour"], alpha, edges))
         lasts = [member.turns[1] for member in item.members]
         cut = f" to turn {min(lasts)}, the last that all have" if min(lasts) < max(lasts) else ""
         self.notes.append(
@@ -396,25 +393,20 @@ class _Composer:
         predicted: dict[tuple[tuple[str, float], ...], dict[str, None]] = {}
         for item in self.items:
             for track in item.members:
-                shown = [name for name in self.columns if name in track.prediction]
+                shown = (name for name in self.labels if name in track.prediction)
                 values = tuple((name, track.prediction[name]) for name in shown)
                 predicted.setdefault(values, {})[item.name] = None
         predicted.pop((), None)  # runs without a prediction
-        first = min(track.turns[0] for track in self.tracks)
-        last = max(first + 1, *(track.planned for track in self.tracks))
-        turns = np.array([first, last], dtype=float)
+        turns = np.array([self.begun, max(self.begun + 1, self.planned)], dtype=float)
         for values, names in predicted.items():
             whose = f" for {', '.join(names)}" if len(predicted) > 1 else ""
             points = {name: (turns, np.full(2, value, dtype=float)) for name, value in values}
-            look = Look(colour="black", style="--")
-            self._curve("prediction", f"prediction{whose}", look, points)
+            self.curves.append(Curve("prediction", f"prediction{whose}", points, style="--"))
             numbers = ", ".join(f"{self.labels[name]} {number(value)}" for name, value in values)
             self.notes.append(f"Prediction{whose}: {numbers}.")
 
-    def _rule(self) -> None:
-        rule = self.choice.rule
-        if rule is False or self.choice.main.column != "interest_rate":
-            return
+    def rule(self, rule: bool | str | TaylorRule) -> None:
+        """Draw what the Taylor rule asks, or note why that cannot be had."""
         asked = [item for item in self.items if item.name == rule or not isinstance(rule, str)]
         if not asked:
             raise ConfigError(
@@ -428,23 +420,21 @@ class _Composer:
             return
         legend = f"what the Taylor rule asks, on the data of: {singles[0].name}"
         points = {"interest_rate": (singles[0].numbers("turn"), rates)}
-        self._curve("Taylor rule", legend, Look(colour="#666666", style=":"), points)
+        self.curves.append(Curve("Taylor rule", legend, points, colour="#666666", style=":"))
 
-    def _history(self) -> None:
+    def history(self, wanted: bool | pd.DataFrame) -> None:
         """Draw what happened from the runs' first turn on, or note why that cannot be had."""
         import numpy as np
 
-        wanted = self.choice.history
-        start = min(track.turns[0] for track in self.tracks)
         if isinstance(wanted, bool):
             firsts = {(track.turns[0], track.first_period) for track in self.tracks}
             periods = {period for _, period in firsts}
-            if not wanted or periods == {None}:
+            if periods == {""}:
                 return
             if len(firsts) > 1:
                 self.notes.append("History is not drawn: the runs begin in different quarters.")
                 return
-            quarters = max(track.turns[1] for track in self.tracks) - start + 1
+            quarters = self.played - self.begun + 1
             try:
                 frame = history(periods.pop(), quarters)
             except (ConfigError, DataError) as error:
@@ -452,19 +442,21 @@ class _Composer:
                 return
         else:
             frame, quarters = wanted, len(wanted)
-        turns = np.arange(start, start + len(frame), dtype=float)
-        points = {
-            name: (turns, frame[name].to_numpy(dtype=float))
-            for name in self.columns
-            if name in frame.columns
-        }
+        turns = np.arange(self.begun, self.begun + len(frame), dtype=float)
+        there = [name for name in self.labels if name in frame.columns]
+        try:
+            points = {name: (turns, frame[name].to_numpy(dtype=float)) for name in there}
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"history= must hold numbers in {', '.join(there)}: {error}"
+            ) from None
         if points:
-            self._curve("history", "history (T-bill)", Look(colour="black"), points)
+            self.curves.append(Curve("history", "history (T-bill)", points))
             if len(frame) < quarters:
                 self.notes.append(f"History ends with {frame.index[-1]}.")
 
 
-def _rule_rates(track: Track, rule: bool | str | TaylorRule) -> NDArray[np.float64] | None:
+def _rule_rates(track: Track, rule: bool | str | TaylorRule) -> Values | None:
     """Return the rate that the rule asks for on each row's data, percent per year.
 
     Args:
@@ -503,20 +495,6 @@ def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
         return Ticks(label="quarter", at=at, names=tuple(map(str, names)))
     dated = any("period" in row for row in longest.rows)
     return Ticks(label="turn (quarters)" if dated else "turn", at=at)
-
-
-def _taped(tracks: Sequence[Track], planned: int) -> tuple[float, float] | None:
-    first = min(track.turns[0] for track in tracks)
-    last = max(track.recorded_to for track in tracks)
-    # Where all that there can be is from tapes, shading all of it would say nothing.
-    return (first, last) if first < last < planned else None
-
-
-def _span(curves: Sequence[Curve], planned: int) -> tuple[float, float]:
-    turns = [x for curve in curves for x, _ in curve.points.values() if len(x)]
-    first = min(float(x[0]) for x in turns)
-    last = max(float(x[-1]) for x in turns)
-    return first, max(last, float(planned), first + 1)
 
 
 def _limits(curves: Sequence[Curve], bands: Sequence[Band], column: str) -> tuple[float, float]:

@@ -312,7 +312,7 @@
       run.note ? note(run.note) : "",
       h("section", { "aria-label": "Runs" }, h("div", { class: "head" }, h("h2", null, runs.size > 1 ? `${runs.size} runs` : "The run"),
         h("span", { class: "soft small" }, runs.size > 1 ? "forks stand below what they came from, with what they changed" : oneLine(run.kind)),
-        runs.size > 1 && h("a", { class: "right small", href: link({ view: "compare", a: run.parent ?? run.id, b: run.parent != null ? run.id : ([...runs.keys()].find((id) => id !== run.id)), of: "runs" }) }, "Compare two runs")), tree()));
+        runs.size > 1 && h("a", { class: "right small", href: link({ view: "compare", a: beside(run)[0].id, b: beside(run)[1].id, of: "runs" }) }, "Compare two runs")), tree()));
     if (columns.length && run.at.length > 1) {
       const shownRuns = several ? [...runs.values()] : lineRuns(run);
       main.append(h("section", { "aria-label": "Charts" }, h("div", { class: "head" }, h("h2", null, "Turn by turn"),
@@ -905,8 +905,13 @@
   }
   const manifest = (run) => JSON.parse(textOf(run.manifest));
 
+  /** A run and the one it came from, or any other, the earlier first. */
+  function beside(run) {
+    return [runs.get(run.parent) ?? [...runs.values()].find((it) => it !== run) ?? run, run].sort((a, b) => a.id - b.id);
+  }
+
   function compareRuns(run) {
-    const one = runs.get(state.a) ?? runs.get(run.parent) ?? run, other = runs.get(state.b) ?? [...runs.values()].find((it) => it !== one) ?? run;
+    const one = runs.get(state.a) ?? beside(run)[0], other = runs.get(state.b) ?? beside(run).find((it) => it !== one) ?? run;
     pickers([...runs.values()].map((it) => [it.id, `${runName(it)}${it.changes.length ? ` · ${clip(oneLine(it.changes.join("; ")), 60)}` : ""}`]), one.id, other.id);
     const names = [`Run ${one.id}`, `Run ${other.id}`], [{ prompts: p1 = {}, ...m1 }, { prompts: p2 = {}, ...m2 }] = [manifest(one), manifest(other)];
     const f1 = flat(m1), f2 = flat(m2), changed = [...new Set([...Object.keys(f1), ...Object.keys(f2)])].filter((name) => f1[name] !== f2[name]);
@@ -949,7 +954,7 @@
     const blocks = [["run", { name: run.name, verb: run.verb, ...(run.started ? { started: run.started } : {}), outcome: run.outcome, ...plain }], ...whole.filter(nested)].map(([title, its]) => [title, Object.entries(flat(its))]);
     if (run.note) main.append(note(run.note));
     section(`What defines run ${run.id}`, h("div", { class: "blocks" }, blocks.map(([title, rows]) => h("div", { class: "card" }, h("h3", null, visible(title)),
-      h("table", null, h("tbody", null, rows.map(([name, value]) => h("tr", null, h("th", { scope: "row", dir: "auto" }, visible(name)), h("td", { class: value === "null" ? "soft" : null }, block(value, { class: /^[0-9a-f]{16,}\+?$/.test(value) ? "mono" : "" }))))))))));
+      h("table", null, h("tbody", null, rows.map(([name, value]) => h("tr", null, h("th", { scope: "row", dir: "auto" }, visible(name).split(/(?<=[._])/).map((part) => [part, h("wbr")])), h("td", { class: value === "null" ? "soft" : null }, block(value, { class: /^[0-9a-f]{16,}\+?$/.test(value) ? "mono" : "" }))))))))));
     const texts2 = group(Object.keys(prompts), (place) => String(prompts[place]?.text));
     if (texts2.size) section("Prompt templates", [...texts2].map(([text, places]) => h("details", { class: "message", open: texts2.size < 3 }, h("summary", null, `${visible(prompts[places[0]]?.name ?? "")} · ${places.map(visible).join(", ")}`), block(text, { class: "mono" }))));
     section("As JSON", fold("The manifest as it is on the tape", block(textOf(run.manifest), { class: "mono" })));

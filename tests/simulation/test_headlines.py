@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llmsim_lab.lab._headlines import headlines
 from llmsim_lab.models import GlobalState
+from llmsim_lab.simulation._headlines import headlines
 
 
 def quarters(name: str, *values: float) -> list[GlobalState]:

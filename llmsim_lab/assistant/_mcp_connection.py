@@ -344,6 +344,9 @@ class MCPConnection:
             async with asyncio.timeout(self._start_timeout_s):
                 self.tools = await _all_tools(self._client)
             self._changes_known = changes
+        except asyncio.CancelledError:
+            self.doubtful = True  # this may end before ``caller_left`` looks
+            raise
         except (TimeoutError, *_SDK_ERRORS) as error:
             # No count of changes is negative, so the list stays stale until one arrives.
             self._changes_known = -1

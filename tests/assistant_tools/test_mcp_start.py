@@ -14,6 +14,7 @@ from mcp_types import Tool
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
+from llmsim_lab.assistant._mcp_connection import MCPConnection
 from llmsim_lab.assistant._types import ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks._server import task_server
 from llmsim_lab.assistant.tasks._store import TaskStore
@@ -177,13 +178,20 @@ async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> Non
         assert (await tools.execute("no_json", {}, "ann")).success
 
 
-async def test_who_gives_up_waiting_for_a_new_list_leaves_it_to_be_asked_for() -> None:
+@pytest.mark.parametrize("told_late", [False, True])
+async def test_who_gives_up_waiting_for_a_new_list_leaves_it_to_be_asked_for(
+    told_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told_late:  # by the caller's thread, when the question has already been cancelled
+        monkeypatch.setattr(MCPConnection, "caller_left", lambda _self: None)
     async with MCPToolExecutor(RAW) as tools:
         assert (await tools.execute("grow", {}, "ann")).success
         assert (await tools.execute("forget", {}, "ann")).success
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(1):
                 await tools.ready()
+        if told_late:
+            await asyncio.sleep(0.5)
         await tools.ready()
         assert "late" not in tools.get_available_tools(), "it is another server"
 

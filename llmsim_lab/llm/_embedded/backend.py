@@ -280,7 +280,7 @@ class EmbeddedBackend:
         if len(text) < 2 or not (text.startswith(MARKER) or MARKER.startswith(text)):
             raise BackendError(
                 "the embedded model cannot be held to this JSON schema; simplify it "
-                f"({child.complaint('llg error')})",
+                f"({await child.complaint('llg error')})",
                 reason="client_error",
             )
         server.understood.add(shape)

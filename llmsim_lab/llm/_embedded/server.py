@@ -363,10 +363,13 @@ class ChildProcess:
                 with suppress(BrokenPipeError):  # what was still to be written has no reader now
                     pipe.close()
 
-    def complaint(self, sign: str) -> str:
+    async def complaint(self, sign: str) -> str:
         """Return the last line the runtime printed that contains a sign, or that none does."""
-        found = [line for line in self._lines if sign in line]
-        return found[-1] if found else "the runtime does not say why"
+        for _ in range(20):  # its answer may be here before what it printed has been read
+            if found := [line for line in list(self._lines) if sign in line]:
+                return found[-1]
+            await asyncio.sleep(0.05)
+        return "the runtime does not say why"
 
     def ending(self) -> str:
         """Return how the child ended, and what it printed last."""

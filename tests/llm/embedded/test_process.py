@@ -62,13 +62,13 @@ def test_the_child_gets_its_settings_and_does_not_spin() -> None:
 
 
 @pytest.mark.process
-def test_native_noise_is_kept_for_error_messages_and_bounded() -> None:
+async def test_native_noise_is_kept_for_error_messages_and_bounded() -> None:
     code = f"{READY}\nfor n in range(500): print('line', n, file=sys.stderr)\nprint('out')"
     with launched(code) as child:
         assert "exit status 0" in child.ending()
         assert len(child._lines) <= 60
-        assert child.complaint("line 499") == "line 499"
-        assert child.complaint("nowhere") == "the runtime does not say why"
+        assert await child.complaint("line 499") == "line 499"
+        assert await child.complaint("nowhere") == "the runtime does not say why"
 
 
 @pytest.mark.process

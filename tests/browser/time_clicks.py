@@ -42,10 +42,8 @@ async def own_ms(run):
     return sorted(times)[7]
 """
 WIDGETS = {
-    "Lab": "run = run_of({turns}); window = Lab(run); window",
-    "TurnStepper and RateChart": (
-        "run = run_of({turns}); window = ipywidgets.VBox([TurnStepper(run), RateChart(run)]); window"
-    ),
+    "Lab": "Lab(run)",
+    "TurnStepper and RateChart": "ipywidgets.VBox([TurnStepper(run), RateChart(run)])",
 }
 # What a click has led to is on the screen two frames after the last of it was put into the page.
 CLICK = """
@@ -82,9 +80,9 @@ def main() -> None:
         lab = LabPage(
             browser.new_page(viewport={"width": 1180, "height": 1400}), server, Path(folder)
         )
-        for name, source in WIDGETS.items():
+        for name, widget in WIDGETS.items():
             for turns in (10, 100):
-                notebook = lab.write(f"clicks {turns}", [RUN, source.format(turns=turns)])
+                notebook = lab.write(f"clicks {turns}", [RUN, f"run = run_of({turns}); {widget}"])
                 notebook.run_cell(0)
                 notebook.run_cell(1)
                 notebook.outputs(1).locator(".js-plotly-plot path.js-line").first.wait_for()

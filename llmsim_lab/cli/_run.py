@@ -396,6 +396,13 @@ def _play_live(
     out = open_folder(out)
     config, client = config_of(info), None
     if config.needs_model:
+        if model in _PLAYERS_WITHOUT_MODEL:
+            raise ConfigError(
+                f"--model {model}: {model!r} is not a model, and the players of a recorded run "
+                "stay what they are; leave --model out for the recorded one, or name another, "
+                "such as --model auto. A run without a model is a new one: llmsim-lab run ... "
+                f"--model {model}"
+            )
         # The client may have had other settings than those in the configuration.
         settings = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
         llm = settings.model_copy(update={"model": model or model_text(info)})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.text import clip, number
@@ -36,6 +37,8 @@ _COMPARED = ("config", "llm", "model", "seed", "given", "package", "git", "pytho
 """Parts of a manifest that ``diff`` compares value by value; prompts are compared as texts."""
 _MAX_COMPARED_CHARS = 50_000
 _MOST_SERIES = 4
+_WIDE = 120
+"""Characters of a line from which a list of runs has each of its columns by itself."""
 
 
 @app.command("ls")
@@ -43,29 +46,28 @@ def ls(file: TapeFile) -> None:
     """List the runs on a tape, with what each changed."""
     numbers = (right(title, overflow="fold") for title in ("run", "turns", "calls"))
     run, turns, calls = numbers
-    table = plain_table(
-        run, "name", "verb", "from", "changed", turns, calls, "model", "started", "outcome"
-    )
+    # On a narrow terminal two columns are one: the second's text goes below the first's.
+    wide = console.width >= _WIDE
+    titles = (("name", "changed"), ("from", "outcome"), ("started", "model"))
+    name, source, started = ([*pair] if wide else [", ".join(pair)] for pair in titles)
+    table = plain_table(run, *name, *source, turns, calls, *started)
     with Tape(file, read_only=True) as tape:
         runs = tape.runs()
         changes = tape.changes()
         for info in runs:
-            source = "" if info.parent is None else f"run {info.parent}"
+            came = info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
             if info.fork_turn is not None:
-                source += f", turn {info.fork_turn}"
-            row = (
-                info.id,
-                info.name,
-                info.verb,
-                source,
-                "; ".join(changes.of(info.id)),
-                info.turns,
-                info.calls,
-                info.model,
-                info.started[:16].replace("T", " "),
-                info.outcome or "open",
+                came += f", turn {info.fork_turn}"
+            begun = info.started[:16].replace("T", " ")
+            pairs = (
+                (info.name, "; ".join(changes.of(info.id))),
+                (came, info.outcome or "open"),
+                (begun, info.model),
             )
-            table.add_row(*map(literal, row))
+            texts = [[literal(text) for text in pair] for pair in pairs]
+            cells = [it if wide else [Text("\n").join(filter(None, it))] for it in texts]
+            counts = map(literal, (info.turns, info.calls))
+            table.add_row(literal(info.id), *cells[0], *cells[1], *counts, *cells[2])
     console.print(table)
 
 

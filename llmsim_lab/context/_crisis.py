@@ -30,7 +30,7 @@ from llmsim_lab.context._variables import (
     Variable,
     Variables,
 )
-from llmsim_lab.context._world import ENGINE, GameEngine, UpdateRecord
+from llmsim_lab.context._world import ENGINE, OUTSIDE, GameEngine, UpdateRecord
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
@@ -41,8 +41,6 @@ from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 
-_OUTSIDE = "outside"
-"""The source of changes made by interventions; it may set what the engine's model may not."""
 _COUNTS = ("events", "changes", "refused")
 """The frame's columns besides the variables."""
 _MOST_AGENTS = 20
@@ -117,7 +115,7 @@ class CrisisIntervention(RunIntervention):
         if not isinstance(events, list | tuple):
             return events
         return [
-            {"type": _OUTSIDE, "description": item} if isinstance(item, str) else item
+            {"type": OUTSIDE, "description": item} if isinstance(item, str) else item
             for item in events
         ]
 
@@ -162,12 +160,12 @@ class CrisisIntervention(RunIntervention):
         if both := set(self.mute) & set(self.unmute):
             raise ConfigError(f"{', '.join(sorted(both))}: cannot be muted and unmuted at once")
         updates = {"global_vars": self.set_to, "agent_vars": self.set_agents}
-        for record in world.apply_state_updates(updates, source=_OUTSIDE):
+        for record in world.apply_state_updates(updates, source=OUTSIDE):
             # For a model an impossible value is a record; a person can correct it.
             if record.status == "failed":
                 raise ConfigError(f"{record.column} = {record.asked!r}: {record.reason}")
         injected = [
-            Happening(event.description, event.type, source=_OUTSIDE) for event in self.events
+            Happening(event.description, event.type, source=OUTSIDE) for event in self.events
         ]
         # In the agents' order, so that equal states are equal however they came about.
         muted = {*state.muted, *self.mute} - {*self.unmute}

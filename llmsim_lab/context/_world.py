@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 ENGINE = "engine"
 """The source of changes that the engine's model asks for."""
 
+OUTSIDE = "outside"
+"""The source of changes made by interventions; it may set what the engine's model may not."""
+
 _KINDS = ("global_vars", "agent_vars")
 _MOST_ASKED_CHARS = 200
 _LARGEST = 1e15
@@ -261,7 +264,9 @@ def _undefined(
 
 
 def _log(record: UpdateRecord) -> None:
-    if record.status != "ok":
+    # An intervention that cannot be made raises an error, which says the same.
+    told = record.status == "failed" and record.source == OUTSIDE
+    if record.status != "ok" and not told:
         log_event(
             logger,
             logging.WARNING if record.status == "failed" else logging.INFO,

@@ -27,6 +27,8 @@ from llmsim_lab.lab._widget import (
 )
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Run
+from llmsim_lab.run._registry import kind_name
 from llmsim_lab.study import Ablation
 from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.tape._changes import shared_start
@@ -160,9 +162,13 @@ class ContextXRay(TurnBrowser):
     ) -> None:
         simulation: Any = simulation_of(source, run=run)
         if not isinstance(simulation, CrisisSimulation):
+            tape = None if isinstance(source, Run) else simulation.tape
+            kind = CrisisSimulation.kind
+            there = [it.id for it in tape.runs() if kind_name(it.manifest) == kind] if tape else ()
+            hint = f"; on this tape run {there[-1]} is one: run={there[-1]}" if there else ""
             raise ConfigError(
                 f"{type(simulation).__name__} has no context modules; ContextXRay shows crisis "
-                "simulations, PromptViewer shows any"
+                f"simulations, PromptViewer shows any{hint}"
             )
         self.simulation: CrisisSimulation
         super().__init__(simulation)

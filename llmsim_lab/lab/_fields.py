@@ -63,6 +63,9 @@ class Field:
         texts = kind == "array" and self.schema.get("items", {}).get("type") == "string"
         if texts and not written.startswith("["):
             return _texts(written)
+        # A parameter's spaces are meant: it may be a separator. Those of an answer are not.
+        if kind == "string" and isinstance(self.box, w.Text):
+            return self.box.value
         return typed_value(written, self.schema)
 
     @value.setter
@@ -118,7 +121,8 @@ def _box(label: str, schema: Mapping[str, Any], *, compact: bool) -> Any:
     if kind == "boolean" and not (compact and schema.get("optional")):
         return checkbox(label) if compact else w.Checkbox(**look)
     numbers = choices and all(isinstance(one, int | float) for one in choices)
-    numeric = kind in ("integer", "number") or numbers
+    kinds = {one.get("type") for one in schema.get("anyOf", (schema,))}
+    numeric = kinds <= {"integer", "number"} or numbers
     options = _YES_NO if kind == "boolean" else [(str(one), one) for one in choices]
     if not options if compact else numeric:
         return w.Text(layout={"width": "auto" if compact else "13em"}, **look)
@@ -146,7 +150,7 @@ def _slider(label: str, schema: Mapping[str, Any]) -> Any:
     if low is None or high is None:
         return None
     whole = schema.get("type") == "integer"
-    kind, step = (w.IntSlider, 1) if whole else (w.FloatSlider, (high - low) / 100)
+    kind, step = (w.IntSlider, 1) if whole else (w.FloatSlider, high / 100 - low / 100)
     return kind(min=low, max=high, value=low, step=step, **look)
 
 

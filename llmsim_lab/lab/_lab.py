@@ -134,10 +134,17 @@ def _fits(part: Mapping[str, Any], value: Any) -> bool:
     """Return True if there is a field for a value: number, text, choice or list of texts."""
     kind, choices = part.get("type"), part.get("enum", ())
     texts = kind == "array" and part["items"].get("type") == "string"
-    if len(choices) == 1 or not (choices or texts or kind in _KINDS):
+    if len(choices) == 1 or not (choices or texts or kind in _KINDS or "anyOf" in part):
         return False
-    # Of several types that it may have the schema is the first's, which may not be the value's.
-    return value in (None, "") or not field_fault(value, part)
+    # Of a list or an object beside other types the schema is the first's, maybe not the value's.
+    return value in (None, "") or not field_fault(value, _without_limits(part))
+
+
+def _without_limits(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a value is, not how large: what is there may be outside, and then be changed."""
+    kept = {name: it for name, it in part.items() if name in ("type", "enum")}
+    several = [_without_limits(one) for one in part.get("anyOf", ())]
+    return kept | ({"anyOf": several} if several else {})
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -93,13 +93,26 @@ class OpenQuestion:
 
 
 def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a field's schema with its ``$ref`` followed, and without the alternative of null."""
+    """Return a field's schema with its ``$ref`` followed, and without the alternative of null.
+
+    Several alternatives are one list of choices, or stay under ``anyOf`` if each can be typed; else
+    it is the first.
+    """
     if "$ref" in part:
         return resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known)
-    alternatives = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
+    alternatives = [
+        resolved(one, known) for one in part.get("anyOf", ()) if one.get("type") != "null"
+    ]
     if alternatives:
-        optional = len(alternatives) < len(part["anyOf"])
-        return {"optional": optional, **resolved(alternatives[0], known)}
+        found = alternatives[0]
+        if len(alternatives) > 1:
+            kinds = {"boolean" if "enum" in one else one.get("type") for one in alternatives}
+            if kinds == {"boolean"}:
+                choices = [one.get("enum", (True, False)) for one in alternatives]
+                found = {"enum": [choice for several in choices for choice in several]}
+            elif kinds <= {"integer", "number", "boolean", "string"}:
+                found = {"anyOf": alternatives}
+        return {"optional": len(alternatives) < len(part["anyOf"]), **found}
     return {**part, "enum": [part["const"]]} if "const" in part else part
 
 
@@ -108,6 +121,12 @@ _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "f
 
 def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
     """Return what was typed as a value of a field's schema; the text if it is not one."""
+    if several := schema.get("anyOf"):
+        # A text last, since all that is typed is one.
+        for one in sorted(several, key=lambda one: one.get("type") == "string"):
+            if not field_fault(value := typed_value(typed, one), one):
+                return value
+        return typed
     if choices := schema.get("enum"):
         as_number = _number(typed)
         at = place_of(as_number, choices)
@@ -149,6 +168,9 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with one field's value; empty where nothing is."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
+    if several := schema.get("anyOf"):
+        found = [field_fault(value, one) for one in several]
+        return "" if "" in found else "; or ".join(found)
     if choices := schema.get("enum"):
         known = any(same_choice(value, choice) for choice in choices)
         return "" if known else f"is {value!r:.40}; choose one of {_listed(choices)}"
@@ -199,12 +221,14 @@ def place_of(value: Any, choices: Sequence[Any]) -> int | None:
 
 def _listed(choices: list[Any]) -> str:
     return ", ".join(
-        f"{choice:.10g}" if isinstance(choice, int | float) else str(choice) for choice in choices
+        f"{choice:.10g}" if type(choice) in (int, float) else str(choice) for choice in choices
     )
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:
     """Return what can be answered for a field, as in ``from 0 to 20``; empty for any text."""
+    if several := schema.get("anyOf"):
+        return " or ".join(schema_words(one) or _TYPES[one["type"]][1] for one in several)
     if choices := schema.get("enum"):
         return _listed(choices)
     if schema.get("type") == "boolean":

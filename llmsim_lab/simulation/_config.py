@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from llmsim_lab._util.config import Settings, read_config
+from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state
 from llmsim_lab.economy._macro import RateLimits, StaticEconomy, mirrored, set_levels
@@ -440,7 +440,18 @@ class SimulationConfig(RunConfig):
             ConfigError: the file cannot be read, or something in it is wrong; the message names
                 file, line and key.
         """
-        return read_config(Path(path), cls)
+        source = YamlFile.read(Path(path))
+        kind, other = source.values.get("kind", "economic"), None
+        if "world" in source.values:
+            other = "a study", f"study {path} run"
+        elif kind != "economic":
+            other = f"a run of kind {kind!r:.40}", f"run {path}"
+        if other is not None:
+            raise ConfigError(
+                f"{path} describes {other[0]}, and this takes an economic run's configuration; "
+                f"llmsim-lab {other[1]} plays it"
+            )
+        return source.parse(cls)
 
 
 def named_twice(names: Iterable[str]) -> list[str]:

@@ -25,7 +25,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.html import join, pairs, table
-from llmsim_lab._util.text import closest, duration, log_event, roughly
+from llmsim_lab._util.text import clip, closest, duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, Tape
@@ -168,8 +168,9 @@ class StudyPlan:
             lines.append(f"About {', '.join(costs)} ({self.based_on}).")
         elif self.runs:
             lines.append(
-                "Calls, tokens, hours and disk are not known before a run was played: "
-                "plan(pilot='a.tape'), or plan() again after some runs."
+                "Calls, tokens, hours and disk are not known before a run was played: plan again "
+                "after some runs, or take a small study's (in Python: "
+                "study.plan(pilot='a.tape'))."
             )
         for outcome, value in self.smallest.items():
             if value is None:
@@ -184,7 +185,10 @@ class StudyPlan:
     __repr__ = __str__
 
 
-_PILOT = f"the reference and another arm need {_FEW} shared seeds, here or in plan(pilot='a.tape')."
+_PILOT = (
+    f"the reference and another arm need {_FEW} shared seeds, here or on a small study's tape (in "
+    "Python: study.plan(pilot='a.tape'))."
+)
 
 
 class Study:
@@ -576,12 +580,15 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
+        if arm not in self.arms:
+            raise ConfigError(
+                f"there is no arm {arm!r}{closest(str(arm), self.arms)}; arms are "
+                f"{', '.join(self.arms)}"
+            )
         entry = self._entries.get((arm, seed))
         if entry is None:
-            raise ConfigError(
-                f"there is no run of arm {arm!r} with seed {seed}{closest(str(arm), self.arms)}; "
-                f"arms are {', '.join(self.arms)}, seeds {self.seeds[0]} to {self.seeds[-1]}"
-            )
+            there = clip(", ".join(map(str, self.seeds)), 200)
+            raise ConfigError(f"there is no run with seed {seed!r}; seeds are {there}")
         if (run := self._player.kept.get((arm, seed))) is not None:
             return run
         tape = self.tape

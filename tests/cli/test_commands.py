@@ -222,3 +222,18 @@ def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
     assert "run.yaml: 2 findings" in out
     Path("run.yaml").write_text("turns: 20\n")
     assert llmsim_lab("lint", "run.yaml") == (0, "run.yaml: no findings\n", "")
+
+
+@pytest.mark.parametrize("command", ["lint", "run"])
+def test_a_study_in_the_place_of_a_run_is_said_to_be_one(llmsim_lab: Run, command: str) -> None:
+    Path("plan.yaml").write_text("world: economic\nseeds: 2\n")
+    status, _, err = llmsim_lab(command, "plan.yaml")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "plan.yaml describes a study, and this takes an economic run's configuration" in err
+    assert "llmsim-lab study plan.yaml run plays it" in err
+
+
+def test_lint_says_of_another_worlds_file_what_it_is(llmsim_lab: Run) -> None:
+    status, _, err = llmsim_lab("lint", str(data_path("scenarios/bank_run.yaml")))
+    assert (status, err.count("\n")) == (1, 1)
+    assert "describes a run of kind 'crisis', and this takes an economic run's" in err

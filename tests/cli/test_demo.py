@@ -89,6 +89,15 @@ def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run
     assert "no Ollama server answers" in err
 
 
+def test_what_is_wrong_with_the_demos_quarters_is_said_once(
+    llmsim_lab: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = ("demo", "--model", "rule", "--start", "1979Q3", "--turns", "1")
+    assert llmsim_lab(*live)[0] == 0
+    assert caplog.text.count("LINT rule=") == caplog.text.count("L9 moves") == 2
+    assert caplog.text.count("in these quarters the rate moved by 2.17 points") == 1
+
+
 def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None:
     recorded = len(Tape(data_path("tapes/demo.tape"), read_only=True))
     for _ in range(2):

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from builders import in_words, make_client
 from cli_kit import Run, reply
+from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
@@ -320,6 +321,32 @@ def test_a_run_that_never_asked_its_model_continues_with_the_configured_one(
     status, out, _ = llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)
     assert status == 0
     assert "turns 1 to 1 are live" in out
+
+
+@pytest.mark.parametrize("model", ["rule", "random"])
+def test_a_player_in_the_place_of_a_model_is_said_to_be_none(
+    llmsim_lab: Run, tape: Path, model: str
+) -> None:
+    status, _, err = llmsim_lab("fork", str(tape), "--turn", "1", "--model", model)
+    assert status == 1
+    assert f"--model {model}: {model!r} is not a model" in err
+    assert "leave --model out" in err
+    assert "file" not in err
+
+
+def test_a_list_of_runs_fits_a_narrow_terminal_without_breaking_words(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmsim_lab.cli._tape.console", Console(width=80))
+    _, out, _ = llmsim_lab("tape", "ls", str(data_path("tapes/demo.tape")))
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert lines[0] == (
+        "run  name, changed         from, outcome        turns  calls  started, model"
+    )
+    assert lines[1].endswith("20    100  2026-11-22 23:57")
+    assert lines[2].split() == ["done", "qwen2.5-coder-1.5b"]
+    assert lines[3].startswith("  2  seed 1                fork of run 1, turn     12     45")
+    assert max(map(len, lines)) <= 80
 
 
 def test_runs_are_listed(llmsim_lab: Run, tape: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from crisis_kit import crisis_client, make_crisis, said, talking
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import (
     ContextXRay,
@@ -31,6 +32,13 @@ HOSTILE = "<script>alert(1)</script> \x1b[31m</style><img src=x onerror=y> \u202
 
 def modules() -> list[Any]:
     return [talking("mud", "Mud everywhere."), talking("fog", "Fog as well.")]
+
+
+def test_of_a_tape_whose_latest_run_is_no_crisis_the_error_names_one_that_is() -> None:
+    with pytest.raises(ConfigError, match=r"Ablation has no context modules.*: run=1$"):
+        ContextXRay(data_path("tapes/crisis.tape"))
+    with pytest.raises(ConfigError, match=r"PromptViewer shows any$"):
+        ContextXRay(data_path("tapes/first_run.tape"))
 
 
 @pytest.fixture

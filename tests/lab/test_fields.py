@@ -10,6 +10,7 @@ import pytest
 from llmsim_lab.lab._fields import Field
 
 NUMBER = {"type": "number", "minimum": 0, "maximum": 1}
+EITHER = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 TEXTS = {"type": "array", "items": {"type": "string"}}
 SIDES = {"enum": ["left", "right"], "type": "string", "optional": True}
 
@@ -32,6 +33,10 @@ SIDES = {"enum": ["left", "right"], "type": "string", "optional": True}
         ({"type": "number"}, 1e-6),
         ({"type": "integer"}, 2**64 - 1),
         ({"enum": [0.001, 0.002]}, 0.002),
+        (EITHER, 7),
+        (EITHER, "auto"),
+        ({"anyOf": [{"type": "integer"}, {"type": "number"}]}, 2.5),
+        ({"type": "number", "minimum": -1e308, "maximum": 1e308}, 1e308),
     ],
 )
 def test_what_is_written_is_read_back(schema: Any, value: Any, compact: bool) -> None:
@@ -66,6 +71,17 @@ def test_a_number_out_of_its_limits_is_kept_and_explained() -> None:
     field.box.value = "7"
     assert (field.value, field.slider.value) == (7, 0.5)
     assert field.fault == "is 7; it must be from 0 to 1"
+
+
+def test_a_slider_between_the_largest_numbers_has_a_step() -> None:
+    field = Field("It", {"type": "number", "minimum": -1e308, "maximum": 1e308})
+    assert field.slider.step == pytest.approx(2e306)
+
+
+def test_spaces_around_a_parameters_text_stay() -> None:
+    field = Field("It", {"type": "string"}, compact=True)
+    field.value = ", "
+    assert field.value == ", "
 
 
 def test_texts_may_be_written_as_json_too() -> None:

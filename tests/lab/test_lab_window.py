@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from builders import answer, make_client, make_simulation
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
@@ -235,7 +235,7 @@ def test_what_is_left_open_is_shown_so_and_no_change() -> None:
     budget = field(lab, "budget_tokens")
     assert (budget.box.value, budget.value, lab.parameters.changed) == ("", None, {})
     budget.box.value = "900"
-    field(lab, "stable_first").box.value = False
+    field(lab, "stable_first").value = False
     field(lab, "scenario", "modules").box.value = "military_base, agents_base"
     assert lab.parameters.changed == {
         "budget_tokens": 900,
@@ -257,6 +257,31 @@ def test_parameters_that_are_not_touched_are_no_change_and_a_list_can_be_emptied
     form.fields[("group",)].box.value = ""
     form.fields[("limit",)].box.value = "3"
     assert form.changed == {"group": [], "limit": 3}
+
+
+class Part(BaseModel):
+    most: int = Field(7, le=5)
+    either: int | str = "auto"
+
+
+def test_there_is_a_field_for_what_is_outside_its_limits_and_of_a_second_type() -> None:
+    form = Form(Part.model_json_schema(), Part().model_dump(mode="json"))
+    assert form.changed == {}
+    form.fields[("either",)].box.value = "3"
+    form.fields[("most",)].box.value = "6"
+    with pytest.raises(ConfigError, match="most is 6; it must be at most 5"):
+        _ = form.changed
+    form.fields[("most",)].box.value = "5"
+    assert form.changed == {"either": 3, "most": 5}
+
+
+def test_looking_at_what_can_be_changed_of_a_crisis_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = Lab(data_path("tapes/crisis.tape"), run=1)
+    lab.change_button.value = True
+    assert ("set", "crisis_level") in lab.outside.fields
+    assert caplog.text == ""
 
 
 def test_numbers_of_a_state_that_no_field_can_hold_exactly_are_no_change() -> None:

@@ -722,6 +722,13 @@ def test_the_static_view_of_very_many_runs_stays_short() -> None:
     assert "and 5 more runs" in chart.alt
 
 
+def test_numbers_too_large_for_an_axis_are_left_out() -> None:
+    frame = pd.DataFrame({"turn": [0, 1, 2, 3], "x": [0.0, 1e308, -1e308, 2.0]})
+    chart = RateChart({"run": frame})
+    assert "<img" in str(chart.static_html())
+    assert "0 → 2" in chart.static_text()
+
+
 # --- misuse --------------------------------------------------------------------------------------
 
 

@@ -146,7 +146,7 @@ async def test_what_cannot_be_opened_is_said_in_place() -> None:
     board = StudyBoard(make_study())
     with pytest.raises(ConfigError, match="was not begun"):
         board.open_run("plain", 0)
-    with pytest.raises(ConfigError, match="there is no run of arm 'pain'"):
+    with pytest.raises(ConfigError, match="there is no arm 'pain'"):
         board.open_run("pain", 0)
     board._clicked(("plain", 0))
     await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from builders import policy
 
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
-from llmsim_lab.llm._human import OpenQuestion, human_client
+from llmsim_lab.llm._human import OpenQuestion, human_client, schema_words
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
@@ -43,6 +43,8 @@ SCHEMA = {
         "words": {"type": "string", "maxLength": 5},
         "parts": {"type": "array"},
         "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "either": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]},
+        "mode": {"anyOf": [{"type": "boolean"}, {"const": "shared", "type": "string"}]},
     },
     "$defs": {"Side": {"enum": ["left", "right"]}},
 }
@@ -56,6 +58,8 @@ TYPED = {
     "words": "12",
     "parts": "[1]",
     "maybe": "4",
+    "either": "5",
+    "mode": "shared",
 }
 READ = {
     "whole": 3,
@@ -67,6 +71,8 @@ READ = {
     "words": "12",
     "parts": [1],
     "maybe": 4,
+    "either": 5,
+    "mode": "shared",
 }
 
 
@@ -97,6 +103,7 @@ def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
         ("words", "too long", "has 8 characters; 5 at most"),
         ("words", " ", "is missing"),
         ("parts", "one", "must be a list, as in JSON, not 'one'"),
+        ("mode", "some", "is 'some'; choose one of True, False, shared"),
     ],
 )
 def test_what_is_typed_wrongly_is_reported_with_what_is_right(
@@ -104,6 +111,15 @@ def test_what_is_typed_wrongly_is_reported_with_what_is_right(
 ) -> None:
     question = question_of(SCHEMA)
     assert question.faults({**READ, name: question.value(name, typed)}) == {name: fault}
+
+
+def test_a_field_of_several_types_takes_each() -> None:
+    two: list[dict[str, Any]] = [{"type": "integer", "minimum": 0}, {"type": "boolean"}]
+    question = question_of({"properties": {"either": {"anyOf": two}}})
+    assert [question.value("either", said) for said in ("5", "yes")] == [5, True]
+    fault = "is -1; it must be at least 0; or must be yes or no, not -1"
+    assert question.faults({"either": -1}) == {"either": fault}
+    assert schema_words(question.fields["either"]) == "from 0, whole or yes or no"
 
 
 async def test_a_request_waits_for_its_answer() -> None:

@@ -685,6 +685,16 @@ def test_what_failed_is_shown() -> None:
     assert "the basin is dry" in study._repr_html_()
 
 
+def test_a_run_that_is_not_there_is_refused_by_what_is_wrong() -> None:
+    study = study_of(seeds=[2, 5])
+    with pytest.raises(
+        ConfigError, match=r"^there is no arm 'factor=3'.*; arms are factor=1, factor=2$"
+    ):
+        study.simulation("factor=3", 2)
+    with pytest.raises(ConfigError, match=r"^there is no run with seed 3; seeds are 2, 5$"):
+        study.simulation("factor=2", 3)
+
+
 # --- plans ---------------------------------------------------------------------------------------
 
 
@@ -692,6 +702,7 @@ def test_a_plan_says_what_it_does_not_know() -> None:
     plan = study_of().plan()
     assert (plan.runs, plan.calls, plan.smallest) == (6, None, {"level": None})
     assert "not known before a run was played" in str(plan)
+    assert "in Python: study.plan(pilot='a.tape')" in str(plan)
     assert "smallest effect it can see is not known" in str(plan)
 
 

@@ -41,6 +41,8 @@ _COUNTS = (
     Series(column="tokens", label="Tokens of a turn"),
     Series(column="seconds", label="Time of a turn", unit="s"),
 )
+_LARGEST = 1e300
+"""What an axis has room for: the difference of two larger numbers may be infinite."""
 _NOT_CHARTED = {"turn", "ok", "actions", "accepted"}
 
 
@@ -144,13 +146,14 @@ class Track:
             del values[same:]
 
     def numbers(self, column: str) -> Values:
-        """Return a column; NaN where there is no number."""
+        """Return a column; NaN where there is no number, or one too large to draw."""
         import numpy as np
 
         values = self._columns.setdefault(column, [])
         for row in self.rows[len(values) :]:
             value = row.get(column)
-            values.append(float(value) if plain_number(value) else math.nan)
+            drawn = plain_number(value) and abs(value) <= _LARGEST
+            values.append(float(value) if drawn else math.nan)
         return np.array(values, dtype=float)
 
     @property

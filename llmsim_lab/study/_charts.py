@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.drawing import (
-    STYLES,
-    drawable,
-    new_figure,
-    plain_axes,
-    spread_out,
-    told,
-)
+from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, spread_out, told
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import closest, number
 from llmsim_lab.errors import ConfigError
@@ -28,10 +21,7 @@ _MOST_ARMS = 8
 _MOST_LINES = 60
 """Of seeds, between their runs."""
 _MEAN = "#332288"
-_COMPARED = {
-    "rule": ("rule", "#CC6677", "-"),
-    "linear": ("linear solution", "#888888", "--"),
-}
+_COMPARED = {"rule": ("rule", "#CC6677", "-"), "linear": ("linear solution", "#888888", "--")}
 """By column: the words, colour and style of what a response is compared with."""
 
 

@@ -20,7 +20,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
@@ -335,10 +334,45 @@ def fitness_card(
         ConfigError: there is no such model, or the folder cannot be written to.
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
-    measure = partial(
-        _measured, full=full, again=again, reload=reload, folder=folder, progress=progress
-    )
-    return measured_of(model, measure, timeout_s=120)
+
+    async def measured(client: LLMClient) -> FitnessCard:
+        info, used = await client.model_info(), client.config.num_ctx
+        # What a card leaves out without a reload is measured once it may be.
+        settings = {"think": client.config.think, "reload": reload, "full": full}
+        path = place_of(folder or cards_folder(), VERSION, client, info, **settings)
+        card = None if again else FitnessCard.read(path)
+        # A file that was copied or edited may be another model's.
+        if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
+            card = FitnessCard(
+                **of_model(info), context_trained=info.context_length, context_used=used, full=full
+            )
+        # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
+        changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
+        asker = Asker(
+            client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
+        )
+        for name, group in CHECKS.items():
+            if name in card.checks:
+                continue
+            if progress is not None:
+                progress(name)
+            asker.raw, began = [], time.perf_counter()
+            try:
+                measures = await group.check(asker)
+            except LLMFailureException as failure:
+                if failure.reason in LASTING:
+                    raise  # the card can be continued
+                measures = [missing(one, clip(str(failure), 200)) for one in group.names]
+            done = Check(
+                measures=tuple(measures),
+                seconds=time.perf_counter() - began,
+                raw=tuple(json.loads(json.dumps(asker.raw))),  # as they will be read again
+            )
+            card = card.model_copy(update={"checks": card.checks | {name: done}})
+            write_card(path, card.to_json())
+        return card
+
+    return measured_of(model, measured, timeout_s=120)
 
 
 def measured_of(
@@ -353,52 +387,6 @@ def measured_of(
             return await measure(client)
 
     return run_sync(closing())
-
-
-async def _measured(
-    client: LLMClient,
-    *,
-    full: bool,
-    again: bool,
-    reload: bool,
-    folder: Path | None,
-    progress: Callable[[str], None] | None,
-) -> FitnessCard:
-    info, used = await client.model_info(), client.config.num_ctx
-    # What a card leaves out without a reload is measured once it may be.
-    settings = {"think": client.config.think, "reload": reload, "full": full}
-    path = place_of(folder or cards_folder(), VERSION, client, info, **settings)
-    card = None if again else FitnessCard.read(path)
-    # A file that was copied or edited may be another model's.
-    if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
-        card = FitnessCard(
-            **of_model(info), context_trained=info.context_length, context_used=used, full=full
-        )
-    # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
-    changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
-    asker = Asker(
-        client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
-    )
-    for name, group in CHECKS.items():
-        if name in card.checks:
-            continue
-        if progress is not None:
-            progress(name)
-        asker.raw, began = [], time.perf_counter()
-        try:
-            measures = await group.check(asker)
-        except LLMFailureException as failure:
-            if failure.reason in LASTING:
-                raise  # the card can be continued
-            measures = [missing(one, clip(str(failure), 200)) for one in group.names]
-        done = Check(
-            measures=tuple(measures),
-            seconds=time.perf_counter() - began,
-            raw=tuple(json.loads(json.dumps(asker.raw))),  # as they will be read again
-        )
-        card = card.model_copy(update={"checks": card.checks | {name: done}})
-        write_card(path, card.to_json())
-    return card
 
 
 # --- keeping --------------------------------------------------------------------------------------

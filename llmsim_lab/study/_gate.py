@@ -202,12 +202,7 @@ def _clear(path: Sequence[GlobalState], pair: str) -> Situation | None:
     if unclear or not 0 <= asked <= 2 * STEADY_STATE.interest_rate:
         return None
     return Situation(
-        pair=pair,
-        mirrored=False,
-        quarters=quarters,
-        gap=gap,
-        growth=last.gdp_growth,
-        move=move,
+        pair=pair, mirrored=False, quarters=quarters, gap=gap, growth=last.gdp_growth, move=move
     )
 
 
@@ -866,36 +861,28 @@ def economics_card(
             measured_at=datetime.now(UTC),
             answers={key: _by_rule(rule, one) for key, one, _ in _plan()},
         )
-    measure = partial(_measured, told=told, again=again, folder=folder, progress=progress)
-    return measured_of(player, measure, timeout_s=300)
 
+    async def measured(client: LLMClient) -> EconomicsCard:
+        info = await client.model_info()
+        asked = told, _agent(told, named=False).prompt.digest
+        path = place_of(economics_folder(folder), VERSION, client, info, *asked)
+        card = None if again else EconomicsCard.read(path)
+        card = card or EconomicsCard(**of_model(info), told=told)
+        todo = [one for one in _plan() if one[0] not in card.answers]
+        whole, began = len(_plan()), time.perf_counter()
+        for done, (key, situation, named) in enumerate(todo):
+            if progress is not None:
+                left = (time.perf_counter() - began) / done * (len(todo) - done) if done else 0.0
+                about = f", about {left / 60:.0f} min left" if done else ""
+                progress(f"situation {whole - len(todo) + done + 1} of {whole}{about}")
+            answer = await _answered(client, question(situation, told=told, named=named))
+            card = card.model_copy(update={"answers": card.answers | {key: answer}})
+            write_card(path, card.model_dump_json())
+        if todo or '"verdicts":' not in path.read_text(encoding="utf-8"):
+            write_card(path, card.kept_json())
+        return card
 
-async def _measured(
-    client: LLMClient,
-    *,
-    told: Told,
-    again: bool,
-    folder: Path | None,
-    progress: Callable[[str], None] | None,
-) -> EconomicsCard:
-    info = await client.model_info()
-    asked = told, _agent(told, named=False).prompt.digest
-    path = place_of(economics_folder(folder), VERSION, client, info, *asked)
-    card = None if again else EconomicsCard.read(path)
-    card = card or EconomicsCard(**of_model(info), told=told)
-    todo = [one for one in _plan() if one[0] not in card.answers]
-    whole, began = len(_plan()), time.perf_counter()
-    for done, (key, situation, named) in enumerate(todo):
-        if progress is not None:
-            left = (time.perf_counter() - began) / done * (len(todo) - done) if done else 0.0
-            about = f", about {left / 60:.0f} min left" if done else ""
-            progress(f"situation {whole - len(todo) + done + 1} of {whole}{about}")
-        answer = await _answered(client, question(situation, told=told, named=named))
-        card = card.model_copy(update={"answers": card.answers | {key: answer}})
-        write_card(path, card.model_dump_json())
-    if todo or '"verdicts":' not in path.read_text(encoding="utf-8"):
-        write_card(path, card.kept_json())
-    return card
+    return measured_of(player, measured, timeout_s=300)
 
 
 def kept_economics_cards(folder: Path | None = None) -> list[EconomicsCard]:

@@ -47,10 +47,7 @@ def position_bias(answers: pd.DataFrame, *, level: float = 0.95) -> Effects:
         for place in range(1, int(options.max()) + 1)
         for question, chosen in questions["place"]
         if options[question] >= place
-        for arm, value in (
-            (_CHOSEN, (chosen == place).mean()),
-            (_EXPECTED, 1 / options[question]),
-        )
+        for arm, value in ((_CHOSEN, (chosen == place).mean()), (_EXPECTED, 1 / options[question]))
     ]
     found = run_effects(pd.DataFrame(rows), reference=_EXPECTED, level=level)
     left_out = len(answers) - len(given)

@@ -309,13 +309,7 @@ def _common_steps(values: Numbers) -> Numbers:
 
 
 def _paired(
-    a: Numbers,
-    b: Numbers,
-    level: float,
-    watched: bool,
-    step: Numbers,
-    *,
-    asked: NDArray[np.bool_],
+    a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers, *, asked: NDArray[np.bool_]
 ) -> _Found:
     """Return Student's t over the differences of pairs (rows), for each outcome (column).
 
@@ -959,11 +953,7 @@ def _at_situations(
 
 
 def _by_wording(
-    asked: _Answers,
-    groups: Sequence[Numbers],
-    worded: Sequence[bool],
-    weight: Numbers,
-    new: bool,
+    asked: _Answers, groups: Sequence[Numbers], worded: Sequence[bool], weight: Numbers, new: bool
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return the variance that wordings make, its degrees of freedom, and the wordings' spread.
 

@@ -13,17 +13,16 @@ Signatures::
 
     run_effects(values, *, reference=None, contrasts=None, level=.95, paired=True, watched=False,
                 grid=None) -> list[Effect]          # columns arm, seed, outcome, value
-    situation_effects(values, *, reference=None, contrasts=None, level=.95, speak_of=None,
+    situation_effects(values, *, contrasts=None, speak_of=None,
                 grid=None) -> list[Effect]          # arm, run, situation, replicate, outcome,
                                                     # value, and seed where arms share seeds,
                                                     # wording where arms have several
-    exact_situation_effects(values, *, reference=None, contrasts=None, level=.95) -> list[Effect]
+    exact_situation_effects(values, *, reference=None) -> list[Effect]
                                                     # arm, run, situation, outcome, value, chance
     energy_test(x, y, *, distance="words", blocks=None, permutations=999, seed=0) -> (statistic, p)
-    confidence_sequence(differences, *, level=.95) -> (low, high)
     sup_t_band(curves, *, level=.95, draws=2000, seed=0) -> (mean, low, high)
-    power(sd, n, effect, *, level=.95) -> float
-    smallest_effect(sd, n, *, wanted=.8, level=.95) -> float | None
+    power(sd, n, effect) -> float
+    smallest_effect(sd, n, *, wanted=.8) -> float | None
     holm(p_values) -> list of p-values
 
 How often each interval contains the true value is in ``benchmarks/coverage.json``, which
@@ -60,7 +59,9 @@ ENOUGH_FOR_SHARES = 5
 """Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
 _PRIOR = 1.0
 """The mixture's variance in a confidence sequence, in units of the differences' variance."""
+_LEVEL = 0.95
 _MINUS = "\N{MINUS SIGN}"
+_KNOWN = "the chances are known, so these situations take no interval"
 _LARGEST = 1e150
 _NOTHING = 1e-9
 """Differences and spreads smaller than this share of the values are rounding."""
@@ -160,7 +161,7 @@ def run_effects(
         level: of the intervals.
         paired: False compares arms by Welch's t even if they share seeds.
         watched: the results are looked at while runs come in, and may decide when to stop:
-            intervals are ``confidence_sequence``'s and p-values 1 / e-value.
+            intervals are confidence sequences and p-values 1 / e-value.
         grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate; where
             it is not given, the values' largest common step. An outcome whose standard deviation
             is below its step has no interval; outcomes of 0 and 1 have intervals of their own.
@@ -677,10 +678,10 @@ def romano_wolf(differences: Numbers) -> Numbers:
 # --- looking while runs come in -------------------------------------------------------------------
 
 
-def confidence_sequence(
-    differences: Sequence[float], *, level: float = 0.95
-) -> tuple[float, float]:
-    """Return an interval of the mean of paired differences that may be looked at after every pair.
+def _sequence(
+    mean: Numbers, variance: Numbers, n: NDArray[np.int64], level: float
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the ends of confidence sequences, and p-values that may be watched: 1 / e-value.
 
     With probability ``level`` all intervals, after however many pairs, contain the true mean; so
     one may stop whenever one likes. It is the set of means that a mixture t test does not reject: a
@@ -689,27 +690,9 @@ def confidence_sequence(
     "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance",
     Sequential Analysis 44; differs from them: the prior's variance is 1, and the statistic is
     written as the Bayes factor of Rouder et al. (2009), Psychonomic Bulletin & Review 16. At n = 20
-    it is 1.6 times as wide as an interval for one look.
-
-    Args:
-        differences: of pairs of runs, in any order; NaN is left out.
-        level: of the whole sequence.
-
-    Returns:
-        The ends; infinite with fewer than five pairs, or where all differ by the same.
+    it is 1.6 times as wide as an interval for one look. The ends are infinite with fewer than five
+    pairs.
     """
-    values = np.asarray(differences, dtype=float)[:, None]
-    mean, variance = _moments(values, 0)
-    low, high, _ = _sequence(mean, variance, (~np.isnan(values)).sum(axis=0), level)
-    if mean[0] == 0 and variance[0] == 0:
-        return 0.0, 0.0
-    return (float(low[0]), float(high[0])) if np.isfinite(low[0]) else (-math.inf, math.inf)
-
-
-def _sequence(
-    mean: Numbers, variance: Numbers, n: NDArray[np.int64], level: float
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the ends of confidence sequences, and p-values that may be watched: 1 / e-value."""
     with np.errstate(invalid="ignore", divide="ignore"):
         growth = 1 + n * _PRIOR
         freedom = np.maximum(n - 1, 1)
@@ -730,9 +713,7 @@ def _sequence(
 def situation_effects(
     values: pd.DataFrame,
     *,
-    reference: str | None = None,
     contrasts: Sequence[tuple[str, str]] | None = None,
-    level: float = 0.95,
     speak_of: Literal["these", "new"] | None = None,
     grid: Mapping[str, float] | None = None,
 ) -> list[Effect]:
@@ -760,9 +741,8 @@ def situation_effects(
             the arms' answers of the same situation and seed; without it answers are independent. A
             column wording, if there is one, says in which words the arm asked; different wordings
             of an arm must have had different seeds, which those of one name in two arms may share.
-        reference: the arm that is subtracted from each other one; the first if not given.
-        contrasts: pairs of arms instead, the second is subtracted from the first.
-        level: of the intervals.
+        contrasts: pairs of arms, the second is subtracted from the first; each arm and the first
+            one if not given.
         speak_of: "new" if not given and there are two runs or more.
         grid: the step of outcomes that are on a grid, such as 0.25 for a policy rate.
     """
@@ -774,12 +754,11 @@ def situation_effects(
     if speak_of is None:
         speak_of = "new" if len(set(asked.run_of)) > 1 else "these"
     found = []
-    for one, other in _contrasts(asked.table.arms, reference, contrasts):
-        effect = _at_situations(asked, one, other, speak_of == "new", level, step)
-        effect.contrast = f"{one} {_MINUS} {other}"
+    for one, other in _contrasts(asked.table.arms, None, contrasts):
+        effect = _at_situations(asked, one, other, speak_of == "new", step)
         _leave_open(effect, wild[one] | wild[other])
         found.append(effect)
-    return _effects(found, asked.table.outcomes, level, adjust=False)
+    return _effects(found, asked.table.outcomes, _LEVEL, adjust=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -858,9 +837,7 @@ def _recurs(values: pd.DataFrame, places: list[str]) -> bool:
     return bool(values[["seed", *places]].drop_duplicates()["seed"].duplicated().any())
 
 
-def _at_situations(
-    asked: _Answers, one: str, other: str, new: bool, level: float, step: Numbers
-) -> _Found:
+def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbers) -> _Found:
     """Return one contrast at these situations, or at new ones, in each outcome."""
     a, b = asked.table.of(one), asked.table.of(other)
     paired = asked.seeded and bool((asked.table.there(one) & asked.table.there(other)).any())
@@ -925,9 +902,9 @@ def _at_situations(
         few = "an interval takes two wordings, of a single one two answers a situation"
         few += ", and two runs" if new else ""
         equal = "all runs or wordings differ by the same" if new else "all wordings are alike"
-    low, high, p = _t_interval(estimate, variance, freedom, level)
+    low, high, p = _t_interval(estimate, variance, freedom, _LEVEL)
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
-    found.runs = run_count
+    found.contrast, found.runs = f"{one} {_MINUS} {other}", run_count
     if any(worded):
         found.wordings = np.sum(answered, axis=0)
         for arm, count in zip((one, other), answered, strict=True):
@@ -1079,13 +1056,7 @@ def _two_ways(
     return whole, np.minimum(run_count, seeds) - 1.0, seeds
 
 
-def exact_situation_effects(
-    values: pd.DataFrame,
-    *,
-    reference: str | None = None,
-    contrasts: Sequence[tuple[str, str]] | None = None,
-    level: float = 0.95,
-) -> list[Effect]:
+def exact_situation_effects(values: pd.DataFrame, *, reference: str | None = None) -> list[Effect]:
     """Return how arms differ at recorded states where the chance of each answer is known.
 
     At these situations the contrast is exact, so it has no interval. With two runs or more there
@@ -1095,8 +1066,6 @@ def exact_situation_effects(
         values: a row for each possible answer: arm, run, situation, outcome, value, and chance,
             which need not add up to 1. A situation whose chances are NaN was not answered.
         reference: the arm that is subtracted from each other one; the first if not given.
-        contrasts: pairs of arms instead, the second is subtracted from the first.
-        level: of the intervals.
     """
     if values.empty:
         return []
@@ -1105,12 +1074,11 @@ def exact_situation_effects(
     sums = weighted.groupby(keys, sort=False)[["value", "chance"]].sum(min_count=1)
     means = (sums["value"] / sums["chance"]).rename("value").reset_index().assign(replicate=0)
     asked = _asked(means)
-    step, several = np.zeros(len(asked.table.outcomes)), len(set(asked.run_of)) > 1
+    situations, runs = len(asked.run_of), len(set(asked.run_of))
+    step, several = np.zeros(len(asked.table.outcomes)), runs > 1
     found = []
-    for one, other in _contrasts(asked.table.arms, reference, contrasts):
-        effect = _at_situations(asked, one, other, several, level, step)
-        effect.contrast = f"{one} {_MINUS} {other}"
-        situations, runs = len(asked.run_of), len(set(asked.run_of))
+    for one, other in _contrasts(asked.table.arms, reference, None):
+        effect = _at_situations(asked, one, other, several, step)
         for place, estimate in enumerate(effect.estimate):
             if several:
                 effect.method[place] = effect.method[place].removesuffix(", answers")
@@ -1119,11 +1087,9 @@ def exact_situation_effects(
                 )
             else:
                 effect.method[place] = "exact"
-                effect.notes[place] = [
-                    "the chances are known, so these situations take no interval"
-                ]
+                effect.notes[place] = [_KNOWN]
         found.append(effect)
-    return _effects(found, asked.table.outcomes, level, adjust=False)
+    return _effects(found, asked.table.outcomes, _LEVEL, adjust=False)
 
 
 # --- texts and other answers ----------------------------------------------------------------------
@@ -1265,14 +1231,13 @@ def sup_t_band(
 # --- how much can be seen -------------------------------------------------------------------------
 
 
-def power(sd: float, n: int, effect: float, *, level: float = 0.95) -> float:
-    """Return the chance that a paired t test rejects no difference if the true one is ``effect``.
+def power(sd: float, n: int, effect: float) -> float:
+    """Return the chance that a paired t test finds a true difference, at a two-sided alpha of .05.
 
     Args:
         sd: standard deviation of the pairs' differences.
         n: pairs.
         effect: the true difference, in the same unit.
-        level: 1 minus alpha; the test is two-sided.
     """
     from scipy.special import nctdtr, stdtrit
 
@@ -1281,20 +1246,19 @@ def power(sd: float, n: int, effect: float, *, level: float = 0.95) -> float:
     if sd == 0:
         return float(effect != 0)
     shift = abs(effect) / sd * math.sqrt(n)
-    cut = stdtrit(n - 1, (1 + level) / 2)
+    cut = stdtrit(n - 1, (1 + _LEVEL) / 2)
     # Where next to nothing is left below, as for the far side of a large shift, scipy gives NaN.
     below, far = (np.nan_to_num(nctdtr(n - 1, shift, end)) for end in (cut, -cut))
     return float(1 - below + far)
 
 
-def smallest_effect(sd: float, n: int, *, wanted: float = 0.8, level: float = 0.95) -> float | None:
+def smallest_effect(sd: float, n: int, *, wanted: float = 0.8) -> float | None:
     """Return the smallest true difference that is seen with power ``wanted``; None with one run.
 
     Args:
         sd: as in ``power``.
         n: likewise.
-        wanted: power, at least 1 minus the level.
-        level: likewise.
+        wanted: power, at least .05.
     """
     from scipy.optimize import brentq
 
@@ -1303,6 +1267,6 @@ def smallest_effect(sd: float, n: int, *, wanted: float = 0.8, level: float = 0.
     if sd == 0:
         return 0.0
     high = 1.0
-    while power(1.0, n, high, level=level) < wanted:
+    while power(1.0, n, high) < wanted:
         high *= 2
-    return float(sd * brentq(lambda size: power(1.0, n, size, level=level) - wanted, 0.0, high))
+    return float(sd * brentq(lambda size: power(1.0, n, size) - wanted, 0.0, high))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, spread_out, told
 from llmsim_lab._util.html import SERIES_COLOURS
-from llmsim_lab._util.text import closest, number
+from llmsim_lab._util.text import among, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._turn import Series
 
@@ -45,8 +45,7 @@ def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figu
     numbers = [str(name) for name in frame.select_dtypes("number").columns]
     if column not in numbers:
         raise ConfigError(
-            f"{column!r} is not a column of numbers of these runs{closest(column, numbers)}; there "
-            f"are {', '.join(numbers)}"
+            f"{column!r} is not a column of numbers of these runs{among(column, numbers)}"
         )
     there = [arm for arm in arms if (frame["arm"] == arm).any()]
     if len(there) > _MOST_ARMS:

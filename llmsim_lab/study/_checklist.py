@@ -9,10 +9,9 @@ asked none, are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.html import badge, table
@@ -29,11 +28,11 @@ from llmsim_lab.types import ModelInfo
 if TYPE_CHECKING:
     import pandas as pd
 
+    from llmsim_lab.study._statistics import Effect
+
 Answer = Literal["ok", "missing", "unknown"]
 STATUSES = ("ok", "repaired", "fallback", "failed")
 _SHOWN = 3
-_ON_THE_GRID = 1e-6
-"""How far off a grid a value may lie, in steps."""
 LIKE = {"ok": "ok", "missing": "failed", "unknown": "repaired"}
 """The status of a decision that has the answer's colour."""
 _MARKS = {"ok": "✓", "missing": "✗", "unknown": "?"}
@@ -149,18 +148,23 @@ class Evidence:
         return found
 
     @cached_property
-    def compared(self) -> pd.DataFrame | LabError | None:
-        """The outcomes, or what is wrong with them; None where nothing is compared."""
-        study = self.study
-        if not study.counts["done"] or len(study.arms) < 2 or not study.outcome:
-            return None
-        if study._registered is None and study.reference is None:
-            return None
+    def effects(self) -> list[Effect] | LabError:
+        """What is compared, or what is wrong with the outcomes; none where nothing is.
+
+        Only what makes an interval possible is read of them, and no estimate: it is not a look.
+        """
+        study, plan = self.study, self.study._registered
+        if not study.counts["done"] or not study.outcome or (plan or study.reference) is None:
+            return []
+        from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
+
+        contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
         try:
-            values: pd.DataFrame = study.outcomes()
+            values = study.outcomes()
+            values = values if contrasts else values[values["arm"] != AA]
+            return run_effects(values, reference=study.reference, contrasts=contrasts)
         except LabError as error:
             return error
-        return values
 
     @property
     def calls(self) -> int:
@@ -315,63 +319,33 @@ def _family(evidence: Evidence) -> _Answers:
 
 @_asks("the interval's unit")
 def _units(evidence: Evidence) -> _Answers:
-    study, values = evidence.study, evidence.compared
-    if isinstance(values, LabError):
-        yield "missing", str(values), "an outcome that is a number for every run"
-    if values is None or isinstance(values, LabError):
+    found = evidence.effects
+    if isinstance(found, LabError):
+        yield "missing", str(found), "an outcome that is a number for every run"
         return
-    from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
-
-    plan = study._registered
-    contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
-    found = run_effects(
-        values if contrasts else values[values["arm"] != AA],
-        reference=study.reference,
-        contrasts=contrasts,
-    )
-    # Of these, only what makes an interval possible is read, and no estimate.
     without = {it.outcome: it.note for it in found if it.low is None}
     if without:
         whys = "; ".join(f"{name}: {note}" for name, note in list(without.items())[:_SHOWN])
         remedy = "more seeds, or an outcome that varies; report no interval for these"
         yield "missing", f"no interval for {whys}", remedy
-    else:
+    elif found:
         least = min(it.n for it in found)
         yield "ok", f"runs: n = {least} or more pairs; no calls or turns are counted"
 
 
 @_asks("outcomes not coarser than a step")
 def _coarse(evidence: Evidence) -> _Answers:
-    study, values, too_coarse = evidence.study, evidence.compared, []
-    if values is None or isinstance(values, LabError):
+    found = evidence.effects
+    if isinstance(found, LabError) or not found:
         return
-    for label in study.outcome:
-        part = values[values["outcome"] == label].pivot_table(
-            index="seed", columns="arm", values="value"
-        )
-        numbers = {float(it) for it in part.to_numpy().ravel() if it == it}
-        # Of whether something happened there are intervals of another kind.
-        step = None if numbers <= {0.0, 1.0} else _step(sorted(numbers))
-        if step is None or study.reference not in part:
-            continue
-        spread = part.sub(part[study.reference], axis=0).drop(columns=[study.reference]).std()
-        if (spread[spread > 0] < step).any():
-            too_coarse.append(f"{label}: steps of {step:g}, standard deviation {spread.min():.2g}")
-    if too_coarse:
+    # As the effects say it themselves, so that both say the same.
+    coarse = [it for it in found if "too coarse" in it.note]
+    if coarse:
+        steps = (f"{it.contrast}, {it.outcome}: {it.note}" for it in coarse[:_SHOWN])
         remedy = "take a mean over turns, or a finer outcome; Student's t does not hold here"
-        yield "missing", "; ".join(too_coarse), remedy
+        yield "missing", "; ".join(steps), remedy
     else:
         yield "ok", "no outcome lies on a grid that is wider than its spread"
-
-
-def _step(values: Sequence[float]) -> float | None:
-    """Return the step of the grid that values lie on; None where they lie on none."""
-    gaps = [high - low for low, high in pairwise(values)]
-    if not gaps:
-        return None
-    step = min(gaps)
-    off = max(abs(gap / step - round(gap / step)) for gap in gaps)
-    return step if off < _ON_THE_GRID else None
 
 
 @_asks("no run failed, none is left")

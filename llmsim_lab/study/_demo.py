@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import inf
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal, get_args
 
 from llmsim_lab._util.files import data_path
@@ -26,7 +26,7 @@ from llmsim_lab.llm._choose import NoLogprobsError, Options, by_letters
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._simulation import Turn
-from llmsim_lab.study._gate import CLEAR, RIGHT, student_quantile
+from llmsim_lab.study._gate import CLEAR, RIGHT, mean_interval
 from llmsim_lab.types import CallRecord, ChatReply, Message
 
 if TYPE_CHECKING:
@@ -462,11 +462,3 @@ def _chance(turn: Turn, config: SimulationConfig) -> float:
             choice = run_sync(by_letters(recorded, [Message("user", "")], options))
             return sum(chance for move, chance in choice.probabilities.items() if move > 0)
     return float((turn.actions[0].rate_change_bp or 0) > 0)
-
-
-def mean_interval(values: list[float]) -> tuple[float, float] | None:
-    """Return Student's 95 % interval of a mean; None of fewer than two values."""
-    if len(values) < 2:
-        return None
-    reach = student_quantile(len(values)) * stdev(values) / sqrt(len(values))
-    return fmean(values) - reach, fmean(values) + reach

@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import closest, faults
+from llmsim_lab._util.text import among, closest, faults
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
@@ -156,9 +156,9 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> tuple[list[Arm], str 
     """
     if isinstance(design, Mapping):
         arms = _hypercube(factors, design)
-    elif design == _ONE_AT_A_TIME:
+    elif design == _ONE_AT_A_TIME and len(factors) > 1:
         arms = _one_at_a_time(factors)
-    elif design == _FULL:
+    elif design in (_FULL, _ONE_AT_A_TIME):  # which are the same of one factor
         if (count := math.prod(map(len, factors.values()))) > _MOST_ARMS:
             raise ConfigError(
                 f"a full design of these factors has {count:,} arms; vary less, or "
@@ -200,8 +200,6 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
 
 
 def _one_at_a_time(factors: Factors) -> list[Arm]:
-    if len(factors) < 2:
-        return [_arm(factors, labels) for labels in itertools.product(*factors.values())]
     first = {name: next(iter(levels)) for name, levels in factors.items()}
     arms = [replace(_arm(factors, list(first.values())), name="reference")]
     for name, levels in factors.items():
@@ -703,7 +701,6 @@ def _edits(level: Any, there: Mapping[str, Prompt]) -> dict[str, Prompt]:
         there: the prompts as they are, by their places.
     """
     names = list(dict.fromkeys(prompt.name for prompt in there.values()))
-    listed = ", ".join(names) or "none"
     if isinstance(level, Prompt):
         level = {level.name: level}
     if not isinstance(level, Mapping):
@@ -711,17 +708,15 @@ def _edits(level: Any, there: Mapping[str, Prompt]) -> dict[str, Prompt]:
         named = names if len(names) == 1 else list(players)
         if len(named) != 1:
             raise ConfigError(
-                f"prompt: say which prompt is edited, {{name: {level!r:.30}}}; there are {listed}"
+                f"prompt: say which prompt is edited, {{name: {level!r:.30}}}; there are "
+                f"{', '.join(names) or 'none'}"
             )
         level = {named[0]: level}
     found: dict[str, Prompt] = {}
     for name, edit in level.items():
         places = [at for at, it in there.items() if name in (it.name, at)]
         if not places:
-            raise ConfigError(
-                f"prompt: no prompt is called {name!r}{closest(str(name), names)}; there are "
-                f"{listed}"
-            )
+            raise ConfigError(f"prompt: no prompt is called {name!r}{among(name, names)}")
         found |= {at: _edited(there[at], edit) for at in places}
     return found
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,7 +46,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.simulation._verdicts import GATE_VERSION, GateVerdict, Told, Verdict
-from llmsim_lab.study._checks import LASTING
+from llmsim_lab.study._checks import LASTING, share_interval
 from llmsim_lab.study._fitness import Card, measured_of, of_model, place_of, write_card
 from llmsim_lab.types import ModelInfo
 
@@ -387,23 +387,6 @@ class Criterion(BaseModel):
     words: str
 
 
-def share_interval(right: float, units: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of units, each of which may be right in part.
-
-    Clopper and Pearson (1934), "The use of confidence or fiducial limits illustrated in the case of
-    the binomial", Biometrika 26, as quantiles of beta distributions. Differs from the source:
-    ``right`` need not be whole, as in Korn and Graubard (1998), "Confidence intervals for
-    proportions with small expected number of positive counts estimated from survey data", Survey
-    Methodology 24. Of all variables from 0 to 1 with one mean those of 0 or 1 vary most, so that
-    the interval is, if anything, too wide.
-    """
-    from scipy.stats import beta  # here, since it takes long to import
-
-    low = beta.ppf(0.025, right, units - right + 1) if right > 0 else 0.0
-    high = beta.ppf(0.975, right + 1, units - right) if right < units else 1.0
-    return float(low), float(high)
-
-
 def fieller_interval(
     top: float, bottom: float, *, variances: tuple[float, float, float], quantile: float
 ) -> tuple[float, float]:
@@ -436,6 +419,14 @@ def student_quantile(units: int) -> float:
     from scipy.stats import t
 
     return float(t.ppf((1 + _LEVEL) / 2, units - 1))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return Student's 95 % interval of a mean; None of fewer than two values."""
+    if len(values) < 2:
+        return None
+    reach = student_quantile(len(values)) * stdev(values) / sqrt(len(values))
+    return fmean(values) - reach, fmean(values) + reach
 
 
 def _criterion(
@@ -634,11 +625,8 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
             changes.append(fmean(both))
     low, high, value = -inf, inf, None
     words = "too few were asked again"
-    if len(changes) > 2:
-        value = fmean(changes)
-        error = sqrt(sum((one - value) ** 2 for one in changes) / (len(changes) - 1) / len(changes))
-        low = max(0.0, value - student_quantile(len(changes)) * error)
-        high = value + student_quantile(len(changes)) * error
+    if len(changes) > 2 and (ends := mean_interval(changes)):
+        value, low, high = fmean(changes), max(0.0, ends[0]), ends[1]
         words = f"with names and dates the move changes by {value:.1f} basis points in the mean"
     verdict: Verdict = "pass" if high <= CHANGE_BP else "fail" if low > CHANGE_BP else "undecided"
     return _criterion("names", way, CHANGE_BP, words, value, low, high, verdict=verdict)
@@ -752,16 +740,9 @@ class EconomicsCard(Card):
         rows = []
         for one in situations("A"):
             if (answer := self.answers.get(one.name)) is not None:
-                values = (
-                    one.name,
-                    one.inflation,
-                    one.gap,
-                    one.interest_rate,
-                    one.move,
-                    answer.mass,
-                )
+                row = (one.name, one.inflation, one.gap, one.interest_rate, one.move, answer.mass)
                 moves = {way: answer.moved(way) for way in _WAYS} if answer.chances else {}
-                rows.append(dict(zip(columns, values, strict=True)) | moves)
+                rows.append(dict(zip(columns, row, strict=True)) | moves)
         return plain_frame(rows, [*columns, *_WAYS])
 
     def to_json(self) -> str:
@@ -885,6 +866,6 @@ def economics_card(
     return measured_of(player, measured, timeout_s=300)
 
 
-def kept_economics_cards(folder: Path | None = None) -> list[EconomicsCard]:
+def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    return EconomicsCard.kept(economics_folder(folder))
+    return EconomicsCard.kept(economics_folder())

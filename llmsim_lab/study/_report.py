@@ -14,13 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_bytes
-from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
+from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
@@ -90,17 +89,6 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-def write_report(study: AnyStudy, path: Path) -> Path:
-    """Write a study's report, and return its path.
-
-    Args:
-        study: as far as it was played.
-        path: the file; one that is there is replaced.
-    """
-    path.write_text(report_html(study), encoding="utf-8", newline="\n")
-    return path
-
-
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
     evidence = Evidence(study)
@@ -116,7 +104,7 @@ def report_html(study: AnyStudy) -> str:
         _section("What failed", _failures(study)),
         _section("What a referee would ask", _answers(asked), name="checklist"),
         _section("Runs", _runs(evidence)),
-        Markup('<p class="soft">Written by llmsim-lab {}.</p>').format(version("llmsim-lab")),
+        _p(f"Written by llmsim-lab {version('llmsim-lab')}.", kind="soft"),
     ]
     title = safe(f"Study {study.name}")
     return _PAGE.format(title=title, css=_CSS + palette.css, body=join(parts, between="\n"))
@@ -128,21 +116,26 @@ def _section(title: str, *parts: object, name: str = "") -> Markup:
 
 
 def _p(text: object, *, kind: str = "") -> Markup:
-    return Markup("<p{}>{}</p>").format(
-        Markup(' class="{}"').format(kind) if kind else Markup(), safe(text)
-    )
+    return _of(kind, text, tag="p")
 
 
 def _n(value: object) -> Markup:
     """Return a cell's number, aligned with those above and below."""
-    return Markup('<div class="n">{}</div>').format(safe(value))
+    return _of("n", value)
+
+
+def _mono(text: object) -> Markup:
+    return _of("mono", text, tag="span")
 
 
 def _wide(content: object, name: str) -> Markup:
     """Return a table with a scroll bar of its own where the page is too narrow for it."""
-    return Markup('<div class="wide" tabindex="0" role="region" aria-label="{}">{}</div>').format(
-        name, safe(content)
-    )
+    return _of("wide", content, tabindex="0", role="region", aria_label=name)
+
+
+def _of(kind: str, content: object, **how: Any) -> Markup:
+    """Return content in an element of a class of ``_CSS``."""
+    return styled(content, **{"class": kind or None, **how})
 
 
 def _folded(name: str, rows: Sequence[Sequence[object]], header: Sequence[object]) -> Markup:
@@ -267,7 +260,7 @@ def _registration(study: AnyStudy) -> Markup:
         ("seeds in each arm", plan["n"]),
         ("alpha, of the family", f"{plan['alpha']:g}"),
         ("stop", plan["stop"]),
-        ("plan's digest", Markup('<span class="mono">{}</span>').format(plan["digest"])),
+        ("plan's digest", _mono(plan["digest"])),
     ]
     return pairs(facts)
 
@@ -309,7 +302,7 @@ def _compared(study: AnyStudy, by_arm: Markup) -> Markup:
         for place, effect in enumerate(effects)
     ]
     header += ["see"] * any(marks)
-    label = [Markup('<p class="say">{}</p>').format(safe(effects.label))] if effects.label else []
+    label = [_p(effects.label, kind="say")] if effects.label else []
     below = (_p(text, kind="soft") for text in remarks)
     return join([*label, _wide(table(header, rows), "effects"), *below, by_arm])
 
@@ -523,7 +516,7 @@ def _settings(evidence: Evidence) -> Markup:
 
 
 def _setting(text: str | None) -> Markup:
-    return Markup('<span class="mono">{}</span>').format(safe("" if text is None else text))
+    return _mono("" if text is None else text)
 
 
 def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
@@ -614,7 +607,7 @@ def _runs(evidence: Evidence) -> Markup:
     decided = [f"{counts[name]:,} {name}" for name in STATUSES if counts[name]]
     facts: list[tuple[object, object]] = [
         ("tape", tape.path.name if tape is not None else "none: kept in memory"),
-        ("design's digest", Markup('<span class="mono">{}</span>').format(study._notes.digest)),
+        ("design's digest", _mono(study._notes.digest)),
         ("model calls", f"{evidence.calls:,}"),
         *([("decisions of models", ", ".join(decided) or "none")] if evidence.calls else []),
         *((title, each(name)) for title, name in _PLAYED_WITH.items() if each(name)),
@@ -625,7 +618,7 @@ def _runs(evidence: Evidence) -> Markup:
             _n("" if entry.run is None else entry.run),
             entry.status,
             _n(entry.turns),
-            Markup('<span class="mono">{}</span>').format(digest_of(study._rows(entry))),
+            _mono(digest_of(study._rows(entry))),
         ]
         for entry in evidence.begun
     ]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.html import join, pairs, table
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import among, closest
 from llmsim_lab._util.waiting import gather_all, run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
@@ -745,10 +745,7 @@ class ImpulseResponse:
         self._check_played()
         column = next(iter(self.curves)) if column is None else column
         if column not in self.curves:
-            raise ConfigError(
-                f"there is no column {column!r}{closest(column, self.curves)}; there are "
-                f"{', '.join(self.curves)}"
-            )
+            raise ConfigError(f"there is no column {column!r}{among(column, self.curves)}")
         part = self.frame().query("column == @column")
         one = self._series[column]
         title = f"Response of {one.label[:1].lower() + one.label[1:]}{self._less}"

@@ -25,7 +25,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.html import join, pairs, table
-from llmsim_lab._util.text import closest, duration, log_event, roughly
+from llmsim_lab._util.text import among, closest, duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, Tape
@@ -56,7 +56,7 @@ from llmsim_lab.study._playing import (
     merge_left_over,
     played,
 )
-from llmsim_lab.study._report import write_report
+from llmsim_lab.study._report import report_html
 from llmsim_lab.tape._codec import dumps
 
 if TYPE_CHECKING:
@@ -705,8 +705,7 @@ class Study:
         known = [*measures, *(key for key, value in row.items() if isinstance(value, int | float))]
         if not (column in row or name in measures or column.partition(".")[0] in fields):
             raise ConfigError(
-                f"outcome {name!r} is not a column of {self._cls.__name__}"
-                f"{closest(column, known)}; there are {', '.join(known)}"
+                f"outcome {name!r} is not a column of {self._cls.__name__}{among(column, known)}"
             )
 
     def outcomes(self) -> pd.DataFrame:
@@ -757,8 +756,7 @@ class Study:
         if not any(column in row for row in rows):
             known = list(dict.fromkeys(name for row in rows for name in row))
             raise ConfigError(
-                f"outcome {outcome!r} is not a column of these runs{closest(column, known)}; there "
-                f"are {', '.join(known)}"
+                f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
             )
         if outcome.endswith(LAST):
             return _number(rows[-1].get(column), outcome)
@@ -815,10 +813,7 @@ class Study:
         self._check_arms(contrasts or ())
         for name, step in (grid or {}).items():
             if name not in self.outcome:
-                raise ConfigError(
-                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
-                    f"are {', '.join(self.outcome)}"
-                )
+                raise ConfigError(f"grid: there is no outcome {name!r}{among(name, self.outcome)}")
             real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
@@ -835,10 +830,7 @@ class Study:
         """Raise ConfigError where an arm of the contrasts is not there."""
         for arm in (arm for pair in contrasts for arm in pair):
             if arm not in self.arms:
-                raise ConfigError(
-                    f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
-                    f"{', '.join(self.arms)}"
-                )
+                raise ConfigError(f"there is no arm {arm!r}{among(arm, self.arms)}")
 
     def _mixed_code(self) -> str:
         """Return how many runs another version of the world played; empty if none."""
@@ -965,7 +957,9 @@ class Study:
         Args:
             path: the file; one that is there is replaced.
         """
-        return write_report(self, Path(path))
+        path = Path(path)
+        path.write_text(report_html(self), encoding="utf-8", newline="\n")
+        return path
 
     def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
@@ -977,10 +971,7 @@ class Study:
 
         left = len(self._entries) - self.counts["done"]
         costs, where = self._costs(pilot)
-        smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
-        for label, spread in self._spreads(pilot).items():
-            if label in smallest:
-                smallest[label] = smallest_effect(spread, len(self.seeds))
+        spreads, n = self._spreads(pilot), len(self.seeds)
         return StudyPlan(
             runs=left,
             done=len(self._entries) - left,
@@ -988,7 +979,10 @@ class Study:
             seeds=len(self.seeds),
             turns=self.turns,
             **{name: left * self.turns * cost for name, cost in costs.items()},
-            smallest=smallest,
+            smallest={
+                it: smallest_effect(spreads[it], n) if it in spreads else None
+                for it in self.outcome
+            },
             memory=self._memory(),
             based_on=where,
         )

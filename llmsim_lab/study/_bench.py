@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from llmsim_lab._util.checks import plain_text, real_number, whole_number
@@ -790,12 +791,10 @@ def check_rendering(variants: Mapping[str, Variant], turns: Sequence[int], bench
     """Raise ConfigError if a variant cannot be rendered for one of the turns; it names both."""
     if not isinstance(bench.simulation, Simulation):
         return  # only the economic world can render a prompt without playing its turn
-    for name, prompt in variants.items():
-        for turn in turns:
-            for agent in bench.subjects(turn):
-                if not isinstance(prompt, Prompt):
-                    continue
-                try:
-                    bench.render(prompt, turn, agent=agent)
-                except ConfigError as error:
-                    raise ConfigError(f"variant {name!r} at turn {turn}: {error}") from error
+    prompts = {name: it for name, it in variants.items() if isinstance(it, Prompt)}
+    for (name, prompt), turn in product(prompts.items(), turns):
+        for agent in bench.subjects(turn):
+            try:
+                bench.render(prompt, turn, agent=agent)
+            except ConfigError as error:
+                raise ConfigError(f"variant {name!r} at turn {turn}: {error}") from error

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from operator import eq
 from statistics import fmean, median, stdev
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -504,10 +504,10 @@ async def tools(asker: Asker) -> list[Measure]:
     client = asker.with_settings(temperature=_TEMPERATURE, max_tokens=80)
     for place in range(n):
         who, minutes = _NAMES[place // 2 % len(_NAMES)], 3 + 2 * place
-        wanted: tuple[str, str, object] = ("set_timer", "minutes", minutes)
+        name, key, value = "set_timer", "minutes", str(minutes)
         prompt = f"Set a timer for {minutes} minutes."
         if place % 2:
-            wanted, prompt = ("greet", "name", who), f"Please greet {who}."
+            name, key, value, prompt = "greet", "name", who, f"Please greet {who}."
         options = {"seed": place, "num_predict": 80}
         try:
             reply, _ = await client.converse(
@@ -520,9 +520,8 @@ async def tools(asker: Asker) -> list[Measure]:
             continue
         calls = [(call.name, dict(call.arguments)) for call in reply.tool_calls]
         asker.raw.append(calls or reply.text)
-        name, key, value = wanted
         if len(calls) == 1 and calls[0][0] == name:
-            right += str(calls[0][1].get(key)).strip().lower() == str(value).lower()
+            right += str(calls[0][1].get(key)).strip().lower() == value.lower()
     return [share("tools", right, n)]
 
 
@@ -557,8 +556,7 @@ async def sameness(asker: Asker) -> list[Measure]:
     # Last, since it empties the caches that the others are measured with.
     why_not = await _unload(asker)
     name = "same_reload"
-    reloaded = missing(name, why_not) if why_not else same(name, await answers())
-    return [again, reloaded, parallel]
+    return [again, missing(name, why_not) if why_not else same(name, await answers()), parallel]
 
 
 class _Pick(Decision):
@@ -580,15 +578,12 @@ _EQUALS = (
 async def order(asker: Asker) -> list[Measure]:
     """Ask for one of three equal options, each list in all three rotations."""
     places = [0, 0, 0]
-    seed = 0
-    for options in _EQUALS[: asker.some(5, 8)]:
-        for turn in range(3):
-            rotated = options[turn:] + options[:turn]
-            seed += 1
-            prompt = f'Pick one of these, in JSON with the field "pick": {", ".join(rotated)}.'
-            decision, _ = await asker.form(prompt, _Pick, seed=seed, choices={"pick": rotated})
-            if decision is not None and decision.pick in rotated:
-                places[rotated.index(decision.pick)] += 1
+    for seed, (options, turn) in enumerate(product(_EQUALS[: asker.some(5, 8)], range(3)), 1):
+        rotated = options[turn:] + options[:turn]
+        prompt = f'Pick one of these, in JSON with the field "pick": {", ".join(rotated)}.'
+        decision, _ = await asker.form(prompt, _Pick, seed=seed, choices={"pick": rotated})
+        if decision is not None and decision.pick in rotated:
+            places[rotated.index(decision.pick)] += 1
     n = sum(places)
     if not n:
         return [missing("order_effect", "no answer was one of the options")]

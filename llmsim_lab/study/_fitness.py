@@ -33,17 +33,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, connect
-from llmsim_lab.study._checks import (
-    CHECKS,
-    COLUMNS,
-    LASTING,
-    SHORT_FORMS,
-    VERSION,
-    Asker,
-    Measure,
-    missing,
-    share,
-)
+from llmsim_lab.study import _checks
 from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
@@ -82,7 +72,7 @@ class Check(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
-    measures: tuple[Measure, ...]
+    measures: tuple[_checks.Measure, ...]
     seconds: float
     raw: tuple[Any, ...] = ()
 
@@ -140,16 +130,18 @@ class FitnessCard(Card):
     context_used: int
     full: bool = False
     measured_at: AwareDatetime
-    version_of_checks: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
+    version_of_checks: Annotated[int, Field(ge=_checks.VERSION, le=_checks.VERSION)] = (
+        _checks.VERSION
+    )
     checks: dict[str, Check] = {}
 
     @property
     def finished(self) -> bool:
         """Whether all checks were made."""
-        return self.checks.keys() >= CHECKS.keys()
+        return self.checks.keys() >= _checks.CHECKS.keys()
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
+    def measures(self) -> tuple[_checks.Measure, ...]:
         """All lines, in order."""
         return tuple(one for check in self.checks.values() for one in check.measures)
 
@@ -221,7 +213,7 @@ class FitnessCard(Card):
 
     def _repr_html_(self) -> str:
         rows = [one.cells for one in self.measures]
-        shown = table(COLUMNS, rows, caption=self.heading)
+        shown = table(_checks.COLUMNS, rows, caption=self.heading)
         return str(join([shown, safe(self.verdict)]))
 
 
@@ -236,7 +228,7 @@ def column_names(cards: Iterable[FitnessCard]) -> list[str]:
     return names
 
 
-def _cell(one: Measure) -> str:
+def _cell(one: _checks.Measure) -> str:
     if one.value is None:
         return f"not measured: {one.why_not}"
     count = f" (n = {one.n}{f', {one.shown_interval}' if one.interval else ''})" if one.n else ""
@@ -246,13 +238,13 @@ def _cell(one: Measure) -> str:
 # --- fit for what ---------------------------------------------------------------------------------
 
 
-def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
-    forms = [known[name] for name in SHORT_FORMS if name in known and known[name].n]
+def _verdict(known: Mapping[str, _checks.Measure], *, full: bool) -> str:
+    forms = [known[name] for name in _checks.SHORT_FORMS if name in known and known[name].n]
     obeyed = known.get("obeyed")
-    if len(forms) < len(SHORT_FORMS) or obeyed is None or not obeyed.n:
-        why = {known[it].why_not for it in (*SHORT_FORMS, "obeyed") if it in known} - {""}
+    if len(forms) < len(_checks.SHORT_FORMS) or obeyed is None or not obeyed.n:
+        why = {known[it].why_not for it in (*_checks.SHORT_FORMS, "obeyed") if it in known} - {""}
         return f"Undecided: {'; '.join(sorted(why)) or 'the card is not finished'}."
-    whole = share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
+    whole = _checks.share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
     reached, rest = "", ""
     for level in LEVELS:
         faults, open_ = [], []
@@ -289,20 +281,22 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
     return "; ".join(parts) + "."
 
 
-def _exceptions(known: Mapping[str, Measure]) -> list[str]:
+def _exceptions(known: Mapping[str, _checks.Measure]) -> list[str]:
     """Return what a model that is fit for decisions cannot do, or may not."""
     found = []
-    for one in (known[name] for name in (*SHORT_FORMS, "long_text", "tools") if name in known):
+    for one in (
+        known[name] for name in (*_checks.SHORT_FORMS, "long_text", "tools") if name in known
+    ):
         if one.interval is None:
             found.append(f"not measured for {_short(one)}")
         elif one.interval[1] < _OTHER:
             found.append(f"not for {_short(one)} ({one.hits} of {one.n})")
-        elif one.interval[0] < _OTHER and one.name not in SHORT_FORMS:
+        elif one.interval[0] < _OTHER and one.name not in _checks.SHORT_FORMS:
             found.append(f"undecided for {_short(one)} ({one.hits} of {one.n})")
     return found
 
 
-def _short(one: Measure) -> str:
+def _short(one: _checks.Measure) -> str:
     return "tools" if one.name == "tools" else one.title.removeprefix("valid: ")
 
 
@@ -339,7 +333,7 @@ def fitness_card(
         info, used = await client.model_info(), client.config.num_ctx
         # What a card leaves out without a reload is measured once it may be.
         settings = {"think": client.config.think, "reload": reload, "full": full}
-        path = place_of(folder or cards_folder(), VERSION, client, info, **settings)
+        path = place_of(folder or cards_folder(), _checks.VERSION, client, info, **settings)
         card = None if again else FitnessCard.read(path)
         # A file that was copied or edited may be another model's.
         if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
@@ -348,10 +342,10 @@ def fitness_card(
             )
         # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
         changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
-        asker = Asker(
+        asker = _checks.Asker(
             client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
         )
-        for name, group in CHECKS.items():
+        for name, group in _checks.CHECKS.items():
             if name in card.checks:
                 continue
             if progress is not None:
@@ -360,9 +354,9 @@ def fitness_card(
             try:
                 measures = await group.check(asker)
             except LLMFailureException as failure:
-                if failure.reason in LASTING:
+                if failure.reason in _checks.LASTING:
                     raise  # the card can be continued
-                measures = [missing(one, clip(str(failure), 200)) for one in group.names]
+                measures = [_checks.missing(one, clip(str(failure), 200)) for one in group.names]
             done = Check(
                 measures=tuple(measures),
                 seconds=time.perf_counter() - began,

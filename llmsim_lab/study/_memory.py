@@ -19,6 +19,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
 from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -455,10 +456,7 @@ def twin_of(start: str, *, seed: int) -> tuple[tuple[Quarter, ...], float]:
         path = twin_path(_TWIN_QUARTERS + 1, rng=rng)
         if path[:, 3].min() >= 0 and path[:, 2].min() >= 1:
             break
-    output, level = [], 1000.0
-    for growth in path[:, 0]:
-        level *= exp(growth / 400)
-        output.append(level)
+    output = list(accumulate(path[:, 0], lambda it, by: it * exp(by / 400), initial=1000.0))[1:]
     quarters = tuple(
         Quarter(
             period=next_quarter(start, steps=place + 1 - _TWIN_QUARTERS),
@@ -674,10 +672,7 @@ def _recalled(tape: Tape, run: int) -> Recalled:
 
 def _flagged(effects: Sequence[Effect]) -> bool:
     return any(
-        one.estimate is not None
-        and one.estimate > 0
-        and one.p_family is not None
-        and one.p_family < 1 - _LEVEL
+        (one.estimate or 0) > 0 and one.p_family is not None and one.p_family < 1 - _LEVEL
         for one in effects
     )
 

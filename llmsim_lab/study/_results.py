@@ -489,7 +489,7 @@ def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, faile
         text += f", 95 % interval {effect.low:+.2f} to {effect.high:+.2f}"
     if effect.p is not None:
         text += f", p {_p(effect.p)}"
-        if effect.p_family not in (None, effect.p):
+        if effect.p_family is not None and effect.p_family != effect.p:
             text += f", for all that is compared p {_p(effect.p_family)}"
     text += f" ({effect.method}); {used}."
     if effect.p is None:
@@ -512,8 +512,8 @@ def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, faile
     return f"{text} Note: {effect.note}." if effect.note else text
 
 
-def _p(value: float | None) -> str:
-    return "not known" if value is None else "< 0.001" if value < 0.001 else f"= {value:.3f}"
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
 # --- what was answered ---------------------------------------------------------------------------

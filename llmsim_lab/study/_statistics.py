@@ -269,11 +269,8 @@ def _pivot(values: pd.DataFrame, keys: Sequence[str]) -> _Table:
     rows[tuple(codes)] = True
     if int(rows.sum()) != len(values):
         twice = values[values.duplicated(axes)].iloc[0]
-        raise ConfigError(
-            "two values for "
-            + ", ".join(f"{name}={twice[name]}" for name in axes)
-            + ": each needs one"
-        )
+        where = ", ".join(f"{name}={twice[name]}" for name in axes)
+        raise ConfigError(f"two values for {where}: each needs one")
     array[tuple(codes)] = values["value"].to_numpy(dtype=float)
     return _Table(levels[0], levels[-1], levels[1:-1], array, rows)
 
@@ -571,8 +568,7 @@ def _effects(
         adjusted[tested] = romano_wolf(matrix[:, tested])
         how = f"Romano-Wolf over {tested.sum()}, {len(_signs(len(matrix))):,} sign flips"
     else:
-        held = holm([None if math.isnan(p) else float(p) for p in family])
-        adjusted = np.array([np.nan if p is None else p for p in held])
+        adjusted = np.array(holm([_or_none(p) for p in family]), dtype=float)  # None becomes NaN
     adjusted = np.fmax(adjusted, family)
     effects = []
     for place, one in enumerate(found):
@@ -820,16 +816,8 @@ def _asked(values: pd.DataFrame) -> _Answers:
     table = _pivot(frame, ["cell", "answer"])
     runs = dict(zip(cell, pd.factorize(values["run"])[0], strict=True))
     run_of = np.array([runs[key] for key in table.keys[0]])
-    return _Answers(
-        table,
-        run_of,
-        seeded,
-        crossed,
-        crossed_runs,
-        wordings,
-        answers,
-        shares.loc[table.outcomes].to_numpy(),
-    )
+    happened = shares.loc[table.outcomes].to_numpy()
+    return _Answers(table, run_of, seeded, crossed, crossed_runs, wordings, answers, happened)
 
 
 def _recurs(values: pd.DataFrame, places: list[str]) -> bool:
@@ -846,9 +834,8 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
     # Each group is situations x answers x outcomes.
     groups = [_without_rounding(a - b, a, b)] if paired else [a, -b]
     counts = [(~np.isnan(group)).sum(axis=1) for group in groups]
-    moments = [_moments(group, 1) for group in groups]
     used = np.min(counts, axis=0) > 0
-    difference = _without_rounding(np.sum([mean for mean, _ in moments], axis=0), a, b)
+    difference = _without_rounding(np.sum([_moments(it, 1)[0] for it in groups], axis=0), a, b)
     difference = np.where(used, difference, 0.0)
     # Each run has the same weight, and so has each situation of a run.
     runs = (asked.run_of == np.arange(asked.run_of.max() + 1)[:, None]).astype(float)
@@ -857,7 +844,7 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
     weight = np.where(used, runs.T @ (1 / np.maximum(of_run, 1)), 0.0) / np.maximum(run_count, 1)
     estimate = np.where(run_count > 0, (weight * difference).sum(axis=0), np.nan)
     what = "answers paired by seed" if paired else "answers"
-    n = used.sum(axis=0)
+    n, zero = used.sum(axis=0), (difference == 0).all(axis=0)
     if new:
         means = np.where(of_run > 0, runs @ difference / np.maximum(of_run, 1), np.nan)
         spread = _moments(means, 0)[1]
@@ -871,7 +858,6 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
             ]
         answers = np.max(counts, axis=0).sum(axis=0) / np.maximum(run_count, 1)
         step = step / np.maximum(answers, 1)
-        zero = (difference == 0).all(axis=0)
         few = "one run: its turns say nothing of new situations; draw them from several runs"
         equal = "all runs differ by the same, which says nothing of runs that would not"
     else:
@@ -879,7 +865,6 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
         methods = [f"stratified by situation, {what}"] * len(n)
         if asked.crossed:
             methods = ["t over seeds, which recur in several situations"] * len(n)
-        zero = (difference == 0).all(axis=0)
         few = "one answer a situation: an interval takes two or more"
         equal = "all answers of a situation are alike"
     if any(worded):

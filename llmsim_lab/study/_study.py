@@ -34,28 +34,9 @@ from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
 from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._turn import turn_row
+from llmsim_lab.study import _design, _playing
 from llmsim_lab.study._charts import arms_chart
-from llmsim_lab.study._design import (
-    AA,
-    LAST,
-    AnyRun,
-    Models,
-    World,
-    arms_of,
-    factors_of,
-    said,
-    seeds_of,
-)
 from llmsim_lab.study._file import as_file, read_study
-from llmsim_lab.study._playing import (
-    NOTE,
-    Key,
-    Notes,
-    StudyPlayer,
-    StudyRun,
-    merge_left_over,
-    played,
-)
 from llmsim_lab.study._report import report_html
 from llmsim_lab.tape._codec import dumps
 
@@ -68,7 +49,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Outcome = str | Callable[[AnyRun], float]
+Outcome = str | Callable[[_design.AnyRun], float]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 
@@ -254,19 +235,19 @@ class Study:
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        self._factors, self._design = factors_of(vary or {}, design), design
+        self._factors, self._design = _design.factors_of(vary or {}, design), design
         factors = self._factors
-        self.seeds = seeds_of(seeds)
-        self._arms, self.reference = arms_of(factors, design, aa=aa)
+        self.seeds = _design.seeds_of(seeds)
+        self._arms, self.reference = _design.arms_of(factors, design, aa=aa)
         self._by_name = {arm.name: arm for arm in self._arms}
-        self._world = World(world, fixed=fixed, factors=factors, turns=turns)
+        self._world = _design.World(world, fixed=fixed, factors=factors, turns=turns)
         self._cls = self._world.checked(self._arms, self.seeds[0])
         self.arms = {arm.name: dict(arm.levels) for arm in self._arms}
         self.turns = self._world.turns
         self.name = name or getattr(world, "__name__", self._cls.__name__)
         self._trial = self._world.trial(self._arms[0], self.seeds[0])
         self.outcome = self._outcomes_of(outcome)
-        self._models = Models(llm_client)
+        self._models = _design.Models(llm_client)
         identity = {
             "world": self._cls.kind,
             "vary": {key: dict(levels) for key, levels in factors.items()},
@@ -280,20 +261,20 @@ class Study:
             identity["config"] = self._world.base.model_dump(
                 mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
             )
-        self._notes = Notes(self.name, identity)
+        self._notes = _playing.Notes(self.name, identity)
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
-        self._player = StudyPlayer(self._world, self._models, self._notes)
+        self._player = _playing.StudyPlayer(self._world, self._models, self._notes)
         self._listeners: list[Callable[[], object]] = []
         self._player.on_change = self._tell
         self._registered: dict[str, Any] | None = None
-        self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
+        self._values: dict[tuple[_playing.Key, int | None], dict[str, float]] = {}
         self._looks: list[int] = []
-        self._registrations: dict[Key, Any] = {}
+        self._registrations: dict[_playing.Key, Any] = {}
         self._other_code = 0
         self._task: asyncio.Task[Any] | None = None
         self._entries = {
-            (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
+            (arm.name, seed): _playing.StudyRun(arm=arm.name, seed=seed)
             for seed in self.seeds
             for arm in self._arms
         }
@@ -308,7 +289,7 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
+        on_run: Callable[[_playing.StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
@@ -323,7 +304,7 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
+        on_run: Callable[[_playing.StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Play the runs that are left, and return the study.
@@ -373,7 +354,7 @@ class Study:
             ]
             self._player.purse = None if budget is None else Purse(budget)
 
-            async def done(entry: StudyRun) -> None:
+            async def done(entry: _playing.StudyRun) -> None:
                 self._entries[entry.key] = entry
                 self._player.playing.pop(entry.key, None)
                 self._tell()
@@ -386,7 +367,9 @@ class Study:
 
             total, line = len(self._entries), "run" if progress else ""
             player = self._player
-            await played(player, jobs, parallel, done, executor=executor, of=total, line=line)
+            await _playing.played(
+                player, jobs, parallel, done, executor=executor, of=total, line=line
+            )
         finally:
             self._task = None
             _PLAYED.discard(key)
@@ -429,7 +412,7 @@ class Study:
         """Whether the study is being played."""
         return self._task is not None
 
-    def progress(self) -> list[StudyRun]:
+    def progress(self) -> list[_playing.StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
         turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
@@ -445,7 +428,7 @@ class Study:
             if self._tape.read_only:
                 raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
             self._notes.check_free(self._tape)
-            merge_left_over(self._tape)
+            _playing.merge_left_over(self._tape)
             self._find()
             if why := self._mixed_code():
                 self._warn("CODE_CHANGED", reason=why)
@@ -546,7 +529,7 @@ class Study:
             rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
         return pd.DataFrame(rows).astype({"run": "Int64"})
 
-    def _in_order(self) -> Iterator[StudyRun]:
+    def _in_order(self) -> Iterator[_playing.StudyRun]:
         """Yield the runs arm by arm."""
         for arm in self._arms:
             for seed in self.seeds:
@@ -561,7 +544,7 @@ class Study:
             for name, label in found.levels.items()
         }
 
-    def _rows(self, entry: StudyRun) -> list[dict[str, Any]]:
+    def _rows(self, entry: _playing.StudyRun) -> list[dict[str, Any]]:
         """Return a run's frame as rows, from the tape or from memory."""
         if (run := self._player.kept.get(entry.key)) is not None:
             return [turn_row(turn, run.own_columns(turn)) for turn in run.turns]
@@ -570,7 +553,7 @@ class Study:
         assert entry.run is not None
         return list(tape.frame_rows(entry.run).values())
 
-    def simulation(self, arm: str, seed: int) -> AnyRun:
+    def simulation(self, arm: str, seed: int) -> _design.AnyRun:
         """Return one run to look at: its turns, calls and decisions.
 
         Raises:
@@ -699,7 +682,7 @@ class Study:
     def _check_column(self, name: str, measures: Mapping[str, Any]) -> None:
         first = self._trial.turns[0]
         row = turn_row(first, self._trial.own_columns(first))
-        column = name.removesuffix(LAST)
+        column = name.removesuffix(_design.LAST)
         # A mapping in a state may be filled later, so of its columns only the field is known.
         fields = getattr(type(first.state), "model_fields", {})
         known = [*measures, *(key for key, value in row.items() if isinstance(value, int | float))]
@@ -723,7 +706,7 @@ class Study:
         ]
         return pd.DataFrame(rows, columns=_OUTCOMES)
 
-    def _values_of(self, entry: StudyRun) -> dict[str, float]:
+    def _values_of(self, entry: _playing.StudyRun) -> dict[str, float]:
         if entry.status != "done":
             return dict.fromkeys(self.outcome, math.nan)
         key = entry.key, entry.run
@@ -735,7 +718,9 @@ class Study:
             }
         return self._values[key]
 
-    def _value(self, entry: StudyRun, outcome: Outcome, rows: list[dict[str, Any]]) -> float:
+    def _value(
+        self, entry: _playing.StudyRun, outcome: Outcome, rows: list[dict[str, Any]]
+    ) -> float:
         if not isinstance(outcome, str):
             run = self.simulation(entry.arm, entry.seed)
             try:
@@ -752,13 +737,13 @@ class Study:
             import pandas as pd
 
             return _number(measure(pd.DataFrame(rows)), outcome)
-        column = outcome.removesuffix(LAST)
+        column = outcome.removesuffix(_design.LAST)
         if not any(column in row for row in rows):
             known = list(dict.fromkeys(name for row in rows for name in row))
             raise ConfigError(
                 f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
             )
-        if outcome.endswith(LAST):
+        if outcome.endswith(_design.LAST):
             return _number(rows[-1].get(column), outcome)
         there = [_number(row.get(column), outcome) for row in rows[1:]]
         numbers = [value for value in there if value == value]
@@ -817,10 +802,10 @@ class Study:
             real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
-        main = values[values["arm"] != AA] if contrasts is None else values
+        main = values[values["arm"] != _design.AA] if contrasts is None else values
         found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
-        if all_of_them and AA in self.arms:
-            again = values[values["arm"].isin([AA, self.reference])]
+        if all_of_them and _design.AA in self.arms:
+            again = values[values["arm"].isin([_design.AA, self.reference])]
             check = run_effects(again, reference=self.reference, **how)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         said_ = [self._look(watched, contrasts), self._mixed_code()]
@@ -876,8 +861,8 @@ class Study:
         first = next((it.run for it in self._entries.values() if it.run is not None), None)
         if tape is not None and not tape.read_only and first is not None:
             manifest = tape.run(first).manifest
-            note = {**manifest[NOTE], "looks": self._looks}
-            tape.update_manifest(first, {**manifest, NOTE: note})
+            note = {**manifest[_playing.NOTE], "looks": self._looks}
+            tape.update_manifest(first, {**manifest, _playing.NOTE: note})
 
     # --- before it is played -----------------------------------------------------------------
 
@@ -914,7 +899,11 @@ class Study:
             )
         pairs = contrasts if contrasts is not None else there.get("contrasts")
         if pairs is None:
-            pairs = [(arm, self.reference) for arm in self.arms if arm not in (self.reference, AA)]
+            pairs = [
+                (arm, self.reference)
+                for arm in self.arms
+                if arm not in (self.reference, _design.AA)
+            ]
         self._check_arms(pairs)
         plan: dict[str, Any] = {
             "study": self.name,
@@ -943,7 +932,7 @@ class Study:
         if not there:
             own = {key: it for key, it in plan.items() if key not in ("outcomes", "n")}
             path.write_text(yaml_text({**as_file(self, path), **own}), encoding="utf-8")
-        digest = hashlib.sha256(dumps(said(plan)).encode()).hexdigest()
+        digest = hashlib.sha256(dumps(_design.said(plan)).encode()).hexdigest()
         self._registered = {**plan, "digest": digest}
         self._notes.registration = digest
         return path
@@ -1022,7 +1011,7 @@ class Study:
             if reference not in table_:
                 continue
             apart = table_.sub(table_[reference], axis=0)
-            others = [arm for arm in apart if arm not in (reference, AA)]
+            others = [arm for arm in apart if arm not in (reference, _design.AA)]
             variances = [apart[arm].var() for arm in others if apart[arm].count() >= _FEW]
             if variances:
                 # The arms' mean, since nobody knows which of them it will be about.
@@ -1038,10 +1027,10 @@ class Study:
         tape = pilot if isinstance(pilot, Tape) else Tape(pilot, read_only=True)
         rows = []
         for info in tape.runs():
-            note = info.manifest.get(NOTE)
+            note = info.manifest.get(_playing.NOTE)
             if not isinstance(note, Mapping) or note.get("arm") not in self.arms:
                 continue
-            entry = StudyRun(note["arm"], note["seed"], "done", info.id)
+            entry = _playing.StudyRun(note["arm"], note["seed"], "done", info.id)
             frame = list(tape.frame_rows(info.id).values())
             rows += [
                 (entry.arm, entry.seed, label, self._value(entry, item, frame))

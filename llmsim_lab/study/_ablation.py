@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from llmsim_lab._spans import Cut
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context import CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.context._builder import module_source
@@ -320,8 +321,6 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
     @property
     def answers(self) -> pd.DataFrame:
         """One row an answer: ``sample``, ``prompt``, ``status``, ``words``, ``prompt_tokens``."""
-        import pandas as pd
-
         rows = [
             (
                 *(turn.number, chain.agent, chain.status, turn.state.words[chain.agent]),
@@ -331,7 +330,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             for chain in turn.chains
         ]
         columns = ["sample", "prompt", "status", "words", "prompt_tokens"]
-        return pd.DataFrame(rows, columns=columns)
+        return frame_of(rows, columns=columns)
 
     @property
     def arms(self) -> pd.DataFrame:
@@ -342,14 +341,12 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         shortened, empty where it is whole; ``tokens``, those it takes, or would have taken if it
         was left out. Empty where the prompts came without their sections.
         """
-        import pandas as pd
-
         rows = [
             (prompt, piece.name, piece.source, piece.there, piece.cut, piece.tokens)
             for prompt, pieces in self.config.arms.items()
             for piece in pieces
         ]
-        return pd.DataFrame(rows, columns=["prompt", "section", "source", "there", "cut", "tokens"])
+        return frame_of(rows, columns=["prompt", "section", "source", "there", "cut", "tokens"])
 
     @property
     def budget_note(self) -> str:

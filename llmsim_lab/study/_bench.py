@@ -327,13 +327,11 @@ class Bench:
         Raises:
             LLMFailureException: the server failed, which says nothing about the prompt.
         """
-        asked = _Noting(client, sample.seed, by_replicate=by_replicate, notes=self.tests)
+        asked = _Noting(client, None if by_replicate else sample.seed, self)
         run = self.branch(sample.turn, variant, asked)
         if by_replicate:
             run.config = run.config.model_copy(update={"replicate": sample.seed})
-        change = variant if callable(variant) and not isinstance(variant, LLMClient) else None
-        serve = not isinstance(variant, LLMClient)
-        own = _SampleSession(self, sample, session, change, serve=serve)
+        own = _SampleSession(self, sample, session, variant)
         run._session = own
         began = time.perf_counter()
         try:
@@ -360,25 +358,18 @@ class _EnoughError(Exception):
 class _Noting(LLMClient):
     """A client that asks with a sample's seed, and notes what was chosen by probabilities."""
 
-    def __init__(
-        self,
-        client: LLMClient,
-        seed: int,
-        *,
-        by_replicate: bool,
-        notes: Callable[[CallSite | None], bool],
-    ) -> None:
-        changes = {"seed": None if by_replicate else seed}
+    def __init__(self, client: LLMClient, seed: int | None, bench: Bench) -> None:
+        config = client.config.model_copy(update={"seed": seed})
         # All that it shares with the client: limits, and what it knows of the server.
-        vars(self).update(vars(client.with_config(client.config.model_copy(update=changes))))
-        self._notes = notes
+        vars(self).update(vars(client.with_config(config)))
+        self._bench = bench
         self.choices: dict[str, Choice[Any]] = {}
 
     async def choose(self, prompt: str, options: Any, **how: Any) -> Choice[Any]:
         """Choose, and note what was chosen."""
         choice = await super().choose(prompt, options, **how)
         site = how.get("site")
-        if self._notes(site):
+        if self._bench.tests(site):
             self.choices[(site.agent if site else "") or ""] = choice
         return choice
 
@@ -390,13 +381,7 @@ class _SampleSession(Session):
     """
 
     def __init__(
-        self,
-        bench: Bench,
-        sample: Sample,
-        inner: Session | None,
-        change: Change | None,
-        *,
-        serve: bool,
+        self, bench: Bench, sample: Sample, inner: Session | None, variant: Variant
     ) -> None:
         self.recorder = self
         self.is_replay = inner is not None and inner.is_replay
@@ -408,8 +393,10 @@ class _SampleSession(Session):
         self._sample = sample
         self._inner = inner
         self._writer: Recorder | None = inner.recorder if inner is not None else None
-        self._change = change
-        known = bench.earlier(sample.turn) if serve else {}
+        is_model = isinstance(variant, LLMClient)
+        self._change = variant if callable(variant) and not is_model else None
+        # Another model is asked the whole turn.
+        known = {} if is_model else bench.earlier(sample.turn)
         self._earlier = {question: list(answers) for question, answers in known.items()}
         self._changed: dict[CallSite, int] = {}
         if knows := getattr(self._writer, "knows", None):

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.html import badge, table
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._config import idle_seeds
@@ -69,9 +70,7 @@ class Checklist(list[ChecklistItem]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row a question; columns ``question``, ``answer``, ``found``, ``remedy``."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(item) for item in self])
+        return frame_of([asdict(item) for item in self])
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))

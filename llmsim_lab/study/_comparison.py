@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
@@ -542,16 +543,10 @@ class Comparison:
         played: list[tuple[Sample, Turn]] = []
         for part in self._parts.values():
             assert part.run_id is not None
-            silent = LLMClient(part.config, NoModel())
-            played += run_sync(
-                _keeping.replayed(
-                    self.simulation,
-                    tape,
-                    part.run_id,
-                    [result for result in self.played if result[0].run == part.run],
-                    play=partial(self._play, silent=silent),
-                )
-            )
+            play = partial(self._play, silent=LLMClient(part.config, NoModel()))
+            mine = [result for result in self.played if result[0].run == part.run]
+            again = _keeping.replayed(self.simulation, tape, part.run_id, mine, play=play)
+            played += run_sync(again)
         self.played = played
         return self.frame
 
@@ -665,8 +660,6 @@ class Comparison:
         the two variants' or None where one is not known, which is about two single samples, while
         the estimate is about a mean; ``pairs`` of samples that were used, and ``failed``.
         """
-        import pandas as pd
-
         rows = [
             asdict(effect)
             | {"variant": variant, "reference": self.names[0], "pairs": pairs, "failed": failed}
@@ -675,7 +668,7 @@ class Comparison:
         ]
         order = ["outcome", "variant", "reference", "estimate", "low", "high", "noise_floor"]
         order += ["p", "p_family", "pairs", "failed"]
-        frame = pd.DataFrame(rows)
+        frame = frame_of(rows)
         return frame[[*order, *(name for name in frame.columns if name not in order)]]
 
     def _compared(self) -> Iterator[tuple[Effect, str, list[float | None], tuple[int, int]]]:
@@ -710,9 +703,7 @@ class Comparison:
     @property
     def noise_frame(self) -> pd.DataFrame:
         """The noise floors, one row an outcome and variant; ``Noise`` names the columns."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(item) for item in self.noise])
+        return frame_of([asdict(item) for item in self.noise])
 
     @property
     def directions(self) -> pd.DataFrame:

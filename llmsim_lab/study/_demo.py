@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, get_args
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import Agent, TaylorRuleAgent
 from llmsim_lab.agents._agents import moves_to_choose
@@ -368,8 +369,6 @@ class Demonstration:
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row a player: how often it raises where it should and where it should not."""
-        import pandas as pd
-
         rows = [
             {
                 "player": one.player,
@@ -380,7 +379,7 @@ class Demonstration:
             }
             for one in map(self.answer, self.players)
         ]
-        return pd.DataFrame(rows).set_index("player")
+        return frame_of(rows).set_index("player")
 
     @property
     def verdict(self) -> str:
@@ -420,8 +419,6 @@ def _played(recorded: Simulation, player: str) -> Simulation:
 
 
 def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.DataFrame:
-    import pandas as pd
-
     frame = simulation.to_frame()
     rule = replace(TaylorRule(), lower_bound=-inf)
     now = frame[["interest_rate", "inflation", "output_gap"]].itertuples(index=False)
@@ -431,7 +428,7 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
     ]
     moves = [turn.actions[0].rate_change_bp for turn in simulation.turns[1:]]
     chances = [_chance(turn, simulation.config) for turn in simulation.turns[1:]]
-    return pd.DataFrame(
+    return frame_of(
         {
             "player": player,
             "world": world,

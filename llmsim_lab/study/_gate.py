@@ -517,19 +517,12 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     """
     import numpy as np
 
-    rest = STEADY_STATE
-    groups = [
-        [
-            (
-                (1.0, s.inflation - rest.inflation, s.gap, s.interest_rate - rest.interest_rate),
-                answer.moved(way),
-            )
-            for s, answer in pair
-            if answer.chances
-        ]
-        for pair in _pairs(asked).values()
-    ]
-    groups = [group for group in groups if group]
+    def away(s: Situation) -> tuple[float, ...]:
+        rest = STEADY_STATE
+        return 1.0, s.inflation - rest.inflation, s.gap, s.interest_rate - rest.interest_rate
+
+    answered = ([it for it in pair if it[1].chances] for pair in _pairs(asked).values())
+    groups = [[(away(s), answer.moved(way)) for s, answer in pair] for pair in answered if pair]
 
     result = partial(_criterion, "response", way, RESPONSE)
     if len(groups) < 6:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.html import join, pairs, table
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
@@ -642,18 +643,12 @@ class Memorisation:
 
 
 def _rows(states: Sequence[Recalled]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "start": state.start,
-            "way": way,
-            "move_bp": state.moves.get(way, float("nan")),
-            "next_move_bp": state.next_moves[way],
-        }
+    rows = [
+        (state.start, way, state.moves.get(way, float("nan")), state.next_moves[way])
         for state in states
         for way in WAYS
-    )
+    ]
+    return frame_of(rows, columns=["start", "way", "move_bp", "next_move_bp"])
 
 
 def _recalled(tape: Tape, run: int) -> Recalled:

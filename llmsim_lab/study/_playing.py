@@ -14,15 +14,7 @@ import asyncio
 import gzip
 import hashlib
 import tempfile
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import aclosing, contextmanager, suppress
 from copy import copy
@@ -276,7 +268,7 @@ class StudyPlayer:
 
 
 async def play_here(
-    player: StudyPlayer, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
+    player: StudyPlayer, jobs: Sequence[tuple[Arm, StudyRun]], parallel: int
 ) -> AsyncIterator[StudyRun]:
     """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
     waiting = iter(jobs)

@@ -155,29 +155,16 @@ def _head(study: AnyStudy, evidence: Evidence, asked: Checklist) -> Markup:
     )
     who = f"asks {', '.join(models) or 'a model'}" if evidence.calls else "asks no model"
     about = f"The world {world}; it {who}. {study._about()}."
-    return join(
-        [
-            Markup("<h1>{}</h1>").format(safe(study.name)),
-            _p(f"{about} {when}".strip(), kind="soft"),
-            Markup('<p>What a referee would ask: <a href="#checklist">{}</a>.</p>').format(
-                asked.summary
-            ),
-        ]
-    )
+    title = Markup("<h1>{}</h1>").format(safe(study.name))
+    link = Markup('<p>What a referee would ask: <a href="#checklist">{}</a>.</p>')
+    return join([title, _p(f"{about} {when}".strip(), kind="soft"), link.format(asked.summary)])
 
 
 def _played(study: AnyStudy) -> str:
     infos = study.tape.runs() if study.tape is not None else ()
     numbers = {it.run for it in study._entries.values()}
-    days = sorted(
-        {
-            date[:10]
-            for info in infos
-            if info.id in numbers
-            for date in (info.started, info.ended)
-            if date
-        }
-    )
+    dates = [date for info in infos if info.id in numbers for date in (info.started, info.ended)]
+    days = sorted({date[:10] for date in dates if date})
     return f"Played {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
 
 
@@ -207,13 +194,8 @@ def _design(study: AnyStudy) -> Markup:
         for arm, levels in study.arms.items()
     ]
     header = ["arm", *next(iter(study.arms.values())), *(_n(state) for state in states)]
-    return join(
-        [
-            pairs(facts),
-            _wide(table(("factor", "levels"), factors), "factors") if factors else "",
-            _folded("arms", arms, header),
-        ]
-    )
+    varied = _wide(table(("factor", "levels"), factors), "factors") if factors else ""
+    return join([pairs(facts), varied, _folded("arms", arms, header)])
 
 
 def _level_names(levels: Mapping[str, Any]) -> Markup:
@@ -574,13 +556,9 @@ def _failures(study: AnyStudy) -> Markup:
         f"{arm}: {count} of {len(study.seeds)} ({count / len(study.seeds):.0%})"
         for arm, count in Counter(it.arm for it in failed).items()
     ]
-    return join(
-        [
-            *parts,
-            _p(f"Left out of all effects, with the runs of the same seed: {'; '.join(shares)}."),
-            _folded("errors", rows, ("error", _n("runs"), "where")),
-        ]
-    )
+    above = f"Left out of all effects, with the runs of the same seed: {'; '.join(shares)}."
+    header = ("error", _n("runs"), "where")
+    return join([*parts, _p(above), _folded("errors", rows, header)])
 
 
 def _answers(asked: Checklist) -> Markup:

@@ -25,6 +25,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.html import join, pairs, table
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, closest, duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
@@ -79,9 +80,7 @@ class Effects(list["Effect"]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row an effect; the columns are those of ``Effect``, and ``label``."""
-        import pandas as pd
-
-        return pd.DataFrame([{**asdict(effect), "label": self.label} for effect in self])
+        return frame_of([{**asdict(effect), "label": self.label} for effect in self])
 
     def __str__(self) -> str:
         lines = [str(effect) for effect in self]
@@ -365,11 +364,8 @@ class Study:
                 if inspect.isawaitable(returned):
                     await returned
 
-            total, line = len(self._entries), "run" if progress else ""
-            player = self._player
-            await _playing.played(
-                player, jobs, parallel, done, executor=executor, of=total, line=line
-            )
+            how: dict[str, Any] = {"of": len(self._entries), "line": "run" if progress else ""}
+            await _playing.played(self._player, jobs, parallel, done, executor=executor, **how)
         finally:
             self._task = None
             _PLAYED.discard(key)
@@ -521,13 +517,11 @@ class Study:
         ``status``; ``turns``; ``error``. A factor that has the name of one of those is called
         ``factor NAME``.
         """
-        import pandas as pd
-
         rows = []
         for it in self._in_order():
             own = {name: getattr(it, name) for name in ("seed", "run", "status", "turns", "error")}
             rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
-        return pd.DataFrame(rows).astype({"run": "Int64"})
+        return frame_of(rows).astype({"run": "Int64"})
 
     def _in_order(self) -> Iterator[_playing.StudyRun]:
         """Yield the runs arm by arm."""
@@ -582,8 +576,6 @@ class Study:
         Columns: ``arm``; the factors' levels; ``seed``; ``turn``, and the others of a run's frame.
         A factor that has the name of one of those is called ``factor NAME``.
         """
-        import pandas as pd
-
         parts = []
         for entry in self._in_order():
             if entry.status != "done":
@@ -591,7 +583,7 @@ class Study:
             rows = self._rows(entry)
             levels = _beside(self._levels(entry.arm), {"arm", "seed", *rows[-1]})
             parts += [{"arm": entry.arm, **levels, "seed": entry.seed, **row} for row in rows]
-        return pd.DataFrame(parts)
+        return frame_of(parts)
 
     def to_xarray(self) -> xr.Dataset:
         """Return the numbers of all complete runs by arm, seed and turn.
@@ -696,15 +688,13 @@ class Study:
 
         Columns: ``arm``, ``seed``, ``outcome``, ``value``; NaN where the run failed.
         """
-        import pandas as pd
-
         rows = [
             (entry.arm, entry.seed, label, value)
             for entry in self._in_order()
             if entry.status in ("done", "failed")
             for label, value in self._values_of(entry).items()
         ]
-        return pd.DataFrame(rows, columns=_OUTCOMES)
+        return frame_of(rows, columns=_OUTCOMES)
 
     def _values_of(self, entry: _playing.StudyRun) -> dict[str, float]:
         if entry.status != "done":
@@ -734,9 +724,7 @@ class Study:
             return _number(value, _label_of(outcome))
         config = self._world.trial(self._by_name[entry.arm], entry.seed).config
         if (measure := self._cls.measures(config).get(outcome)) is not None:
-            import pandas as pd
-
-            return _number(measure(pd.DataFrame(rows)), outcome)
+            return _number(measure(frame_of(rows)), outcome)
         column = outcome.removesuffix(_design.LAST)
         if not any(column in row for row in rows):
             known = list(dict.fromkeys(name for row in rows for name in row))
@@ -899,11 +887,8 @@ class Study:
             )
         pairs = contrasts if contrasts is not None else there.get("contrasts")
         if pairs is None:
-            pairs = [
-                (arm, self.reference)
-                for arm in self.arms
-                if arm not in (self.reference, _design.AA)
-            ]
+            others = (self.reference, _design.AA)
+            pairs = [(arm, self.reference) for arm in self.arms if arm not in others]
         self._check_arms(pairs)
         plan: dict[str, Any] = {
             "study": self.name,
@@ -1022,8 +1007,6 @@ class Study:
 
     def _values_on(self, pilot: Tape | str | Path) -> pd.DataFrame:
         """Return the outcomes of a pilot's runs that name their arm, as far as columns say them."""
-        import pandas as pd
-
         tape = pilot if isinstance(pilot, Tape) else Tape(pilot, read_only=True)
         rows = []
         for info in tape.runs():
@@ -1037,7 +1020,7 @@ class Study:
                 for label, item in self.outcome.items()
                 if isinstance(item, str) and len(frame) > 1
             ]
-        return pd.DataFrame(rows, columns=_OUTCOMES)
+        return frame_of(rows, columns=_OUTCOMES)
 
     def _memory(self) -> str:
         named = [self._world.model(arm) or self._models.given for arm in self._arms]

@@ -311,9 +311,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         if len(whole) < 2:
             why = f"{lost} of {lost + len(whole)} samples failed" if lost else "play two or more"
             return replace(effect, note=f"too few samples for a test: {len(whole)}; {why}")
-        first = [
-            words[name] for words in whole for name in (self.reference, self.reference + AGAIN)
-        ]
+        first = [words[it] for words in whole for it in (self.reference, self.reference + AGAIN)]
         other = [words[self.other] for words in whole]
         lost_too = f"samples that failed: {lost}" if lost else ""
         return answers_apart(replace(effect, note=lost_too), other, first)

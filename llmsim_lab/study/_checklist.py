@@ -119,11 +119,8 @@ class Evidence:
 
     def __init__(self, study: AnyStudy) -> None:
         self.study = study
-        self.begun = [
-            it
-            for it in study._in_order()
-            if it.run is not None or (it.arm, it.seed) in study._player.kept
-        ]
+        kept = study._player.kept
+        self.begun = [it for it in study._in_order() if it.run is not None or it.key in kept]
 
     @cached_property
     def manifests(self) -> dict[tuple[str, int], Mapping[str, Any]]:
@@ -132,9 +129,7 @@ class Evidence:
         if tape is None:
             return {}
         infos = {info.id: info for info in tape.runs()}
-        return {
-            (it.arm, it.seed): infos[it.run].manifest for it in self.begun if it.run is not None
-        }
+        return {it.key: infos[it.run].manifest for it in self.begun if it.run is not None}
 
     @cached_property
     def statuses(self) -> dict[str, Counter[str]]:
@@ -180,13 +175,18 @@ class Evidence:
                 found[arm].append(model)
         return found
 
+    @property
+    def every_model(self) -> list[Mapping[str, Any]]:
+        """The same of all arms, one after another."""
+        return [it for models in self.models.values() for it in models]
+
     def settings(self, arm: str) -> Mapping[str, Any]:
         """Return the settings that an arm's model was asked with; empty where it has none."""
         for (which, _), manifest in self.manifests.items():
             if which == arm and isinstance(manifest.get("llm"), Mapping):
                 return dict(manifest["llm"])
         for entry in self.begun:
-            run = self.study._player.kept.get((entry.arm, entry.seed))
+            run = self.study._player.kept.get(entry.key)
             if entry.arm == arm and run is not None and run.llm_client is not None:
                 return dict(run.llm_client.config.model_dump(mode="json"))
         return {}
@@ -399,8 +399,8 @@ def _digest(evidence: Evidence) -> _Answers:
     if not evidence.calls:
         return
     several = [arm for arm, models in evidence.models.items() if len(models) > 1]
-    every = [model for models in evidence.models.values() for model in models]
-    names = ", ".join(dict.fromkeys(_model_name(model) for model in every))
+    every = evidence.every_model
+    names = ", ".join(dict.fromkeys(map(_model_name, every)))
     if not evidence.manifests:
         yield "unknown", "the runs are on no tape", "Study(..., tape='study.tape')"
     elif several:
@@ -443,11 +443,7 @@ def _sampling(evidence: Evidence) -> _Answers:
 
 @_asks("more than one model")
 def _models(evidence: Evidence) -> _Answers:
-    names = {
-        (it.get("backend"), it.get("name"), it.get("digest"))
-        for models in evidence.models.values()
-        for it in models
-    }
+    names = {(it.get("backend"), it.get("name"), it.get("digest")) for it in evidence.every_model}
     if len(names) > 1:
         yield "ok", ", ".join(sorted(str(name[1]) for name in names))
     elif evidence.calls:
@@ -476,7 +472,7 @@ def _gate(evidence: Evidence) -> _Answers:
     config = evidence.config(evidence.study._arms[0].name)
     if not isinstance(config, SimulationConfig) or not evidence.calls:
         return
-    models = {str(it.get("name")): it for models in evidence.models.values() for it in models}
+    models = {str(it.get("name")): it for it in evidence.every_model}
     kept = [it for it in kept_economics_cards() if it.told == config.briefing]
     for name, model in models.items():
         info = ModelInfo(name=name, backend=str(model.get("backend")), digest=model.get("digest"))
@@ -504,8 +500,7 @@ def _memory(evidence: Evidence) -> _Answers:
     where = f"the runs start from {', '.join(sorted(starts))}, {told}"
     tape = evidence.study.tape
     recalls = list(recorded_recalls(tape)) if tape is not None else []
-    asked = {_model_name(it): it for models in evidence.models.values() for it in models}
-    for name in asked or {"": {}}:
+    for name in dict.fromkeys(map(_model_name, evidence.every_model)) or {"": None}:
         tests = [it for it in recalls if _model_name(it.model) == name and it.flagged is not None]
         if not tests:
             found = f"{where}; no whole test of {name or 'the model'} is on the tape"

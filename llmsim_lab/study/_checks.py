@@ -344,9 +344,8 @@ async def _rate(asker: Asker, together: int) -> tuple[int, float]:
     client = asker.with_settings(max_concurrency=together)
     prompts = [f"{_COUNT} Begin at {100 + place}." for place in range(max(4, 2 * together))]
     began = time.perf_counter()
-    done = await asyncio.gather(
-        *(asker.text(prompt, tokens=8, client=client) for prompt in prompts)
-    )
+    work = (asker.text(prompt, tokens=8, client=client) for prompt in prompts)
+    done = await asyncio.gather(*work)
     tokens = sum(reply.reply_tokens or 1 for reply, _ in done)
     return len(done), tokens / max(time.perf_counter() - began, 1e-9)
 
@@ -510,9 +509,8 @@ async def tools(asker: Asker) -> list[Measure]:
             name, key, value, prompt = "greet", "name", who, f"Please greet {who}."
         options = {"seed": place, "num_predict": 80}
         try:
-            reply, _ = await client.converse(
-                [Message("user", prompt)], tools=_TOOLS, options=options
-            )
+            asked = [Message("user", prompt)]
+            reply, _ = await client.converse(asked, tools=_TOOLS, options=options)
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise

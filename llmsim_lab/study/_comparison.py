@@ -198,11 +198,8 @@ class Comparison:
                 "model={'larger': connect('ollama:...')}"
             )
         models = None if model is None else _models_of(model)
-        arms = (
-            _bench.wordings_of(prompt)
-            if models is None
-            else {name: {name: None} for name in models}
-        )
+        of_models = {name: {name: None} for name in models or ()}
+        arms = _bench.wordings_of(prompt) if models is None else of_models
         self.arms = {arm: list(wordings) for arm, wordings in arms.items()}
         self.samples = whole_number("samples", samples, least=1)
         self._outcomes = _results.outcomes_of(self.bench, outcome)
@@ -353,10 +350,9 @@ class Comparison:
                     f"Comparison(..., llm_client=connect('auto')), or model={{{name!r}: ...}}"
                 )
         begun, total = len(self.played) + 1, len(self.schedule)
+        line = progress_line("sample", number=begun, last=total, enabled=progress)
         with one_at_a_time(self, "comparison"):
-            async with progress_line(
-                "sample", number=begun, last=total, enabled=progress
-            ) as advance:
+            async with line as advance:
 
                 async def done(sample: Sample, turn: Turn) -> None:
                     self.played.append((sample, turn))

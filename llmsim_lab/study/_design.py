@@ -321,9 +321,8 @@ class World:
         else:
             self.base = self.base or _first_config(self.cls.config_type, fixed)
             self._targets = {name: self._target(name) for name in names}
-            parameters = {n: t[1] for n, t in self._targets.items() if t[0] == "config"}
-            for name, path in parameters.items():
-                if path in (("seed",), ("turns",), ("name",), ("replicate",)):
+            for name, (kind, path) in self._targets.items():
+                if kind == "config" and path in (("seed",), ("turns",), ("name",), ("replicate",)):
                     hint = {"replicate": "aa=True", "name": "name="}.get(name, f"{path[0]}=")
                     raise ConfigError(
                         f"{name!r} is the study's own, not a factor; say Study(..., {hint})"
@@ -623,11 +622,8 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
 
     A parameter that has no default and is varied is not in it.
     """
-    own = {
-        name: value
-        for name, value in fixed.items()
-        if name in config_type.model_fields and name != "players"
-    }
+    fields = config_type.model_fields.keys() - {"players"}
+    own = {name: value for name, value in fixed.items() if name in fields}
     try:
         return config_type(**own)
     except ConfigError:
@@ -854,10 +850,8 @@ _UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Path, Prompt, Bas
 
 
 def _of_code(code: types.CodeType) -> Any:
-    constants = [
-        _of_code(it) if isinstance(it, types.CodeType) else said(it) for it in code.co_consts
-    ]
-    return [code.co_code.hex(), list(code.co_names), constants]
+    consts = [_of_code(it) if isinstance(it, types.CodeType) else said(it) for it in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), consts]
 
 
 def _of_object(value: Any) -> str:

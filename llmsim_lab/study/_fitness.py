@@ -190,19 +190,15 @@ class FitnessCard(Card):
 
     def compare(self, *others: FitnessCard) -> pd.DataFrame:
         """Return cards side by side, a column each, the last row what each is fit for."""
-        cards = (self, *others)
-        names = column_names(cards)
-        cells = [{one.title: _cell(one) for one in card.measures} for card in cards]
+        named = dict(zip(column_names((self, *others)), (self, *others), strict=True))
+        cells = {name: {it.title: _cell(it) for it in of.measures} for name, of in named.items()}
+        titles = dict.fromkeys(title for of in cells.values() for title in of)
         rows = [
-            {
-                "measure": title,
-                **{name: of.get(title, "") for name, of in zip(names, cells, strict=True)},
-            }
-            for title in dict.fromkeys(title for of in cells for title in of)
+            {"measure": title} | {name: of.get(title, "") for name, of in cells.items()}
+            for title in titles
         ]
-        verdicts = (card.verdict for card in cards)
-        rows.append({"measure": "fit for", **dict(zip(names, verdicts, strict=True))})
-        return plain_frame(rows, ["measure", *names])
+        verdicts = {name: card.verdict for name, card in named.items()}
+        return plain_frame([*rows, {"measure": "fit for"} | verdicts], ["measure", *named])
 
     def __str__(self) -> str:
         lines = [f"{one.title}: {_cell(one)}" for one in self.measures]

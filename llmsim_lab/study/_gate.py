@@ -657,9 +657,8 @@ class EconomicsCard(Card):
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """All criteria, for each way of deciding."""
-        there = [
-            (one, self.answers[key], again) for key, one, again in _plan() if key in self.answers
-        ]
+        known = self.answers
+        there = [(one, known[key], again) for key, one, again in _plan() if key in known]
         asked = [(one, answer) for one, answer, again in there if not again]
         named = {one.name: answer for one, answer, again in there if again}
         if not asked:
@@ -826,14 +825,11 @@ def economics_card(
     """
     if isinstance(player, TaylorRule) or not isinstance(player, LLMClient | str):
         rule = player.rate if isinstance(player, TaylorRule) else player
+        name = getattr(player, "__name__", type(player).__name__)
+        name = repr(player) if isinstance(player, TaylorRule) else name
+        answers, now = {key: _by_rule(rule, one) for key, one, _ in _plan()}, datetime.now(UTC)
         return EconomicsCard(
-            model=repr(player)
-            if isinstance(player, TaylorRule)
-            else getattr(player, "__name__", type(player).__name__),
-            backend="rule",
-            told=told,
-            measured_at=datetime.now(UTC),
-            answers={key: _by_rule(rule, one) for key, one, _ in _plan()},
+            model=name, backend="rule", told=told, measured_at=now, answers=answers
         )
 
     async def measured(client: LLMClient) -> EconomicsCard:

@@ -654,14 +654,12 @@ def _rows(states: Sequence[Recalled]) -> pd.DataFrame:
 def _recalled(tape: Tape, run: int) -> Recalled:
     """Return what a recorded run came to."""
     row = list(tape.frame_rows(run).values())[-1]
-    moves, next_moves = (
-        {
-            way: float(row[f"{name}.{way}"])
-            for way in WAYS
-            if isinstance(row.get(f"{name}.{way}"), int | float)
-        }
-        for name in ("move_bp", "next_move_bp")
-    )
+
+    def by_way(name: str) -> dict[Way, float]:
+        cells = {way: row.get(f"{name}.{way}") for way in WAYS}
+        return {way: float(it) for way, it in cells.items() if isinstance(it, int | float)}
+
+    moves, next_moves = by_way("move_bp"), by_way("next_move_bp")
     return Recalled(start=str(row.get("start")), moves=moves, next_moves=next_moves)
 
 

@@ -150,9 +150,7 @@ def _folded(name: str, rows: Sequence[Sequence[object]], header: Sequence[object
 def _head(study: AnyStudy, evidence: Evidence, asked: Checklist) -> Markup:
     world = study._cls.kind
     when = _played(study)
-    models = dict.fromkeys(
-        str(model.get("name")) for found in evidence.models.values() for model in found
-    )
+    models = dict.fromkeys(str(model.get("name")) for model in evidence.every_model)
     who = f"asks {', '.join(models) or 'a model'}" if evidence.calls else "asks no model"
     about = f"The world {world}; it {who}. {study._about()}."
     title = Markup("<h1>{}</h1>").format(safe(study.name))

@@ -713,25 +713,15 @@ class ImpulseResponse:
         from llmsim_lab.study._statistics import sup_t_band  # here, since it imports numpy
 
         self._check_played()
-        parts = []
+        frames = {}
         for name, curve in self.curves.items():
             mean, low, high = sup_t_band(curve.to_numpy(), level=self.level)
             rule = self.rule_curves.get(name)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "column": name,
-                        "horizon": range(self.horizon + 1),
-                        "mean": mean,
-                        "low": low,
-                        "high": high,
-                        "n": len(self.seeds),
-                        "rule": float("nan") if rule is None else rule.mean().to_numpy(),
-                        "linear": self.linear.get(name, float("nan")),
-                    }
-                )
-            )
-        return pd.concat(parts, ignore_index=True)
+            frames[name] = pd.DataFrame({"mean": mean, "low": low, "high": high})
+            frames[name]["n"] = len(self.seeds)
+            frames[name]["rule"] = float("nan") if rule is None else rule.mean().to_numpy()
+            frames[name]["linear"] = self.linear.get(name, float("nan"))
+        return pd.concat(frames, names=["column", "horizon"]).reset_index()
 
     def chart(self, column: str | None = None) -> Figure:
         """Return a figure of a column: mean and band, the rule's line and the linear solution.

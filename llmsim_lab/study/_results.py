@@ -343,9 +343,7 @@ def effects_of(
     from llmsim_lab.study._statistics import situation_effects  # here, since it imports numpy
 
     reference, *others = variants
-    parts = [
-        sample_values(frame, name).assign(outcome=name) for name in outcomes if not frame.empty
-    ]
+    parts = [sample_values(frame, it).assign(outcome=it) for it in outcomes if not frame.empty]
     found = []
     if parts:
         names = {"variant": "arm", "turn": "situation", "sample": "replicate"}

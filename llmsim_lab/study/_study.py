@@ -1024,16 +1024,11 @@ class Study:
 
     def _memory(self) -> str:
         named = [self._world.model(arm) or self._models.given for arm in self._arms]
-        texts = dict.fromkeys(
-            it for it in named if isinstance(it, str) and it.startswith("embedded")
-        )
-        sizes = {model.name: model.memory_bytes for model in CATALOGUE}
-        said_ = [
-            f"{text}: {sizes[name] / 1e9:.1f} GB"
-            if (name := text.partition(":")[2]) in sizes
-            else f"{text}: {min(sizes.values()) / 1e9:.1f} to {max(sizes.values()) / 1e9:.1f} GB"
-            for text in texts
-        ]
+        texts = dict.fromkeys(it for it in named if str(it).startswith("embedded"))
+        sizes = sorted(model.memory_bytes / 1e9 for model in CATALOGUE)
+        known = {model.name: f"{model.memory_bytes / 1e9:.1f} GB" for model in CATALOGUE}
+        some = f"{sizes[0]:.1f} to {sizes[-1]:.1f} GB"
+        said_ = [f"{text}: {known.get(text.partition(':')[2], some)}" for text in texts]
         return f"Memory for each process of an executor: {', '.join(said_)}." if said_ else ""
 
     # --- what is shown of it -----------------------------------------------------------------
@@ -1070,9 +1065,7 @@ class Study:
 
     def _errors(self) -> list[str]:
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
-        return [
-            f"{count} failed: {error:.200}" for error, count in errors.most_common(_MOST_ERRORS)
-        ]
+        return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
 
     def _effects_shown(self) -> Effects | str | None:
         """Return the effects, or why there are none; nothing while there is nothing to compare."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -99,7 +99,6 @@ class Bench:
         self.simulation = simulation
         self.only_component = only_component
         self._earlier: dict[int, dict[tuple[object, ...], list[Attempt]]] = {}
-        self._recorded: dict[int, Set[int]] = {}
         self._asked: dict[int, list[tuple[str, str]]] = {
             turn.number: [
                 (site.component, site.agent or "")
@@ -117,18 +116,17 @@ class Bench:
         self.component = plain_text("component", component) or first
         parted = self.component.partition(":")
         self.stage, self.agent = parted[0], parted[2]
-        known = [f"{stage}:{agent}" for stage, agent in sites if agent]
-        known += [place for place in of_parts if ":" in place]
-        if self.component not in (*self.stages, *known, *of_parts):
-            if not (self.stages or of_parts):
+        of_agents = [f"{stage}:{agent}" for stage, agent in sites if agent]
+        named = dict.fromkeys([*self.stages, *of_agents, *of_parts])
+        if self.component not in named:
+            if not named:
                 raise ConfigError(
                     f"component={self.component!r}: {simulation!r} reads no prompt and asked no "
                     "model (all are rules); there is nothing to ask again"
                 )
-            named = [*self.stages, *dict.fromkeys(known), *of_parts]
             raise ConfigError(
                 f"component={component!r} is not a part of this run that reads a prompt; it has: "
-                f"{', '.join(dict.fromkeys(named))}"
+                f"{', '.join(named)}"
             )
         self.places: dict[str, Prompt] = {
             place: prompt
@@ -163,11 +161,9 @@ class Bench:
         """Return the run's own record of a turn."""
         return self.simulation.turns[number - self.simulation.turns[0].number]
 
-    def recorded(self, number: int) -> Set[int]:
+    def recorded(self, number: int) -> set[int]:
         """Return what tells the calls of the run's own record of a turn from a sample's."""
-        if number not in self._recorded:
-            self._recorded[number] = {identity_of(call) for call in self.turn(number).calls}
-        return self._recorded[number]
+        return {identity_of(call) for call in self.turn(number).calls}
 
     def subjects(self, number: int) -> list[str]:
         """Return for whom the component was asked in a turn, by name."""
@@ -469,6 +465,7 @@ def _question(request: ChatRequest) -> tuple[object, ...]:
 def identity_of(call: CallRecord) -> int:
     """Return what tells a call from others: its number on the tape, or else its place in memory."""
     first = call.history[0]
+    # Below zero, so that no place in memory is taken for a number on the tape.
     return -id(first) if first.number is None else first.number
 
 

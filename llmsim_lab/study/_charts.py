@@ -64,6 +64,7 @@ def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figu
         place = arms.index(arm)
         colour = SERIES_COLOURS[place % len(SERIES_COLOURS)]
         half = student.ppf(0.975, count - 1) * values.std() / count**0.5
+        # One run alone at a turn has no spread, and a band with a hole would look like certainty.
         if (count > 1).all():
             axes.fill_between(mean.index, mean - half, mean + half, color=colour, **_BAND)
         axes.plot(mean.index, mean, STYLES[place % len(STYLES)], color=colour, linewidth=2)

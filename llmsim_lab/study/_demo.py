@@ -448,6 +448,7 @@ def _chance(turn: Turn, config: SimulationConfig) -> float:
     if config.decide == "sample" and len(turn.calls) == len(moves):
         options = Options.of(moves_to_choose(moves))
 
+        # Each order of the letters was a question of its own; its recorded answer is the one to it.
         async def recorded(messages: Sequence[Message], *_: object) -> tuple[ChatReply, CallRecord]:
             question = messages[-1].content
             for call in turn.calls:

@@ -415,7 +415,7 @@ class World:
         if "players" in rest and "players" not in self.cls.config_type.model_fields:
             config = self._decided_by(rest.pop("players"), config)
         parts = {name: rest[name] for name in self.cls.part_names if name in rest}
-        parts.pop("players", None)
+        parts.pop("players", None)  # which are given as they are, and not made of a client
         for name, part in parts.items():
             if not callable(part):
                 raise ConfigError(

@@ -567,6 +567,7 @@ def state(asked: _Asked, way: Decide) -> Criterion:
     import numpy as np
 
     # Of each pair: how many states, the sums of their means and of the squares, what is within.
+    # The jackknife leaves a pair out by subtracting these.
     sums: list[list[float]] = []
     for pair in _pairs(asked).values():
         found = [0.0] * 5

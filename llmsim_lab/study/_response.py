@@ -188,6 +188,7 @@ def _maker(
 def _again(run: AnyRun, client: LLMClient | None, changes: Mapping[str, Any]) -> AnyRun:
     """Return a run like another, from its first state on, with another seed or model."""
     first = run.turns[0]
+    # A run from a tape has a stand-in for its model, which answers nothing.
     if client is None and run.llm_client and not isinstance(run.llm_client.backend, NoModel):
         client = run.llm_client
     config = run.config.model_copy(update=dict(changes))
@@ -357,6 +358,7 @@ def _run_on(tape: Tape, fresh: AnyRun, fork_at: int, *, besides: int | None) -> 
             and all(there.get(key) == wanted[key] for key in ("kind", "given"))
             and _settings(there) == _settings(wanted)
             and not there.get("redacted")
+            # What an older tape has no digest of is taken to be the same.
             and {**wanted["code"], **(there.get("code") or {})} == dict(wanted["code"])
         )
         if not same or config_of(info) != fresh.config:
@@ -652,6 +654,7 @@ class ImpulseResponse:
     def _base(self, fresh: AnyRun, tape: Tape, fork_at: int) -> AnyRun:
         """Return the seed's run as it is on the tape; it begins there if it is not."""
         info = None
+        # Parts that no tape holds may have been others; a name says that they are the same.
         if self._named or not fresh.given:
             info = _run_on(tape, fresh, fork_at, besides=self._played_by_hand)
         if info is None:

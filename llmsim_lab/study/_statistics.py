@@ -301,6 +301,7 @@ def _common_steps(values: Numbers) -> Numbers:
     flat = values.reshape(-1, values.shape[-1])
     low, high = np.nanmin(flat, axis=0, initial=np.inf), np.nanmax(flat, axis=0, initial=-np.inf)
     span = np.where(high > low, high - low, 1.0)
+    # Whole numbers of a small unit, since a greatest common divisor takes no fractions.
     unit = 10.0 ** (np.floor(np.log10(span)) - 7)
     steps = np.rint(np.nan_to_num((flat - low) / unit)).astype(np.int64)
     return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
@@ -343,6 +344,7 @@ def _paired(
         equal="all pairs differ by the same, which says nothing of pairs that would not",
     )
     if watched:
+        # Nothing has differed yet, which would make a sequence of no width at all.
         found.low[yes_or_no & ~(variance > 0)] = found.high[yes_or_no & ~(variance > 0)] = np.nan
     else:
         _agresti(found, yes_or_no, differences, level)
@@ -430,6 +432,7 @@ def _fisher(a: int, b: int, c: int, d: int) -> float:
 
 def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: int) -> None:
     found.low[place], found.high[place] = middle - reach, middle + reach
+    # What was said of a spread was said of Student's t.
     found.notes[place] = [note for note in found.notes[place] if "left out" in note]
     if runs < ENOUGH_FOR_SHARES:
         found.low[place] = found.high[place] = np.nan
@@ -569,6 +572,7 @@ def _effects(
         how = f"Romano-Wolf over {tested.sum()}, {len(_signs(len(matrix))):,} sign flips"
     else:
         adjusted = np.array(holm([_or_none(p) for p in family]), dtype=float)  # None becomes NaN
+    # Sign flips may find less than Student's t does.
     adjusted = np.fmax(adjusted, family)
     effects = []
     for place, one in enumerate(found):
@@ -637,6 +641,7 @@ def _flipped_t(differences: Numbers) -> Numbers:
     # The sum of squares is the same for all flips, so t follows from the sum alone.
     # Contiguous, since otherwise the product takes ten times as long.
     sums = np.abs(np.ascontiguousarray(_signs(len(filled)) @ np.ascontiguousarray(filled)).T)
+    # Below 1: where all pairs differ equally t would be infinite, and infinities are all alike.
     share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
     return np.asarray(share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2)))
 

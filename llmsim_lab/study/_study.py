@@ -429,6 +429,7 @@ class Study:
             if why := self._mixed_code():
                 self._warn("CODE_CHANGED", reason=why)
         self._player.tape = self._tape
+        # Two tell whether seeds change anything; to make all of them may take long.
         seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
         if executor is None:
             for arm in self._arms:  # here a wrong model raises before anything is played
@@ -478,6 +479,7 @@ class Study:
                 if isinstance(look, int) and look not in self._looks:
                     self._looks.append(look)
             if key in self._entries:
+                # Of several runs the latest counts, unless an earlier one is done and it is not.
                 if self._entries[key].status != "done" or entry.status == "done":
                     self._entries[key] = entry
                 registered[key] = note.get("registration")
@@ -834,6 +836,7 @@ class Study:
         if done not in self._looks:
             self._looks.append(done)
             self._keep_looks()
+        # By how many runs had ended: to look twice at the same runs is one look.
         number = sorted(self._looks).index(done) + 1
         if whole and number == len(self._looks) == 1:
             return ""

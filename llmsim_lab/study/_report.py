@@ -274,8 +274,7 @@ def _compared(study: AnyStudy, by_arm: Markup) -> Markup:
             effect.contrast,
             effect.outcome,
             *(_n(it) for it in _numbers(effect)),
-            _n("" if effect.p is None else short_p(effect.p)),
-            _n("" if effect.p_family is None else short_p(effect.p_family)),
+            *(_n("" if p is None else short_p(p)) for p in (effect.p, effect.p_family)),
             _n(f"{effect.n} {effect.unit}"),
             *([",".join(marks[place])] if any(marks) else []),
         ]

@@ -120,11 +120,9 @@ class AblationConfig(RunConfig):
     @property
     def series(self) -> Sequence[Series]:
         """The distances between answers."""
-        return (
-            Series(column="change", label="Change of the answer's words", short="change"),
-            Series(column="noise", label="Noise", short="noise"),
-            Series(column="excess", label="Change beyond noise", short="excess"),
-        )
+        labels = ("Change of the answer's words", "Noise", "Change beyond noise")
+        named = zip(("change", "noise", "excess"), labels, strict=True)
+        return tuple(Series(column=name, label=label, short=name) for name, label in named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

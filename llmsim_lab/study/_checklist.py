@@ -264,11 +264,8 @@ def _stop_rule(evidence: Evidence) -> _Answers:
 @_asks("same seeds in all arms")
 def _seeds(evidence: Evidence) -> _Answers:
     study = evidence.study
-    done = {arm: set[int]() for arm in study.arms}
-    for entry in study._entries.values():
-        if entry.status == "done":
-            done[entry.arm].add(entry.seed)
-    shared = set.intersection(*done.values())
+    done = [it for it in study._entries.values() if it.status == "done"]
+    shared = set.intersection(*({it.seed for it in done if it.arm == arm} for arm in study.arms))
     if len(study.arms) < 2:
         yield "missing", "one arm, so nothing is compared", "vary={'factor': [...]}"
     elif len(shared) == len(study.seeds):
@@ -350,9 +347,8 @@ def _coarse(evidence: Evidence) -> _Answers:
 @_asks("no run failed, none is left")
 def _failed(evidence: Evidence) -> _Answers:
     study = evidence.study
-    by_arm = {arm: Counter[str]() for arm in study.arms}
-    for entry in study._entries.values():
-        by_arm[entry.arm][entry.status] += 1
+    entries = study._entries.values()
+    by_arm = {arm: Counter(it.status for it in entries if it.arm == arm) for arm in study.arms}
     parts = [
         f"{arm}: {', '.join(f'{n} {it}' for it, n in counts.items() if it != 'done')} of "
         f"{counts.total()} ({counts['failed'] / counts.total():.0%} failed)"

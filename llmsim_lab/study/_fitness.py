@@ -171,13 +171,9 @@ class FitnessCard(Card):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the card as a table, a row a measure."""
+        ends = ("low", "high")
         rows = [
-            {
-                "check": name,
-                **one.model_dump(exclude={"interval"}),
-                "low": one.interval[0] if one.interval else None,
-                "high": one.interval[1] if one.interval else None,
-            }
+            {"check": name, **one.model_dump(), **dict(zip(ends, one.interval or (), strict=False))}
             for name, check in self.checks.items()
             for one in check.measures
         ]

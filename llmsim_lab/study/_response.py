@@ -271,11 +271,6 @@ class _Pair:
     at_bound: bool
 
 
-def _on_the_way(shock: Mapping[str, Any]) -> bool:
-    """Return True for a shock to the economy's equations, which hits before a turn is over."""
-    return "shock" in shock or any(name in _SHOCKS for name in shock)
-
-
 def _interventions(
     run: AnyRun, shock: Mapping[str, Any], at: int, fork_at: int
 ) -> list[dict[str, Any]]:
@@ -598,7 +593,9 @@ class ImpulseResponse:
         self.linear = _linear(run, self._shock, self._against, self._end - self.at)
 
     async def _pair(self, fresh: AnyRun, tape: Tape | None = None) -> _Pair:
-        fork_at = self.at - 1 if _on_the_way(self._shock) else self.at
+        # A shock to the economy's equations hits on the way to a turn, so before it is over.
+        on_the_way = {"shock", *_SHOCKS} & self._shock.keys()
+        fork_at = self.at - 1 if on_the_way else self.at
         if fork_at < fresh.turns[0].number:
             raise ConfigError(
                 f"at={self.at}: a shock hits on the way to a turn; the first is "

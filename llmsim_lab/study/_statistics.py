@@ -1013,13 +1013,6 @@ def _in_words(situations: int, runs: int, new: bool) -> str:
     return f"these {situations} situations of {of}"
 
 
-def _of_clusters(sums: Numbers, count: NDArray[np.int64]) -> Numbers:
-    """Return the variance of a mean from the sums of its clusters' deviations (first axis)."""
-    # count / (count - 1) corrects for the few clusters that the mean was estimated from.
-    factor = np.where(count > 1, count / np.maximum(count - 1, 1), np.nan)
-    return np.asarray((sums**2).sum(axis=0) * factor)
-
-
 def _two_ways(
     groups: Sequence[Numbers],
     counts: Sequence[Numbers],
@@ -1036,7 +1029,9 @@ def _two_ways(
     part = np.concatenate(parts, axis=1)
     seeds = (np.concatenate([~np.isnan(group) for group in groups], axis=1)).any(axis=0)
     seeds = seeds.sum(axis=0)
-    by_seed = _of_clusters(part.sum(axis=0), seeds)
+    # n / (n - 1) corrects for the few seeds that the mean was estimated from.
+    factor = np.where(seeds > 1, seeds / np.maximum(seeds - 1, 1), np.nan)
+    by_seed = (part.sum(axis=0) ** 2).sum(axis=0) * factor
     both = np.einsum("rc,cso->rso", runs, part)
     by_both = (both**2).sum(axis=(0, 1))
     run_count = ((runs @ weight) > 0).sum(axis=0)

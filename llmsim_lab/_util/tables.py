@@ -18,6 +18,13 @@ _KEPT = "\n\t\u00a0\u202f"
 """Characters that Python does not count as printable, and that obey nobody."""
 
 
+def frame_of(rows: Any, columns: list[str] | None = None) -> pd.DataFrame:
+    """Return rows, or columns by their names, as a frame; pandas is imported only then."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=columns)
+
+
 def plain_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
     """Return a frame whose columns hold one type each, so that ``to_parquet`` takes it.
 

@@ -112,6 +112,12 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {like[0]!r}?)" if like else ""
 
 
+def among(name: object, known: Iterable[str]) -> str:
+    """Return how a message on a wrong name ends: what it may have meant, and what there is."""
+    names = list(known)
+    return f"{closest(str(name), names)}; there are {', '.join(names) or 'none'}"
+
+
 # --- log lines -----------------------------------------------------------------------------------
 
 

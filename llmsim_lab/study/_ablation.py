@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from llmsim_lab._spans import Cut
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context import CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.context._builder import module_source
@@ -119,11 +120,9 @@ class AblationConfig(RunConfig):
     @property
     def series(self) -> Sequence[Series]:
         """The distances between answers."""
-        return (
-            Series(column="change", label="Change of the answer's words", short="change"),
-            Series(column="noise", label="Noise", short="noise"),
-            Series(column="excess", label="Change beyond noise", short="excess"),
-        )
+        labels = ("Change of the answer's words", "Noise", "Change beyond noise")
+        named = zip(("change", "noise", "excess"), labels, strict=True)
+        return tuple(Series(column=name, label=label, short=name) for name, label in named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,9 +309,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         if len(whole) < 2:
             why = f"{lost} of {lost + len(whole)} samples failed" if lost else "play two or more"
             return replace(effect, note=f"too few samples for a test: {len(whole)}; {why}")
-        first = [
-            words[name] for words in whole for name in (self.reference, self.reference + AGAIN)
-        ]
+        first = [words[it] for words in whole for it in (self.reference, self.reference + AGAIN)]
         other = [words[self.other] for words in whole]
         lost_too = f"samples that failed: {lost}" if lost else ""
         return answers_apart(replace(effect, note=lost_too), other, first)
@@ -320,8 +317,6 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
     @property
     def answers(self) -> pd.DataFrame:
         """One row an answer: ``sample``, ``prompt``, ``status``, ``words``, ``prompt_tokens``."""
-        import pandas as pd
-
         rows = [
             (
                 *(turn.number, chain.agent, chain.status, turn.state.words[chain.agent]),
@@ -331,7 +326,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             for chain in turn.chains
         ]
         columns = ["sample", "prompt", "status", "words", "prompt_tokens"]
-        return pd.DataFrame(rows, columns=columns)
+        return frame_of(rows, columns=columns)
 
     @property
     def arms(self) -> pd.DataFrame:
@@ -342,14 +337,12 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         shortened, empty where it is whole; ``tokens``, those it takes, or would have taken if it
         was left out. Empty where the prompts came without their sections.
         """
-        import pandas as pd
-
         rows = [
             (prompt, piece.name, piece.source, piece.there, piece.cut, piece.tokens)
             for prompt, pieces in self.config.arms.items()
             for piece in pieces
         ]
-        return pd.DataFrame(rows, columns=["prompt", "section", "source", "there", "cut", "tokens"])
+        return frame_of(rows, columns=["prompt", "section", "source", "there", "cut", "tokens"])
 
     @property
     def budget_note(self) -> str:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from llmsim_lab._util.checks import plain_text, real_number, whole_number
@@ -98,7 +99,6 @@ class Bench:
         self.simulation = simulation
         self.only_component = only_component
         self._earlier: dict[int, dict[tuple[object, ...], list[Attempt]]] = {}
-        self._recorded: dict[int, Set[int]] = {}
         self._asked: dict[int, list[tuple[str, str]]] = {
             turn.number: [
                 (site.component, site.agent or "")
@@ -116,18 +116,17 @@ class Bench:
         self.component = plain_text("component", component) or first
         parted = self.component.partition(":")
         self.stage, self.agent = parted[0], parted[2]
-        known = [f"{stage}:{agent}" for stage, agent in sites if agent]
-        known += [place for place in of_parts if ":" in place]
-        if self.component not in (*self.stages, *known, *of_parts):
-            if not (self.stages or of_parts):
+        of_agents = [f"{stage}:{agent}" for stage, agent in sites if agent]
+        named = dict.fromkeys([*self.stages, *of_agents, *of_parts])
+        if self.component not in named:
+            if not named:
                 raise ConfigError(
                     f"component={self.component!r}: {simulation!r} reads no prompt and asked no "
                     "model (all are rules); there is nothing to ask again"
                 )
-            named = [*self.stages, *dict.fromkeys(known), *of_parts]
             raise ConfigError(
                 f"component={component!r} is not a part of this run that reads a prompt; it has: "
-                f"{', '.join(dict.fromkeys(named))}"
+                f"{', '.join(named)}"
             )
         self.places: dict[str, Prompt] = {
             place: prompt
@@ -162,11 +161,9 @@ class Bench:
         """Return the run's own record of a turn."""
         return self.simulation.turns[number - self.simulation.turns[0].number]
 
-    def recorded(self, number: int) -> Set[int]:
+    def recorded(self, number: int) -> set[int]:
         """Return what tells the calls of the run's own record of a turn from a sample's."""
-        if number not in self._recorded:
-            self._recorded[number] = {identity_of(call) for call in self.turn(number).calls}
-        return self._recorded[number]
+        return {identity_of(call) for call in self.turn(number).calls}
 
     def subjects(self, number: int) -> list[str]:
         """Return for whom the component was asked in a turn, by name."""
@@ -326,13 +323,11 @@ class Bench:
         Raises:
             LLMFailureException: the server failed, which says nothing about the prompt.
         """
-        asked = _Noting(client, sample.seed, by_replicate=by_replicate, notes=self.tests)
+        asked = _Noting(client, None if by_replicate else sample.seed, self)
         run = self.branch(sample.turn, variant, asked)
         if by_replicate:
             run.config = run.config.model_copy(update={"replicate": sample.seed})
-        change = variant if callable(variant) and not isinstance(variant, LLMClient) else None
-        serve = not isinstance(variant, LLMClient)
-        own = _SampleSession(self, sample, session, change, serve=serve)
+        own = _SampleSession(self, sample, session, variant)
         run._session = own
         began = time.perf_counter()
         try:
@@ -359,25 +354,18 @@ class _EnoughError(Exception):
 class _Noting(LLMClient):
     """A client that asks with a sample's seed, and notes what was chosen by probabilities."""
 
-    def __init__(
-        self,
-        client: LLMClient,
-        seed: int,
-        *,
-        by_replicate: bool,
-        notes: Callable[[CallSite | None], bool],
-    ) -> None:
-        changes = {"seed": None if by_replicate else seed}
+    def __init__(self, client: LLMClient, seed: int | None, bench: Bench) -> None:
+        config = client.config.model_copy(update={"seed": seed})
         # All that it shares with the client: limits, and what it knows of the server.
-        vars(self).update(vars(client.with_config(client.config.model_copy(update=changes))))
-        self._notes = notes
+        vars(self).update(vars(client.with_config(config)))
+        self._bench = bench
         self.choices: dict[str, Choice[Any]] = {}
 
     async def choose(self, prompt: str, options: Any, **how: Any) -> Choice[Any]:
         """Choose, and note what was chosen."""
         choice = await super().choose(prompt, options, **how)
         site = how.get("site")
-        if self._notes(site):
+        if self._bench.tests(site):
             self.choices[(site.agent if site else "") or ""] = choice
         return choice
 
@@ -389,13 +377,7 @@ class _SampleSession(Session):
     """
 
     def __init__(
-        self,
-        bench: Bench,
-        sample: Sample,
-        inner: Session | None,
-        change: Change | None,
-        *,
-        serve: bool,
+        self, bench: Bench, sample: Sample, inner: Session | None, variant: Variant
     ) -> None:
         self.recorder = self
         self.is_replay = inner is not None and inner.is_replay
@@ -407,8 +389,10 @@ class _SampleSession(Session):
         self._sample = sample
         self._inner = inner
         self._writer: Recorder | None = inner.recorder if inner is not None else None
-        self._change = change
-        known = bench.earlier(sample.turn) if serve else {}
+        is_model = isinstance(variant, LLMClient)
+        self._change = variant if callable(variant) and not is_model else None
+        # Another model is asked the whole turn.
+        known = {} if is_model else bench.earlier(sample.turn)
         self._earlier = {question: list(answers) for question, answers in known.items()}
         self._changed: dict[CallSite, int] = {}
         if knows := getattr(self._writer, "knows", None):
@@ -481,6 +465,7 @@ def _question(request: ChatRequest) -> tuple[object, ...]:
 def identity_of(call: CallRecord) -> int:
     """Return what tells a call from others: its number on the tape, or else its place in memory."""
     first = call.history[0]
+    # Below zero, so that no place in memory is taken for a number on the tape.
     return -id(first) if first.number is None else first.number
 
 
@@ -790,12 +775,10 @@ def check_rendering(variants: Mapping[str, Variant], turns: Sequence[int], bench
     """Raise ConfigError if a variant cannot be rendered for one of the turns; it names both."""
     if not isinstance(bench.simulation, Simulation):
         return  # only the economic world can render a prompt without playing its turn
-    for name, prompt in variants.items():
-        for turn in turns:
-            for agent in bench.subjects(turn):
-                if not isinstance(prompt, Prompt):
-                    continue
-                try:
-                    bench.render(prompt, turn, agent=agent)
-                except ConfigError as error:
-                    raise ConfigError(f"variant {name!r} at turn {turn}: {error}") from error
+    prompts = {name: it for name, it in variants.items() if isinstance(it, Prompt)}
+    for (name, prompt), turn in product(prompts.items(), turns):
+        for agent in bench.subjects(turn):
+            try:
+                bench.render(prompt, turn, agent=agent)
+            except ConfigError as error:
+                raise ConfigError(f"variant {name!r} at turn {turn}: {error}") from error

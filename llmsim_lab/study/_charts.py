@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.drawing import (
-    STYLES,
-    drawable,
-    new_figure,
-    plain_axes,
-    spread_out,
-    told,
-)
+from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, spread_out, told
 from llmsim_lab._util.html import SERIES_COLOURS
-from llmsim_lab._util.text import closest, number
+from llmsim_lab._util.text import among, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._turn import Series
 
@@ -28,10 +21,8 @@ _MOST_ARMS = 8
 _MOST_LINES = 60
 """Of seeds, between their runs."""
 _MEAN = "#332288"
-_COMPARED = {
-    "rule": ("rule", "#CC6677", "-"),
-    "linear": ("linear solution", "#888888", "--"),
-}
+_BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
+_COMPARED = {"rule": ("rule", "#CC6677", "-"), "linear": ("linear solution", "#888888", "--")}
 """By column: the words, colour and style of what a response is compared with."""
 
 
@@ -55,8 +46,7 @@ def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figu
     numbers = [str(name) for name in frame.select_dtypes("number").columns]
     if column not in numbers:
         raise ConfigError(
-            f"{column!r} is not a column of numbers of these runs{closest(column, numbers)}; there "
-            f"are {', '.join(numbers)}"
+            f"{column!r} is not a column of numbers of these runs{among(column, numbers)}"
         )
     there = [arm for arm in arms if (frame["arm"] == arm).any()]
     if len(there) > _MOST_ARMS:
@@ -74,8 +64,10 @@ def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figu
         place = arms.index(arm)
         colour = SERIES_COLOURS[place % len(SERIES_COLOURS)]
         half = student.ppf(0.975, count - 1) * values.std() / count**0.5
-        band = (mean - half, mean + half) if (count > 1).all() else None
-        _mean(axes, mean.index, mean, band, colour, STYLES[place % len(STYLES)], linewidth=2)
+        # One run alone at a turn has no spread, and a band with a hole would look like certainty.
+        if (count > 1).all():
+            axes.fill_between(mean.index, mean - half, mean + half, color=colour, **_BAND)
+        axes.plot(mean.index, mean, STYLES[place % len(STYLES)], color=colour, linewidth=2)
         ends.append((float(mean.iloc[-1]), drawable(arm, 32), colour))
         words.append(f"{arm}: {mean.iloc[0]:.2f} at first, {mean.iloc[-1]:.2f} at last")
     _name_ends(axes, ends)
@@ -136,8 +128,10 @@ def response_chart(
     figure, axes = _figure((7, 3.2))
     axes.axhline(0, color="#CCCCCC", linewidth=1)
     turns, mean, pairs = frame["horizon"], frame["mean"], int(frame["n"].iloc[0])
-    band = (frame["low"], frame["high"]) if pairs > 1 else None
-    _mean(axes, turns, mean, band, _MEAN, label="mean", banded=f"{level:.0%} band, {pairs} pairs")
+    if pairs > 1:
+        words = f"{level:.0%} band, {pairs} pairs"
+        axes.fill_between(turns, frame["low"], frame["high"], color=_MEAN, label=words, **_BAND)
+    axes.plot(turns, mean, color=_MEAN, label="mean")
     for name, (words, colour, style) in _COMPARED.items():
         if frame[name].notna().any():
             axes.plot(turns, frame[name], style, color=colour, label=words)
@@ -164,35 +158,11 @@ def _figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _mean(
-    axes: Axes,
-    turns: Any,
-    mean: Any,
-    band: tuple[Any, Any] | None,
-    colour: str,
-    style: str = "-",
-    *,
-    banded: str = "",
-    **look: Any,
-) -> None:
-    """Draw a mean and its band, if it has one; ``banded`` is the band's name in the legend."""
-    if band is not None:
-        axes.fill_between(turns, *band, color=colour, alpha=0.2, linewidth=0, label=banded or None)
-    axes.plot(turns, mean, style, color=colour, **look)
-
-
 def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     """Write names where lines end, each in its colour, so that none stands on another."""
     low, high = axes.get_ylim()
     gap = 0.055 * (high - low)
     heights = spread_out([height for height, _, _ in ends], gap=gap, most=float("inf"))
+    at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
     for height, (_, name, colour) in zip(heights, ends, strict=True):
-        axes.annotate(
-            name,
-            (1, height or 0),
-            (6, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-        )
+        axes.annotate(name, (1, height or 0), (6, 0), color=colour, va="center", **at)

@@ -9,13 +9,13 @@ asked none, are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.html import badge, table
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._config import idle_seeds
@@ -29,11 +29,11 @@ from llmsim_lab.types import ModelInfo
 if TYPE_CHECKING:
     import pandas as pd
 
+    from llmsim_lab.study._statistics import Effect
+
 Answer = Literal["ok", "missing", "unknown"]
 STATUSES = ("ok", "repaired", "fallback", "failed")
 _SHOWN = 3
-_ON_THE_GRID = 1e-6
-"""How far off a grid a value may lie, in steps."""
 LIKE = {"ok": "ok", "missing": "failed", "unknown": "repaired"}
 """The status of a decision that has the answer's colour."""
 _MARKS = {"ok": "✓", "missing": "✗", "unknown": "?"}
@@ -70,9 +70,7 @@ class Checklist(list[ChecklistItem]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row a question; columns ``question``, ``answer``, ``found``, ``remedy``."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(item) for item in self])
+        return frame_of([asdict(item) for item in self])
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))
@@ -121,11 +119,8 @@ class Evidence:
 
     def __init__(self, study: AnyStudy) -> None:
         self.study = study
-        self.begun = [
-            it
-            for it in study._in_order()
-            if it.run is not None or (it.arm, it.seed) in study._player.kept
-        ]
+        kept = study._player.kept
+        self.begun = [it for it in study._in_order() if it.run is not None or it.key in kept]
 
     @cached_property
     def manifests(self) -> dict[tuple[str, int], Mapping[str, Any]]:
@@ -134,9 +129,7 @@ class Evidence:
         if tape is None:
             return {}
         infos = {info.id: info for info in tape.runs()}
-        return {
-            (it.arm, it.seed): infos[it.run].manifest for it in self.begun if it.run is not None
-        }
+        return {it.key: infos[it.run].manifest for it in self.begun if it.run is not None}
 
     @cached_property
     def statuses(self) -> dict[str, Counter[str]]:
@@ -149,18 +142,23 @@ class Evidence:
         return found
 
     @cached_property
-    def compared(self) -> pd.DataFrame | LabError | None:
-        """The outcomes, or what is wrong with them; None where nothing is compared."""
-        study = self.study
-        if not study.counts["done"] or len(study.arms) < 2 or not study.outcome:
-            return None
-        if study._registered is None and study.reference is None:
-            return None
+    def effects(self) -> list[Effect] | LabError:
+        """What is compared, or what is wrong with the outcomes; none where nothing is.
+
+        Only what makes an interval possible is read of them, and no estimate: it is not a look.
+        """
+        study, plan = self.study, self.study._registered
+        if not study.counts["done"] or not study.outcome or (plan or study.reference) is None:
+            return []
+        from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
+
+        contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
         try:
-            values: pd.DataFrame = study.outcomes()
+            values = study.outcomes()
+            values = values if contrasts else values[values["arm"] != AA]
+            return run_effects(values, reference=study.reference, contrasts=contrasts)
         except LabError as error:
             return error
-        return values
 
     @property
     def calls(self) -> int:
@@ -177,13 +175,18 @@ class Evidence:
                 found[arm].append(model)
         return found
 
+    @property
+    def every_model(self) -> list[Mapping[str, Any]]:
+        """The same of all arms, one after another."""
+        return [it for models in self.models.values() for it in models]
+
     def settings(self, arm: str) -> Mapping[str, Any]:
         """Return the settings that an arm's model was asked with; empty where it has none."""
         for (which, _), manifest in self.manifests.items():
             if which == arm and isinstance(manifest.get("llm"), Mapping):
                 return dict(manifest["llm"])
         for entry in self.begun:
-            run = self.study._player.kept.get((entry.arm, entry.seed))
+            run = self.study._player.kept.get(entry.key)
             if entry.arm == arm and run is not None and run.llm_client is not None:
                 return dict(run.llm_client.config.model_dump(mode="json"))
         return {}
@@ -261,11 +264,8 @@ def _stop_rule(evidence: Evidence) -> _Answers:
 @_asks("same seeds in all arms")
 def _seeds(evidence: Evidence) -> _Answers:
     study = evidence.study
-    done = {arm: set[int]() for arm in study.arms}
-    for entry in study._entries.values():
-        if entry.status == "done":
-            done[entry.arm].add(entry.seed)
-    shared = set.intersection(*done.values())
+    done = [it for it in study._entries.values() if it.status == "done"]
+    shared = set.intersection(*({it.seed for it in done if it.arm == arm} for arm in study.arms))
     if len(study.arms) < 2:
         yield "missing", "one arm, so nothing is compared", "vary={'factor': [...]}"
     elif len(shared) == len(study.seeds):
@@ -315,71 +315,40 @@ def _family(evidence: Evidence) -> _Answers:
 
 @_asks("the interval's unit")
 def _units(evidence: Evidence) -> _Answers:
-    study, values = evidence.study, evidence.compared
-    if isinstance(values, LabError):
-        yield "missing", str(values), "an outcome that is a number for every run"
-    if values is None or isinstance(values, LabError):
+    found = evidence.effects
+    if isinstance(found, LabError):
+        yield "missing", str(found), "an outcome that is a number for every run"
         return
-    from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
-
-    plan = study._registered
-    contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
-    found = run_effects(
-        values if contrasts else values[values["arm"] != AA],
-        reference=study.reference,
-        contrasts=contrasts,
-    )
-    # Of these, only what makes an interval possible is read, and no estimate.
     without = {it.outcome: it.note for it in found if it.low is None}
     if without:
         whys = "; ".join(f"{name}: {note}" for name, note in list(without.items())[:_SHOWN])
         remedy = "more seeds, or an outcome that varies; report no interval for these"
         yield "missing", f"no interval for {whys}", remedy
-    else:
+    elif found:
         least = min(it.n for it in found)
         yield "ok", f"runs: n = {least} or more pairs; no calls or turns are counted"
 
 
 @_asks("outcomes not coarser than a step")
 def _coarse(evidence: Evidence) -> _Answers:
-    study, values, too_coarse = evidence.study, evidence.compared, []
-    if values is None or isinstance(values, LabError):
+    found = evidence.effects
+    if isinstance(found, LabError) or not found:
         return
-    for label in study.outcome:
-        part = values[values["outcome"] == label].pivot_table(
-            index="seed", columns="arm", values="value"
-        )
-        numbers = {float(it) for it in part.to_numpy().ravel() if it == it}
-        # Of whether something happened there are intervals of another kind.
-        step = None if numbers <= {0.0, 1.0} else _step(sorted(numbers))
-        if step is None or study.reference not in part:
-            continue
-        spread = part.sub(part[study.reference], axis=0).drop(columns=[study.reference]).std()
-        if (spread[spread > 0] < step).any():
-            too_coarse.append(f"{label}: steps of {step:g}, standard deviation {spread.min():.2g}")
-    if too_coarse:
+    # As the effects say it themselves, so that both say the same.
+    coarse = [it for it in found if "too coarse" in it.note]
+    if coarse:
+        steps = (f"{it.contrast}, {it.outcome}: {it.note}" for it in coarse[:_SHOWN])
         remedy = "take a mean over turns, or a finer outcome; Student's t does not hold here"
-        yield "missing", "; ".join(too_coarse), remedy
+        yield "missing", "; ".join(steps), remedy
     else:
         yield "ok", "no outcome lies on a grid that is wider than its spread"
-
-
-def _step(values: Sequence[float]) -> float | None:
-    """Return the step of the grid that values lie on; None where they lie on none."""
-    gaps = [high - low for low, high in pairwise(values)]
-    if not gaps:
-        return None
-    step = min(gaps)
-    off = max(abs(gap / step - round(gap / step)) for gap in gaps)
-    return step if off < _ON_THE_GRID else None
 
 
 @_asks("no run failed, none is left")
 def _failed(evidence: Evidence) -> _Answers:
     study = evidence.study
-    by_arm = {arm: Counter[str]() for arm in study.arms}
-    for entry in study._entries.values():
-        by_arm[entry.arm][entry.status] += 1
+    entries = study._entries.values()
+    by_arm = {arm: Counter(it.status for it in entries if it.arm == arm) for arm in study.arms}
     parts = [
         f"{arm}: {', '.join(f'{n} {it}' for it, n in counts.items() if it != 'done')} of "
         f"{counts.total()} ({counts['failed'] / counts.total():.0%} failed)"
@@ -426,8 +395,8 @@ def _digest(evidence: Evidence) -> _Answers:
     if not evidence.calls:
         return
     several = [arm for arm, models in evidence.models.items() if len(models) > 1]
-    every = [model for models in evidence.models.values() for model in models]
-    names = ", ".join(dict.fromkeys(_model_name(model) for model in every))
+    every = evidence.every_model
+    names = ", ".join(dict.fromkeys(map(_model_name, every)))
     if not evidence.manifests:
         yield "unknown", "the runs are on no tape", "Study(..., tape='study.tape')"
     elif several:
@@ -470,11 +439,7 @@ def _sampling(evidence: Evidence) -> _Answers:
 
 @_asks("more than one model")
 def _models(evidence: Evidence) -> _Answers:
-    names = {
-        (it.get("backend"), it.get("name"), it.get("digest"))
-        for models in evidence.models.values()
-        for it in models
-    }
+    names = {(it.get("backend"), it.get("name"), it.get("digest")) for it in evidence.every_model}
     if len(names) > 1:
         yield "ok", ", ".join(sorted(str(name[1]) for name in names))
     elif evidence.calls:
@@ -503,7 +468,7 @@ def _gate(evidence: Evidence) -> _Answers:
     config = evidence.config(evidence.study._arms[0].name)
     if not isinstance(config, SimulationConfig) or not evidence.calls:
         return
-    models = {str(it.get("name")): it for models in evidence.models.values() for it in models}
+    models = {str(it.get("name")): it for it in evidence.every_model}
     kept = [it for it in kept_economics_cards() if it.told == config.briefing]
     for name, model in models.items():
         info = ModelInfo(name=name, backend=str(model.get("backend")), digest=model.get("digest"))
@@ -531,8 +496,7 @@ def _memory(evidence: Evidence) -> _Answers:
     where = f"the runs start from {', '.join(sorted(starts))}, {told}"
     tape = evidence.study.tape
     recalls = list(recorded_recalls(tape)) if tape is not None else []
-    asked = {_model_name(it): it for models in evidence.models.values() for it in models}
-    for name in asked or {"": {}}:
+    for name in dict.fromkeys(map(_model_name, evidence.every_model)) or {"": None}:
         tests = [it for it in recalls if _model_name(it.model) == name and it.flagged is not None]
         if not tests:
             found = f"{where}; no whole test of {name or 'the model'} is on the tape"

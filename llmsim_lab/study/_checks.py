@@ -1,9 +1,7 @@
 """The checks of a fitness card: what each asks a model, and what it counts.
 
 Each check is a function of an ``Asker`` that returns measures. The questions are everyday ones;
-none is about an economy. Shares come with how many were asked and the exact 95 % interval (Clopper
-and Pearson 1934, "The use of confidence or fiducial limits illustrated in the case of the
-binomial", Biometrika 26), which scipy computes.
+none is about an economy. Shares come with how many were asked and the exact 95 % interval.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from operator import eq
 from statistics import fmean, median, stdev
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -26,7 +24,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.types import Attempt, Decision, Message
+from llmsim_lab.types import ChatReply, Decision, Message
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
 T = TypeVar("T")
@@ -110,12 +108,7 @@ class Measure(BaseModel):
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of a share."""
-        if self.hits is None or not self.n:
-            return None
-        from scipy import stats  # here, since it takes long to import
-
-        low, high = stats.binomtest(self.hits, self.n).proportion_ci(0.95, method="exact")
-        return float(low), float(high)
+        return None if self.hits is None or not self.n else share_interval(self.hits, self.n)
 
     @property
     def shown(self) -> str:
@@ -140,6 +133,23 @@ class Measure(BaseModel):
         """A row of the card's table, of which ``COLUMNS`` is the header."""
         why_not = self.why_not or self.note
         return self.title, self.shown, self.n or "", self.shown_interval, why_not
+
+
+def share_interval(right: float, units: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of units, each of which may be right in part.
+
+    Clopper and Pearson (1934), "The use of confidence or fiducial limits illustrated in the case of
+    the binomial", Biometrika 26, as quantiles of beta distributions. Differs from the source:
+    ``right`` need not be whole, as in Korn and Graubard (1998), "Confidence intervals for
+    proportions with small expected number of positive counts estimated from survey data", Survey
+    Methodology 24. Of all variables from 0 to 1 with one mean those of 0 or 1 vary most, so that
+    the interval is, if anything, too wide.
+    """
+    from scipy.stats import beta  # here, since it takes long to import
+
+    low = beta.ppf(0.025, right, units - right + 1) if right > 0 else 0.0
+    high = beta.ppf(0.975, right + 1, units - right) if right < units else 1.0
+    return float(low), float(high)
 
 
 def share(name: str, hits: int, n: int, note: str = "") -> Measure:
@@ -186,19 +196,13 @@ class Asker:
         return self.client.with_config(self.client.config.model_copy(update=changes))
 
     async def text(
-        self,
-        prompt: str,
-        *,
-        tokens: int,
-        seed: int = _SEED,
-        temperature: float = _TEMPERATURE,
-        client: LLMClient | None = None,
-    ) -> Attempt:
-        """Ask for free text; return the attempt that was answered."""
-        options = {"num_predict": tokens, "seed": seed, "temperature": temperature}
+        self, prompt: str, *, tokens: int, client: LLMClient | None = None
+    ) -> tuple[ChatReply, float]:
+        """Ask for free text; return the reply, and its seconds without those of loading."""
+        options = {"num_predict": tokens, "seed": _SEED, "temperature": _TEMPERATURE}
         asked = client or self.client
-        _, call = await asked.converse([Message("user", prompt)], options=options)
-        return call.history[-1]
+        reply, call = await asked.converse([Message("user", prompt)], options=options)
+        return reply, max(0.0, (reply.seconds or call.history[-1].seconds) - reply.load_seconds)
 
     async def form(
         self,
@@ -224,14 +228,6 @@ class Asker:
         return decision, decision.call.status if decision.call else "ok"
 
 
-def _seconds(attempt: Attempt) -> float:
-    """Return the time of an answer without the time that the model took to load."""
-    reply = attempt.reply
-    if reply is None:
-        return attempt.seconds
-    return max(0.0, (reply.seconds or attempt.seconds) - reply.load_seconds)
-
-
 async def _unload(asker: Asker) -> str:
     """Unload the model; return why not, where that cannot be done."""
     unload = getattr(asker.client.backend, "unload", None)
@@ -252,8 +248,8 @@ async def _unload(asker: Asker) -> str:
 async def loading(asker: Asker) -> list[Measure]:
     """Load the model; see how long that takes and what memory it holds then."""
     why_not = await _unload(asker)
-    attempt = await asker.text("Say hello.", tokens=1)
-    seconds = [attempt.reply.load_seconds] if attempt.reply and attempt.reply.load_seconds else []
+    reply, _ = await asker.text("Say hello.", tokens=1)
+    seconds = [reply.load_seconds] if reply.load_seconds else []
     load = typical(
         "load_s", [] if why_not else seconds, "s", why_not=why_not or "the server does not tell"
     )
@@ -287,12 +283,12 @@ async def speed(asker: Asker) -> list[Measure]:
         story = f"Log {secrets.token_hex(8)}. " + " ".join(
             _WORDS.format(day, 3 * day, 7 * day) for day in range(1, lines + 1)
         )
-        first = await asker.text(f"{story} What was counted on day 2?", tokens=1)
-        again = await asker.text(f"{story} What was counted on day 9?", tokens=1)
-        cold.append(_seconds(first))
-        warm.append(_seconds(again))
-        if first.reply and first.reply.prompt_tokens and cold[-1] > _MIN_TIMED_S:
-            rates.append(first.reply.prompt_tokens / cold[-1])
+        first, took = await asker.text(f"{story} What was counted on day 2?", tokens=1)
+        _, again = await asker.text(f"{story} What was counted on day 9?", tokens=1)
+        cold.append(took)
+        warm.append(again)
+        if first.prompt_tokens and took > _MIN_TIMED_S:
+            rates.append(first.prompt_tokens / took)
     asker.raw.append({"cold_s": cold, "warm_s": warm})
     why = "the server counts no tokens, or answers too quickly to be timed"
     read = typical("reading", rates, "tokens/s", note=busy, why_not=why)
@@ -308,10 +304,9 @@ async def _writing(asker: Asker) -> Measure:
     rates: list[float] = []
     for _ in range(asker.some(2, 4)):
         await asker.text(_COUNT, tokens=1)  # from here on the prompt is in the cache
-        short = await asker.text(_COUNT, tokens=1)
-        long = await asker.text(_COUNT, tokens=48)
-        took = _seconds(long) - _seconds(short)
-        tokens = (long.reply.reply_tokens or 0) - 1 if long.reply else 0
+        _, short = await asker.text(_COUNT, tokens=1)
+        reply, long = await asker.text(_COUNT, tokens=48)
+        took, tokens = long - short, (reply.reply_tokens or 0) - 1
         if tokens >= 8 and took > _MIN_TIMED_S:
             rates.append(tokens / took)
     asker.raw.append({"writing": rates})
@@ -349,10 +344,9 @@ async def _rate(asker: Asker, together: int) -> tuple[int, float]:
     client = asker.with_settings(max_concurrency=together)
     prompts = [f"{_COUNT} Begin at {100 + place}." for place in range(max(4, 2 * together))]
     began = time.perf_counter()
-    done = await asyncio.gather(
-        *(asker.text(prompt, tokens=8, client=client) for prompt in prompts)
-    )
-    tokens = sum((one.reply.reply_tokens or 1) if one.reply else 0 for one in done)
+    work = (asker.text(prompt, tokens=8, client=client) for prompt in prompts)
+    done = await asyncio.gather(*work)
+    tokens = sum(reply.reply_tokens or 1 for reply, _ in done)
     return len(done), tokens / max(time.perf_counter() - began, 1e-9)
 
 
@@ -509,15 +503,14 @@ async def tools(asker: Asker) -> list[Measure]:
     client = asker.with_settings(temperature=_TEMPERATURE, max_tokens=80)
     for place in range(n):
         who, minutes = _NAMES[place // 2 % len(_NAMES)], 3 + 2 * place
-        wanted: tuple[str, str, object] = ("set_timer", "minutes", minutes)
+        name, key, value = "set_timer", "minutes", str(minutes)
         prompt = f"Set a timer for {minutes} minutes."
         if place % 2:
-            wanted, prompt = ("greet", "name", who), f"Please greet {who}."
+            name, key, value, prompt = "greet", "name", who, f"Please greet {who}."
         options = {"seed": place, "num_predict": 80}
         try:
-            reply, _ = await client.converse(
-                [Message("user", prompt)], tools=_TOOLS, options=options
-            )
+            asked = [Message("user", prompt)]
+            reply, _ = await client.converse(asked, tools=_TOOLS, options=options)
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
@@ -525,9 +518,8 @@ async def tools(asker: Asker) -> list[Measure]:
             continue
         calls = [(call.name, dict(call.arguments)) for call in reply.tool_calls]
         asker.raw.append(calls or reply.text)
-        name, key, value = wanted
         if len(calls) == 1 and calls[0][0] == name:
-            right += str(calls[0][1].get(key)).strip().lower() == str(value).lower()
+            right += str(calls[0][1].get(key)).strip().lower() == value.lower()
     return [share("tools", right, n)]
 
 
@@ -547,7 +539,7 @@ async def sameness(asker: Asker) -> list[Measure]:
         else:
             work = (asker.text(prompt, tokens=20, client=client) for prompt in prompts)
             found = list(await asyncio.gather(*work))
-        texts = [one.reply.text if one.reply else "" for one in found]
+        texts = [reply.text for reply, _ in found]
         asker.raw.append(texts)
         return texts
 
@@ -562,8 +554,7 @@ async def sameness(asker: Asker) -> list[Measure]:
     # Last, since it empties the caches that the others are measured with.
     why_not = await _unload(asker)
     name = "same_reload"
-    reloaded = missing(name, why_not) if why_not else same(name, await answers())
-    return [again, reloaded, parallel]
+    return [again, missing(name, why_not) if why_not else same(name, await answers()), parallel]
 
 
 class _Pick(Decision):
@@ -585,15 +576,12 @@ _EQUALS = (
 async def order(asker: Asker) -> list[Measure]:
     """Ask for one of three equal options, each list in all three rotations."""
     places = [0, 0, 0]
-    seed = 0
-    for options in _EQUALS[: asker.some(5, 8)]:
-        for turn in range(3):
-            rotated = options[turn:] + options[:turn]
-            seed += 1
-            prompt = f'Pick one of these, in JSON with the field "pick": {", ".join(rotated)}.'
-            decision, _ = await asker.form(prompt, _Pick, seed=seed, choices={"pick": rotated})
-            if decision is not None and decision.pick in rotated:
-                places[rotated.index(decision.pick)] += 1
+    for seed, (options, turn) in enumerate(product(_EQUALS[: asker.some(5, 8)], range(3)), 1):
+        rotated = options[turn:] + options[:turn]
+        prompt = f'Pick one of these, in JSON with the field "pick": {", ".join(rotated)}.'
+        decision, _ = await asker.form(prompt, _Pick, seed=seed, choices={"pick": rotated})
+        if decision is not None and decision.pick in rotated:
+            places[rotated.index(decision.pick)] += 1
     n = sum(places)
     if not n:
         return [missing("order_effect", "no answer was one of the options")]

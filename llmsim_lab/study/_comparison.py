@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
@@ -197,11 +198,8 @@ class Comparison:
                 "model={'larger': connect('ollama:...')}"
             )
         models = None if model is None else _models_of(model)
-        arms = (
-            _bench.wordings_of(prompt)
-            if models is None
-            else {name: {name: None} for name in models}
-        )
+        of_models = {name: {name: None} for name in models or ()}
+        arms = _bench.wordings_of(prompt) if models is None else of_models
         self.arms = {arm: list(wordings) for arm, wordings in arms.items()}
         self.samples = whole_number("samples", samples, least=1)
         self._outcomes = _results.outcomes_of(self.bench, outcome)
@@ -352,10 +350,9 @@ class Comparison:
                     f"Comparison(..., llm_client=connect('auto')), or model={{{name!r}: ...}}"
                 )
         begun, total = len(self.played) + 1, len(self.schedule)
+        line = progress_line("sample", number=begun, last=total, enabled=progress)
         with one_at_a_time(self, "comparison"):
-            async with progress_line(
-                "sample", number=begun, last=total, enabled=progress
-            ) as advance:
+            async with line as advance:
 
                 async def done(sample: Sample, turn: Turn) -> None:
                     self.played.append((sample, turn))
@@ -542,16 +539,10 @@ class Comparison:
         played: list[tuple[Sample, Turn]] = []
         for part in self._parts.values():
             assert part.run_id is not None
-            silent = LLMClient(part.config, NoModel())
-            played += run_sync(
-                _keeping.replayed(
-                    self.simulation,
-                    tape,
-                    part.run_id,
-                    [result for result in self.played if result[0].run == part.run],
-                    play=partial(self._play, silent=silent),
-                )
-            )
+            play = partial(self._play, silent=LLMClient(part.config, NoModel()))
+            mine = [result for result in self.played if result[0].run == part.run]
+            again = _keeping.replayed(self.simulation, tape, part.run_id, mine, play=play)
+            played += run_sync(again)
         self.played = played
         return self.frame
 
@@ -665,8 +656,6 @@ class Comparison:
         the two variants' or None where one is not known, which is about two single samples, while
         the estimate is about a mean; ``pairs`` of samples that were used, and ``failed``.
         """
-        import pandas as pd
-
         rows = [
             asdict(effect)
             | {"variant": variant, "reference": self.names[0], "pairs": pairs, "failed": failed}
@@ -675,7 +664,7 @@ class Comparison:
         ]
         order = ["outcome", "variant", "reference", "estimate", "low", "high", "noise_floor"]
         order += ["p", "p_family", "pairs", "failed"]
-        frame = pd.DataFrame(rows)
+        frame = frame_of(rows)
         return frame[[*order, *(name for name in frame.columns if name not in order)]]
 
     def _compared(self) -> Iterator[tuple[Effect, str, list[float | None], tuple[int, int]]]:
@@ -710,9 +699,7 @@ class Comparison:
     @property
     def noise_frame(self) -> pd.DataFrame:
         """The noise floors, one row an outcome and variant; ``Noise`` names the columns."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(item) for item in self.noise])
+        return frame_of([asdict(item) for item in self.noise])
 
     @property
     def directions(self) -> pd.DataFrame:

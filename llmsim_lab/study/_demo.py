@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import inf
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal, get_args
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import Agent, TaylorRuleAgent
 from llmsim_lab.agents._agents import moves_to_choose
@@ -26,7 +27,7 @@ from llmsim_lab.llm._choose import NoLogprobsError, Options, by_letters
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._simulation import Turn
-from llmsim_lab.study._gate import CLEAR, RIGHT, student_quantile
+from llmsim_lab.study._gate import CLEAR, RIGHT, mean_interval
 from llmsim_lab.types import CallRecord, ChatReply, Message
 
 if TYPE_CHECKING:
@@ -368,8 +369,6 @@ class Demonstration:
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row a player: how often it raises where it should and where it should not."""
-        import pandas as pd
-
         rows = [
             {
                 "player": one.player,
@@ -380,7 +379,7 @@ class Demonstration:
             }
             for one in map(self.answer, self.players)
         ]
-        return pd.DataFrame(rows).set_index("player")
+        return frame_of(rows).set_index("player")
 
     @property
     def verdict(self) -> str:
@@ -420,8 +419,6 @@ def _played(recorded: Simulation, player: str) -> Simulation:
 
 
 def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.DataFrame:
-    import pandas as pd
-
     frame = simulation.to_frame()
     rule = replace(TaylorRule(), lower_bound=-inf)
     now = frame[["interest_rate", "inflation", "output_gap"]].itertuples(index=False)
@@ -431,7 +428,7 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
     ]
     moves = [turn.actions[0].rate_change_bp for turn in simulation.turns[1:]]
     chances = [_chance(turn, simulation.config) for turn in simulation.turns[1:]]
-    return pd.DataFrame(
+    return frame_of(
         {
             "player": player,
             "world": world,
@@ -451,6 +448,7 @@ def _chance(turn: Turn, config: SimulationConfig) -> float:
     if config.decide == "sample" and len(turn.calls) == len(moves):
         options = Options.of(moves_to_choose(moves))
 
+        # Each order of the letters was a question of its own; its recorded answer is the one to it.
         async def recorded(messages: Sequence[Message], *_: object) -> tuple[ChatReply, CallRecord]:
             question = messages[-1].content
             for call in turn.calls:
@@ -462,11 +460,3 @@ def _chance(turn: Turn, config: SimulationConfig) -> float:
             choice = run_sync(by_letters(recorded, [Message("user", "")], options))
             return sum(chance for move, chance in choice.probabilities.items() if move > 0)
     return float((turn.actions[0].rate_change_bp or 0) > 0)
-
-
-def mean_interval(values: list[float]) -> tuple[float, float] | None:
-    """Return Student's 95 % interval of a mean; None of fewer than two values."""
-    if len(values) < 2:
-        return None
-    reach = student_quantile(len(values)) * stdev(values) / sqrt(len(values))
-    return fmean(values) - reach, fmean(values) + reach

@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import closest, faults
+from llmsim_lab._util.text import among, closest, faults
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
@@ -156,9 +156,9 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> tuple[list[Arm], str 
     """
     if isinstance(design, Mapping):
         arms = _hypercube(factors, design)
-    elif design == _ONE_AT_A_TIME:
+    elif design == _ONE_AT_A_TIME and len(factors) > 1:
         arms = _one_at_a_time(factors)
-    elif design == _FULL:
+    elif design in (_FULL, _ONE_AT_A_TIME):  # which are the same of one factor
         if (count := math.prod(map(len, factors.values()))) > _MOST_ARMS:
             raise ConfigError(
                 f"a full design of these factors has {count:,} arms; vary less, or "
@@ -200,8 +200,6 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
 
 
 def _one_at_a_time(factors: Factors) -> list[Arm]:
-    if len(factors) < 2:
-        return [_arm(factors, labels) for labels in itertools.product(*factors.values())]
     first = {name: next(iter(levels)) for name, levels in factors.items()}
     arms = [replace(_arm(factors, list(first.values())), name="reference")]
     for name, levels in factors.items():
@@ -323,9 +321,8 @@ class World:
         else:
             self.base = self.base or _first_config(self.cls.config_type, fixed)
             self._targets = {name: self._target(name) for name in names}
-            parameters = {n: t[1] for n, t in self._targets.items() if t[0] == "config"}
-            for name, path in parameters.items():
-                if path in (("seed",), ("turns",), ("name",), ("replicate",)):
+            for name, (kind, path) in self._targets.items():
+                if kind == "config" and path in (("seed",), ("turns",), ("name",), ("replicate",)):
                     hint = {"replicate": "aa=True", "name": "name="}.get(name, f"{path[0]}=")
                     raise ConfigError(
                         f"{name!r} is the study's own, not a factor; say Study(..., {hint})"
@@ -418,7 +415,7 @@ class World:
         if "players" in rest and "players" not in self.cls.config_type.model_fields:
             config = self._decided_by(rest.pop("players"), config)
         parts = {name: rest[name] for name in self.cls.part_names if name in rest}
-        parts.pop("players", None)
+        parts.pop("players", None)  # which are given as they are, and not made of a client
         for name, part in parts.items():
             if not callable(part):
                 raise ConfigError(
@@ -625,11 +622,8 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
 
     A parameter that has no default and is varied is not in it.
     """
-    own = {
-        name: value
-        for name, value in fixed.items()
-        if name in config_type.model_fields and name != "players"
-    }
+    fields = config_type.model_fields.keys() - {"players"}
+    own = {name: value for name, value in fixed.items() if name in fields}
     try:
         return config_type(**own)
     except ConfigError:
@@ -703,7 +697,6 @@ def _edits(level: Any, there: Mapping[str, Prompt]) -> dict[str, Prompt]:
         there: the prompts as they are, by their places.
     """
     names = list(dict.fromkeys(prompt.name for prompt in there.values()))
-    listed = ", ".join(names) or "none"
     if isinstance(level, Prompt):
         level = {level.name: level}
     if not isinstance(level, Mapping):
@@ -711,17 +704,15 @@ def _edits(level: Any, there: Mapping[str, Prompt]) -> dict[str, Prompt]:
         named = names if len(names) == 1 else list(players)
         if len(named) != 1:
             raise ConfigError(
-                f"prompt: say which prompt is edited, {{name: {level!r:.30}}}; there are {listed}"
+                f"prompt: say which prompt is edited, {{name: {level!r:.30}}}; there are "
+                f"{', '.join(names) or 'none'}"
             )
         level = {named[0]: level}
     found: dict[str, Prompt] = {}
     for name, edit in level.items():
         places = [at for at, it in there.items() if name in (it.name, at)]
         if not places:
-            raise ConfigError(
-                f"prompt: no prompt is called {name!r}{closest(str(name), names)}; there are "
-                f"{listed}"
-            )
+            raise ConfigError(f"prompt: no prompt is called {name!r}{among(name, names)}")
         found |= {at: _edited(there[at], edit) for at in places}
     return found
 
@@ -859,10 +850,8 @@ _UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Path, Prompt, Bas
 
 
 def _of_code(code: types.CodeType) -> Any:
-    constants = [
-        _of_code(it) if isinstance(it, types.CodeType) else said(it) for it in code.co_consts
-    ]
-    return [code.co_code.hex(), list(code.co_names), constants]
+    consts = [_of_code(it) if isinstance(it, types.CodeType) else said(it) for it in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), consts]
 
 
 def _of_object(value: Any) -> str:

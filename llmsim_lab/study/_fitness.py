@@ -20,7 +20,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
@@ -34,17 +33,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, connect
-from llmsim_lab.study._checks import (
-    CHECKS,
-    COLUMNS,
-    LASTING,
-    SHORT_FORMS,
-    VERSION,
-    Asker,
-    Measure,
-    missing,
-    share,
-)
+from llmsim_lab.study import _checks
 from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
@@ -83,7 +72,7 @@ class Check(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
-    measures: tuple[Measure, ...]
+    measures: tuple[_checks.Measure, ...]
     seconds: float
     raw: tuple[Any, ...] = ()
 
@@ -141,16 +130,18 @@ class FitnessCard(Card):
     context_used: int
     full: bool = False
     measured_at: AwareDatetime
-    version_of_checks: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
+    version_of_checks: Annotated[int, Field(ge=_checks.VERSION, le=_checks.VERSION)] = (
+        _checks.VERSION
+    )
     checks: dict[str, Check] = {}
 
     @property
     def finished(self) -> bool:
         """Whether all checks were made."""
-        return self.checks.keys() >= CHECKS.keys()
+        return self.checks.keys() >= _checks.CHECKS.keys()
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
+    def measures(self) -> tuple[_checks.Measure, ...]:
         """All lines, in order."""
         return tuple(one for check in self.checks.values() for one in check.measures)
 
@@ -180,13 +171,9 @@ class FitnessCard(Card):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the card as a table, a row a measure."""
+        ends = ("low", "high")
         rows = [
-            {
-                "check": name,
-                **one.model_dump(exclude={"interval"}),
-                "low": one.interval[0] if one.interval else None,
-                "high": one.interval[1] if one.interval else None,
-            }
+            {"check": name, **one.model_dump(), **dict(zip(ends, one.interval or (), strict=False))}
             for name, check in self.checks.items()
             for one in check.measures
         ]
@@ -199,19 +186,15 @@ class FitnessCard(Card):
 
     def compare(self, *others: FitnessCard) -> pd.DataFrame:
         """Return cards side by side, a column each, the last row what each is fit for."""
-        cards = (self, *others)
-        names = column_names(cards)
-        cells = [{one.title: _cell(one) for one in card.measures} for card in cards]
+        named = dict(zip(column_names((self, *others)), (self, *others), strict=True))
+        cells = {name: {it.title: _cell(it) for it in of.measures} for name, of in named.items()}
+        titles = dict.fromkeys(title for of in cells.values() for title in of)
         rows = [
-            {
-                "measure": title,
-                **{name: of.get(title, "") for name, of in zip(names, cells, strict=True)},
-            }
-            for title in dict.fromkeys(title for of in cells for title in of)
+            {"measure": title} | {name: of.get(title, "") for name, of in cells.items()}
+            for title in titles
         ]
-        verdicts = (card.verdict for card in cards)
-        rows.append({"measure": "fit for", **dict(zip(names, verdicts, strict=True))})
-        return plain_frame(rows, ["measure", *names])
+        verdicts = {name: card.verdict for name, card in named.items()}
+        return plain_frame([*rows, {"measure": "fit for"} | verdicts], ["measure", *named])
 
     def __str__(self) -> str:
         lines = [f"{one.title}: {_cell(one)}" for one in self.measures]
@@ -222,7 +205,7 @@ class FitnessCard(Card):
 
     def _repr_html_(self) -> str:
         rows = [one.cells for one in self.measures]
-        shown = table(COLUMNS, rows, caption=self.heading)
+        shown = table(_checks.COLUMNS, rows, caption=self.heading)
         return str(join([shown, safe(self.verdict)]))
 
 
@@ -237,7 +220,7 @@ def column_names(cards: Iterable[FitnessCard]) -> list[str]:
     return names
 
 
-def _cell(one: Measure) -> str:
+def _cell(one: _checks.Measure) -> str:
     if one.value is None:
         return f"not measured: {one.why_not}"
     count = f" (n = {one.n}{f', {one.shown_interval}' if one.interval else ''})" if one.n else ""
@@ -247,13 +230,13 @@ def _cell(one: Measure) -> str:
 # --- fit for what ---------------------------------------------------------------------------------
 
 
-def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
-    forms = [known[name] for name in SHORT_FORMS if name in known and known[name].n]
+def _verdict(known: Mapping[str, _checks.Measure], *, full: bool) -> str:
+    forms = [known[name] for name in _checks.SHORT_FORMS if name in known and known[name].n]
     obeyed = known.get("obeyed")
-    if len(forms) < len(SHORT_FORMS) or obeyed is None or not obeyed.n:
-        why = {known[it].why_not for it in (*SHORT_FORMS, "obeyed") if it in known} - {""}
+    if len(forms) < len(_checks.SHORT_FORMS) or obeyed is None or not obeyed.n:
+        why = {known[it].why_not for it in (*_checks.SHORT_FORMS, "obeyed") if it in known} - {""}
         return f"Undecided: {'; '.join(sorted(why)) or 'the card is not finished'}."
-    whole = share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
+    whole = _checks.share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
     reached, rest = "", ""
     for level in LEVELS:
         faults, open_ = [], []
@@ -290,20 +273,22 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
     return "; ".join(parts) + "."
 
 
-def _exceptions(known: Mapping[str, Measure]) -> list[str]:
+def _exceptions(known: Mapping[str, _checks.Measure]) -> list[str]:
     """Return what a model that is fit for decisions cannot do, or may not."""
     found = []
-    for one in (known[name] for name in (*SHORT_FORMS, "long_text", "tools") if name in known):
+    for one in (
+        known[name] for name in (*_checks.SHORT_FORMS, "long_text", "tools") if name in known
+    ):
         if one.interval is None:
             found.append(f"not measured for {_short(one)}")
         elif one.interval[1] < _OTHER:
             found.append(f"not for {_short(one)} ({one.hits} of {one.n})")
-        elif one.interval[0] < _OTHER and one.name not in SHORT_FORMS:
+        elif one.interval[0] < _OTHER and one.name not in _checks.SHORT_FORMS:
             found.append(f"undecided for {_short(one)} ({one.hits} of {one.n})")
     return found
 
 
-def _short(one: Measure) -> str:
+def _short(one: _checks.Measure) -> str:
     return "tools" if one.name == "tools" else one.title.removeprefix("valid: ")
 
 
@@ -335,10 +320,45 @@ def fitness_card(
         ConfigError: there is no such model, or the folder cannot be written to.
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
-    measure = partial(
-        _measured, full=full, again=again, reload=reload, folder=folder, progress=progress
-    )
-    return measured_of(model, measure, timeout_s=120)
+
+    async def measured(client: LLMClient) -> FitnessCard:
+        info, used = await client.model_info(), client.config.num_ctx
+        # What a card leaves out without a reload is measured once it may be.
+        settings = {"think": client.config.think, "reload": reload, "full": full}
+        path = place_of(folder or cards_folder(), _checks.VERSION, client, info, **settings)
+        card = None if again else FitnessCard.read(path)
+        # A file that was copied or edited may be another model's.
+        if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
+            card = FitnessCard(
+                **of_model(info), context_trained=info.context_length, context_used=used, full=full
+            )
+        # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
+        changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
+        asker = _checks.Asker(
+            client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
+        )
+        for name, group in _checks.CHECKS.items():
+            if name in card.checks:
+                continue
+            if progress is not None:
+                progress(name)
+            asker.raw, began = [], time.perf_counter()
+            try:
+                measures = await group.check(asker)
+            except LLMFailureException as failure:
+                if failure.reason in _checks.LASTING:
+                    raise  # the card can be continued
+                measures = [_checks.missing(one, clip(str(failure), 200)) for one in group.names]
+            done = Check(
+                measures=tuple(measures),
+                seconds=time.perf_counter() - began,
+                raw=tuple(json.loads(json.dumps(asker.raw))),  # as they will be read again
+            )
+            card = card.model_copy(update={"checks": card.checks | {name: done}})
+            write_card(path, card.to_json())
+        return card
+
+    return measured_of(model, measured, timeout_s=120)
 
 
 def measured_of(
@@ -353,52 +373,6 @@ def measured_of(
             return await measure(client)
 
     return run_sync(closing())
-
-
-async def _measured(
-    client: LLMClient,
-    *,
-    full: bool,
-    again: bool,
-    reload: bool,
-    folder: Path | None,
-    progress: Callable[[str], None] | None,
-) -> FitnessCard:
-    info, used = await client.model_info(), client.config.num_ctx
-    # What a card leaves out without a reload is measured once it may be.
-    settings = {"think": client.config.think, "reload": reload, "full": full}
-    path = place_of(folder or cards_folder(), VERSION, client, info, **settings)
-    card = None if again else FitnessCard.read(path)
-    # A file that was copied or edited may be another model's.
-    if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
-        card = FitnessCard(
-            **of_model(info), context_trained=info.context_length, context_used=used, full=full
-        )
-    # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
-    changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
-    asker = Asker(
-        client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
-    )
-    for name, group in CHECKS.items():
-        if name in card.checks:
-            continue
-        if progress is not None:
-            progress(name)
-        asker.raw, began = [], time.perf_counter()
-        try:
-            measures = await group.check(asker)
-        except LLMFailureException as failure:
-            if failure.reason in LASTING:
-                raise  # the card can be continued
-            measures = [missing(one, clip(str(failure), 200)) for one in group.names]
-        done = Check(
-            measures=tuple(measures),
-            seconds=time.perf_counter() - began,
-            raw=tuple(json.loads(json.dumps(asker.raw))),  # as they will be read again
-        )
-        card = card.model_copy(update={"checks": card.checks | {name: done}})
-        write_card(path, card.to_json())
-    return card
 
 
 # --- keeping --------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,7 +46,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.simulation._verdicts import GATE_VERSION, GateVerdict, Told, Verdict
-from llmsim_lab.study._checks import LASTING
+from llmsim_lab.study._checks import LASTING, share_interval
 from llmsim_lab.study._fitness import Card, measured_of, of_model, place_of, write_card
 from llmsim_lab.types import ModelInfo
 
@@ -202,12 +202,7 @@ def _clear(path: Sequence[GlobalState], pair: str) -> Situation | None:
     if unclear or not 0 <= asked <= 2 * STEADY_STATE.interest_rate:
         return None
     return Situation(
-        pair=pair,
-        mirrored=False,
-        quarters=quarters,
-        gap=gap,
-        growth=last.gdp_growth,
-        move=move,
+        pair=pair, mirrored=False, quarters=quarters, gap=gap, growth=last.gdp_growth, move=move
     )
 
 
@@ -392,23 +387,6 @@ class Criterion(BaseModel):
     words: str
 
 
-def share_interval(right: float, units: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of units, each of which may be right in part.
-
-    Clopper and Pearson (1934), "The use of confidence or fiducial limits illustrated in the case of
-    the binomial", Biometrika 26, as quantiles of beta distributions. Differs from the source:
-    ``right`` need not be whole, as in Korn and Graubard (1998), "Confidence intervals for
-    proportions with small expected number of positive counts estimated from survey data", Survey
-    Methodology 24. Of all variables from 0 to 1 with one mean those of 0 or 1 vary most, so that
-    the interval is, if anything, too wide.
-    """
-    from scipy.stats import beta  # here, since it takes long to import
-
-    low = beta.ppf(0.025, right, units - right + 1) if right > 0 else 0.0
-    high = beta.ppf(0.975, right + 1, units - right) if right < units else 1.0
-    return float(low), float(high)
-
-
 def fieller_interval(
     top: float, bottom: float, *, variances: tuple[float, float, float], quantile: float
 ) -> tuple[float, float]:
@@ -441,6 +419,14 @@ def student_quantile(units: int) -> float:
     from scipy.stats import t
 
     return float(t.ppf((1 + _LEVEL) / 2, units - 1))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return Student's 95 % interval of a mean; None of fewer than two values."""
+    if len(values) < 2:
+        return None
+    reach = student_quantile(len(values)) * stdev(values) / sqrt(len(values))
+    return fmean(values) - reach, fmean(values) + reach
 
 
 def _criterion(
@@ -531,19 +517,12 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     """
     import numpy as np
 
-    rest = STEADY_STATE
-    groups = [
-        [
-            (
-                (1.0, s.inflation - rest.inflation, s.gap, s.interest_rate - rest.interest_rate),
-                answer.moved(way),
-            )
-            for s, answer in pair
-            if answer.chances
-        ]
-        for pair in _pairs(asked).values()
-    ]
-    groups = [group for group in groups if group]
+    def away(s: Situation) -> tuple[float, ...]:
+        rest = STEADY_STATE
+        return 1.0, s.inflation - rest.inflation, s.gap, s.interest_rate - rest.interest_rate
+
+    answered = ([it for it in pair if it[1].chances] for pair in _pairs(asked).values())
+    groups = [[(away(s), answer.moved(way)) for s, answer in pair] for pair in answered if pair]
 
     result = partial(_criterion, "response", way, RESPONSE)
     if len(groups) < 6:
@@ -588,6 +567,7 @@ def state(asked: _Asked, way: Decide) -> Criterion:
     import numpy as np
 
     # Of each pair: how many states, the sums of their means and of the squares, what is within.
+    # The jackknife leaves a pair out by subtracting these.
     sums: list[list[float]] = []
     for pair in _pairs(asked).values():
         found = [0.0] * 5
@@ -639,11 +619,8 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
             changes.append(fmean(both))
     low, high, value = -inf, inf, None
     words = "too few were asked again"
-    if len(changes) > 2:
-        value = fmean(changes)
-        error = sqrt(sum((one - value) ** 2 for one in changes) / (len(changes) - 1) / len(changes))
-        low = max(0.0, value - student_quantile(len(changes)) * error)
-        high = value + student_quantile(len(changes)) * error
+    if len(changes) > 2 and (ends := mean_interval(changes)):
+        value, low, high = fmean(changes), max(0.0, ends[0]), ends[1]
         words = f"with names and dates the move changes by {value:.1f} basis points in the mean"
     verdict: Verdict = "pass" if high <= CHANGE_BP else "fail" if low > CHANGE_BP else "undecided"
     return _criterion("names", way, CHANGE_BP, words, value, low, high, verdict=verdict)
@@ -681,9 +658,8 @@ class EconomicsCard(Card):
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """All criteria, for each way of deciding."""
-        there = [
-            (one, self.answers[key], again) for key, one, again in _plan() if key in self.answers
-        ]
+        known = self.answers
+        there = [(one, known[key], again) for key, one, again in _plan() if key in known]
         asked = [(one, answer) for one, answer, again in there if not again]
         named = {one.name: answer for one, answer, again in there if again}
         if not asked:
@@ -757,16 +733,9 @@ class EconomicsCard(Card):
         rows = []
         for one in situations("A"):
             if (answer := self.answers.get(one.name)) is not None:
-                values = (
-                    one.name,
-                    one.inflation,
-                    one.gap,
-                    one.interest_rate,
-                    one.move,
-                    answer.mass,
-                )
+                row = (one.name, one.inflation, one.gap, one.interest_rate, one.move, answer.mass)
                 moves = {way: answer.moved(way) for way in _WAYS} if answer.chances else {}
-                rows.append(dict(zip(columns, values, strict=True)) | moves)
+                rows.append(dict(zip(columns, row, strict=True)) | moves)
         return plain_frame(rows, [*columns, *_WAYS])
 
     def to_json(self) -> str:
@@ -857,47 +826,36 @@ def economics_card(
     """
     if isinstance(player, TaylorRule) or not isinstance(player, LLMClient | str):
         rule = player.rate if isinstance(player, TaylorRule) else player
+        name = getattr(player, "__name__", type(player).__name__)
+        name = repr(player) if isinstance(player, TaylorRule) else name
+        answers, now = {key: _by_rule(rule, one) for key, one, _ in _plan()}, datetime.now(UTC)
         return EconomicsCard(
-            model=repr(player)
-            if isinstance(player, TaylorRule)
-            else getattr(player, "__name__", type(player).__name__),
-            backend="rule",
-            told=told,
-            measured_at=datetime.now(UTC),
-            answers={key: _by_rule(rule, one) for key, one, _ in _plan()},
+            model=name, backend="rule", told=told, measured_at=now, answers=answers
         )
-    measure = partial(_measured, told=told, again=again, folder=folder, progress=progress)
-    return measured_of(player, measure, timeout_s=300)
+
+    async def measured(client: LLMClient) -> EconomicsCard:
+        info = await client.model_info()
+        asked = told, _agent(told, named=False).prompt.digest
+        path = place_of(economics_folder(folder), VERSION, client, info, *asked)
+        card = None if again else EconomicsCard.read(path)
+        card = card or EconomicsCard(**of_model(info), told=told)
+        todo = [one for one in _plan() if one[0] not in card.answers]
+        whole, began = len(_plan()), time.perf_counter()
+        for done, (key, situation, named) in enumerate(todo):
+            if progress is not None:
+                left = (time.perf_counter() - began) / done * (len(todo) - done) if done else 0.0
+                about = f", about {left / 60:.0f} min left" if done else ""
+                progress(f"situation {whole - len(todo) + done + 1} of {whole}{about}")
+            answer = await _answered(client, question(situation, told=told, named=named))
+            card = card.model_copy(update={"answers": card.answers | {key: answer}})
+            write_card(path, card.model_dump_json())
+        if todo or '"verdicts":' not in path.read_text(encoding="utf-8"):
+            write_card(path, card.kept_json())
+        return card
+
+    return measured_of(player, measured, timeout_s=300)
 
 
-async def _measured(
-    client: LLMClient,
-    *,
-    told: Told,
-    again: bool,
-    folder: Path | None,
-    progress: Callable[[str], None] | None,
-) -> EconomicsCard:
-    info = await client.model_info()
-    asked = told, _agent(told, named=False).prompt.digest
-    path = place_of(economics_folder(folder), VERSION, client, info, *asked)
-    card = None if again else EconomicsCard.read(path)
-    card = card or EconomicsCard(**of_model(info), told=told)
-    todo = [one for one in _plan() if one[0] not in card.answers]
-    whole, began = len(_plan()), time.perf_counter()
-    for done, (key, situation, named) in enumerate(todo):
-        if progress is not None:
-            left = (time.perf_counter() - began) / done * (len(todo) - done) if done else 0.0
-            about = f", about {left / 60:.0f} min left" if done else ""
-            progress(f"situation {whole - len(todo) + done + 1} of {whole}{about}")
-        answer = await _answered(client, question(situation, told=told, named=named))
-        card = card.model_copy(update={"answers": card.answers | {key: answer}})
-        write_card(path, card.model_dump_json())
-    if todo or '"verdicts":' not in path.read_text(encoding="utf-8"):
-        write_card(path, card.kept_json())
-    return card
-
-
-def kept_economics_cards(folder: Path | None = None) -> list[EconomicsCard]:
+def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    return EconomicsCard.kept(economics_folder(folder))
+    return EconomicsCard.kept(economics_folder())

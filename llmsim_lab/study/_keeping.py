@@ -95,6 +95,7 @@ def played_on(simulation: AnyRun, tape: Tape, run: int, schedule: Sequence[Sampl
             f"comparison {run} on {tape.path} is damaged: it has {len(turns)} samples where "
             f"{len(schedule)} were planned"
         )
+    # One that was interrupted has fewer turns than samples.
     return list(zip(schedule, turns, strict=False))
 
 

@@ -19,12 +19,14 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
 from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.html import join, pairs, table
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
@@ -455,10 +457,7 @@ def twin_of(start: str, *, seed: int) -> tuple[tuple[Quarter, ...], float]:
         path = twin_path(_TWIN_QUARTERS + 1, rng=rng)
         if path[:, 3].min() >= 0 and path[:, 2].min() >= 1:
             break
-    output, level = [], 1000.0
-    for growth in path[:, 0]:
-        level *= exp(growth / 400)
-        output.append(level)
+    output = list(accumulate(path[:, 0], lambda it, by: it * exp(by / 400), initial=1000.0))[1:]
     quarters = tuple(
         Quarter(
             period=next_quarter(start, steps=place + 1 - _TWIN_QUARTERS),
@@ -644,40 +643,29 @@ class Memorisation:
 
 
 def _rows(states: Sequence[Recalled]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "start": state.start,
-            "way": way,
-            "move_bp": state.moves.get(way, float("nan")),
-            "next_move_bp": state.next_moves[way],
-        }
+    rows = [
+        (state.start, way, state.moves.get(way, float("nan")), state.next_moves[way])
         for state in states
         for way in WAYS
-    )
+    ]
+    return frame_of(rows, columns=["start", "way", "move_bp", "next_move_bp"])
 
 
 def _recalled(tape: Tape, run: int) -> Recalled:
     """Return what a recorded run came to."""
     row = list(tape.frame_rows(run).values())[-1]
-    moves, next_moves = (
-        {
-            way: float(row[f"{name}.{way}"])
-            for way in WAYS
-            if isinstance(row.get(f"{name}.{way}"), int | float)
-        }
-        for name in ("move_bp", "next_move_bp")
-    )
+
+    def by_way(name: str) -> dict[Way, float]:
+        cells = {way: row.get(f"{name}.{way}") for way in WAYS}
+        return {way: float(it) for way, it in cells.items() if isinstance(it, int | float)}
+
+    moves, next_moves = by_way("move_bp"), by_way("next_move_bp")
     return Recalled(start=str(row.get("start")), moves=moves, next_moves=next_moves)
 
 
 def _flagged(effects: Sequence[Effect]) -> bool:
     return any(
-        one.estimate is not None
-        and one.estimate > 0
-        and one.p_family is not None
-        and one.p_family < 1 - _LEVEL
+        (one.estimate or 0) > 0 and one.p_family is not None and one.p_family < 1 - _LEVEL
         for one in effects
     )
 

@@ -14,22 +14,14 @@ import asyncio
 import gzip
 import hashlib
 import tempfile
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import aclosing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
@@ -40,7 +32,7 @@ from llmsim_lab.run import resume
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._session import rare_collections
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
-from llmsim_lab.tape._codec import RunInfo, dumps
+from llmsim_lab.tape._codec import dumps
 from llmsim_lab.tape._ledger import check_free
 
 NOTE = "study"
@@ -146,9 +138,14 @@ class Notes:
                     f"{self._difference(note)}. Record this one on another tape, or give it "
                     "another name: Study(..., name='second')"
                 )
-            arm, seed = note.get("arm"), note.get("seed")
+            arm, seed, ended = note.get("arm"), note.get("seed"), info.outcome or ""
             if isinstance(arm, str) and isinstance(seed, int):
-                yield _entry_of(info, arm, seed), note, info.manifest.get("code") or {}
+                entry = StudyRun(arm, seed, "stopped", info.id, info.turns)
+                if ended.startswith(_FAILED):
+                    entry = replace(entry, status="failed", error=ended.removeprefix(_FAILED))
+                elif ended == "done":
+                    entry = replace(entry, status="done")
+                yield entry, note, info.manifest.get("code") or {}
 
     def check_free(self, tape: Tape) -> None:
         """Raise ConfigError where somebody else is recording a run of the study."""
@@ -181,15 +178,6 @@ def _short(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _MOST_SAID:
         return f"a text, sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]}"
     return value
-
-
-def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
-    outcome, error, status = info.outcome or "", "", "stopped"
-    if outcome.startswith(_FAILED):
-        status, error = "failed", outcome.removeprefix(_FAILED)
-    elif outcome == "done":
-        status = "done"
-    return StudyRun(arm, seed, cast(RunStatus, status), info.id, info.turns, error)
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -280,7 +268,7 @@ class StudyPlayer:
 
 
 async def play_here(
-    player: StudyPlayer, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
+    player: StudyPlayer, jobs: Sequence[tuple[Arm, StudyRun]], parallel: int
 ) -> AsyncIterator[StudyRun]:
     """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
     waiting = iter(jobs)

@@ -7,9 +7,11 @@ they do beyond that is compared question by question, all places as one family.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._study import Effects
 
@@ -32,8 +34,6 @@ def position_bias(answers: pd.DataFrame, *, level: float = 0.95) -> Effects:
     Raises:
         ConfigError: all answers are fallbacks.
     """
-    import pandas as pd
-
     from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
     # A fallback takes the first option whatever the model prefers, and would look like a bias.
@@ -47,26 +47,16 @@ def position_bias(answers: pd.DataFrame, *, level: float = 0.95) -> Effects:
         for place in range(1, int(options.max()) + 1)
         for question, chosen in questions["place"]
         if options[question] >= place
-        for arm, value in (
-            (_CHOSEN, (chosen == place).mean()),
-            (_EXPECTED, 1 / options[question]),
-        )
+        for arm, value in ((_CHOSEN, (chosen == place).mean()), (_EXPECTED, 1 / options[question]))
     ]
-    found = run_effects(pd.DataFrame(rows), reference=_EXPECTED, level=level)
+    found = run_effects(frame_of(rows), reference=_EXPECTED, level=level)
+    effects = []
+    for one in found:
+        what = one.contrast.replace(_CHOSEN, one.outcome, 1)
+        note = re.sub(r"pair(s?) of runs", r"question\1", one.note)
+        of = "questions like these"
+        one = replace(one, contrast=what, outcome="", unit="situations", speaks_of=of, note=note)
+        effects.append(one)
     left_out = len(answers) - len(given)
-    return Effects(
-        [
-            replace(
-                one,
-                contrast=one.contrast.replace(_CHOSEN, one.outcome, 1),
-                outcome="",
-                unit="situations",
-                speaks_of="questions like these",
-                note=one.note.replace("pair of runs", "question").replace(
-                    "pairs of runs", "questions"
-                ),
-            )
-            for one in found
-        ],
-        label=f"{left_out} of {len(answers)} answers are fallbacks, left out" if left_out else "",
-    )
+    label = f"{left_out} of {len(answers)} answers are fallbacks, left out" if left_out else ""
+    return Effects(effects, label=label)

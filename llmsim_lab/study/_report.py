@@ -14,13 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_bytes
-from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
+from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
@@ -90,17 +89,6 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-def write_report(study: AnyStudy, path: Path) -> Path:
-    """Write a study's report, and return its path.
-
-    Args:
-        study: as far as it was played.
-        path: the file; one that is there is replaced.
-    """
-    path.write_text(report_html(study), encoding="utf-8", newline="\n")
-    return path
-
-
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
     evidence = Evidence(study)
@@ -116,7 +104,7 @@ def report_html(study: AnyStudy) -> str:
         _section("What failed", _failures(study)),
         _section("What a referee would ask", _answers(asked), name="checklist"),
         _section("Runs", _runs(evidence)),
-        Markup('<p class="soft">Written by llmsim-lab {}.</p>').format(version("llmsim-lab")),
+        _p(f"Written by llmsim-lab {version('llmsim-lab')}.", kind="soft"),
     ]
     title = safe(f"Study {study.name}")
     return _PAGE.format(title=title, css=_CSS + palette.css, body=join(parts, between="\n"))
@@ -128,21 +116,26 @@ def _section(title: str, *parts: object, name: str = "") -> Markup:
 
 
 def _p(text: object, *, kind: str = "") -> Markup:
-    return Markup("<p{}>{}</p>").format(
-        Markup(' class="{}"').format(kind) if kind else Markup(), safe(text)
-    )
+    return _of(kind, text, tag="p")
 
 
 def _n(value: object) -> Markup:
     """Return a cell's number, aligned with those above and below."""
-    return Markup('<div class="n">{}</div>').format(safe(value))
+    return _of("n", value)
+
+
+def _mono(text: object) -> Markup:
+    return _of("mono", text, tag="span")
 
 
 def _wide(content: object, name: str) -> Markup:
     """Return a table with a scroll bar of its own where the page is too narrow for it."""
-    return Markup('<div class="wide" tabindex="0" role="region" aria-label="{}">{}</div>').format(
-        name, safe(content)
-    )
+    return _of("wide", content, tabindex="0", role="region", aria_label=name)
+
+
+def _of(kind: str, content: object, **how: Any) -> Markup:
+    """Return content in an element of a class of ``_CSS``."""
+    return styled(content, **{"class": kind or None, **how})
 
 
 def _folded(name: str, rows: Sequence[Sequence[object]], header: Sequence[object]) -> Markup:
@@ -157,34 +150,19 @@ def _folded(name: str, rows: Sequence[Sequence[object]], header: Sequence[object
 def _head(study: AnyStudy, evidence: Evidence, asked: Checklist) -> Markup:
     world = study._cls.kind
     when = _played(study)
-    models = dict.fromkeys(
-        str(model.get("name")) for found in evidence.models.values() for model in found
-    )
+    models = dict.fromkeys(str(model.get("name")) for model in evidence.every_model)
     who = f"asks {', '.join(models) or 'a model'}" if evidence.calls else "asks no model"
     about = f"The world {world}; it {who}. {study._about()}."
-    return join(
-        [
-            Markup("<h1>{}</h1>").format(safe(study.name)),
-            _p(f"{about} {when}".strip(), kind="soft"),
-            Markup('<p>What a referee would ask: <a href="#checklist">{}</a>.</p>').format(
-                asked.summary
-            ),
-        ]
-    )
+    title = Markup("<h1>{}</h1>").format(safe(study.name))
+    link = Markup('<p>What a referee would ask: <a href="#checklist">{}</a>.</p>')
+    return join([title, _p(f"{about} {when}".strip(), kind="soft"), link.format(asked.summary)])
 
 
 def _played(study: AnyStudy) -> str:
     infos = study.tape.runs() if study.tape is not None else ()
     numbers = {it.run for it in study._entries.values()}
-    days = sorted(
-        {
-            date[:10]
-            for info in infos
-            if info.id in numbers
-            for date in (info.started, info.ended)
-            if date
-        }
-    )
+    dates = [date for info in infos if info.id in numbers for date in (info.started, info.ended)]
+    days = sorted({date[:10] for date in dates if date})
     return f"Played {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
 
 
@@ -214,13 +192,8 @@ def _design(study: AnyStudy) -> Markup:
         for arm, levels in study.arms.items()
     ]
     header = ["arm", *next(iter(study.arms.values())), *(_n(state) for state in states)]
-    return join(
-        [
-            pairs(facts),
-            _wide(table(("factor", "levels"), factors), "factors") if factors else "",
-            _folded("arms", arms, header),
-        ]
-    )
+    varied = _wide(table(("factor", "levels"), factors), "factors") if factors else ""
+    return join([pairs(facts), varied, _folded("arms", arms, header)])
 
 
 def _level_names(levels: Mapping[str, Any]) -> Markup:
@@ -267,7 +240,7 @@ def _registration(study: AnyStudy) -> Markup:
         ("seeds in each arm", plan["n"]),
         ("alpha, of the family", f"{plan['alpha']:g}"),
         ("stop", plan["stop"]),
-        ("plan's digest", Markup('<span class="mono">{}</span>').format(plan["digest"])),
+        ("plan's digest", _mono(plan["digest"])),
     ]
     return pairs(facts)
 
@@ -301,15 +274,14 @@ def _compared(study: AnyStudy, by_arm: Markup) -> Markup:
             effect.contrast,
             effect.outcome,
             *(_n(it) for it in _numbers(effect)),
-            _n("" if effect.p is None else short_p(effect.p)),
-            _n("" if effect.p_family is None else short_p(effect.p_family)),
+            *(_n("" if p is None else short_p(p)) for p in (effect.p, effect.p_family)),
             _n(f"{effect.n} {effect.unit}"),
             *([",".join(marks[place])] if any(marks) else []),
         ]
         for place, effect in enumerate(effects)
     ]
     header += ["see"] * any(marks)
-    label = [Markup('<p class="say">{}</p>').format(safe(effects.label))] if effects.label else []
+    label = [_p(effects.label, kind="say")] if effects.label else []
     below = (_p(text, kind="soft") for text in remarks)
     return join([*label, _wide(table(header, rows), "effects"), *below, by_arm])
 
@@ -523,7 +495,7 @@ def _settings(evidence: Evidence) -> Markup:
 
 
 def _setting(text: str | None) -> Markup:
-    return Markup('<span class="mono">{}</span>').format(safe("" if text is None else text))
+    return _mono("" if text is None else text)
 
 
 def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
@@ -581,13 +553,9 @@ def _failures(study: AnyStudy) -> Markup:
         f"{arm}: {count} of {len(study.seeds)} ({count / len(study.seeds):.0%})"
         for arm, count in Counter(it.arm for it in failed).items()
     ]
-    return join(
-        [
-            *parts,
-            _p(f"Left out of all effects, with the runs of the same seed: {'; '.join(shares)}."),
-            _folded("errors", rows, ("error", _n("runs"), "where")),
-        ]
-    )
+    above = f"Left out of all effects, with the runs of the same seed: {'; '.join(shares)}."
+    header = ("error", _n("runs"), "where")
+    return join([*parts, _p(above), _folded("errors", rows, header)])
 
 
 def _answers(asked: Checklist) -> Markup:
@@ -614,7 +582,7 @@ def _runs(evidence: Evidence) -> Markup:
     decided = [f"{counts[name]:,} {name}" for name in STATUSES if counts[name]]
     facts: list[tuple[object, object]] = [
         ("tape", tape.path.name if tape is not None else "none: kept in memory"),
-        ("design's digest", Markup('<span class="mono">{}</span>').format(study._notes.digest)),
+        ("design's digest", _mono(study._notes.digest)),
         ("model calls", f"{evidence.calls:,}"),
         *([("decisions of models", ", ".join(decided) or "none")] if evidence.calls else []),
         *((title, each(name)) for title, name in _PLAYED_WITH.items() if each(name)),
@@ -625,7 +593,7 @@ def _runs(evidence: Evidence) -> Markup:
             _n("" if entry.run is None else entry.run),
             entry.status,
             _n(entry.turns),
-            Markup('<span class="mono">{}</span>').format(digest_of(study._rows(entry))),
+            _mono(digest_of(study._rows(entry))),
         ]
         for entry in evidence.begun
     ]

@@ -12,7 +12,6 @@ follows from the seeds as well, instead of being drawn from data.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.html import join, pairs, table
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import among, closest
 from llmsim_lab._util.waiting import gather_all, run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
@@ -128,25 +127,22 @@ def impulse_response(
             f"shock={shock!r:.80} must be a dict, such as {{'supply': 1}} or {{'coins.Ann': -10}}"
         )
     response = ImpulseResponse(
-        _Pairs(
-            make=_maker(subject, llm_client, name, parameters),
-            shock=dict(shock),
-            at=whole_number("at", at, least=0),
-            horizon=whole_number("horizon", horizon, least=1),
-            seeds=_seeds(seeds, subject, parameters),
-            columns=[columns] if isinstance(columns, str) else columns,
-            against=against,
-            parallel=whole_number("parallel", parallel, least=1),
-            tape=Tape(tape) if isinstance(tape, str | Path) else tape,
-            named=bool(name),
-            played_by_hand=subject.run_id if isinstance(subject, Run) else None,
-            progress=progress,
-        ),
+        _make=_maker(subject, llm_client, name, parameters),
+        _shock=dict(shock),
+        at=whole_number("at", at, least=0),
+        horizon=whole_number("horizon", horizon, least=1),
+        _end=at + horizon,
+        _seeds=_seeds(seeds, subject, parameters),
+        _columns=[columns] if isinstance(columns, str) else columns,
+        _against=against,
+        _parallel=whole_number("parallel", parallel, least=1),
+        _tape=Tape(tape) if isinstance(tape, str | Path) else tape,
+        _named=bool(name),
+        _played_by_hand=subject.run_id if isinstance(subject, Run) else None,
+        _progress=progress,
         level=real_number("level", level, least=0.5, most=0.999),
     )
-    if play:
-        run_sync(response.arun())
-    return response
+    return response.run() if play else response
 
 
 def _seeds(seeds: Any, subject: Any, parameters: Mapping[str, Any]) -> tuple[int, ...]:
@@ -192,6 +188,7 @@ def _maker(
 def _again(run: AnyRun, client: LLMClient | None, changes: Mapping[str, Any]) -> AnyRun:
     """Return a run like another, from its first state on, with another seed or model."""
     first = run.turns[0]
+    # A run from a tape has a stand-in for its model, which answers nothing.
     if client is None and run.llm_client and not isinstance(run.llm_client.backend, NoModel):
         client = run.llm_client
     config = run.config.model_copy(update=dict(changes))
@@ -272,185 +269,6 @@ class _Pair:
     moved: dict[str, list[float]]
     turns: int
     at_bound: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class _Pairs:
-    """Plays the pairs of all seeds; see ``impulse_response`` for the arguments."""
-
-    make: Callable[[int], AnyRun]
-    shock: Mapping[str, Any]
-    at: int
-    horizon: int
-    seeds: tuple[int, ...]
-    columns: Sequence[str] | None
-    against: Any
-    parallel: int
-    tape: Tape | None
-    named: bool
-    played_by_hand: int | None
-    progress: bool
-    series: tuple[Series, ...] = ()
-    words: str = ""
-    linear: dict[str, list[float]] = field(default_factory=dict)
-    failed: dict[int, Exception] = field(default_factory=dict)
-
-    async def play(self) -> tuple[dict[int, _Pair], dict[int, _Pair]]:
-        """Return the pairs by seed: those of the run, and those of what it is compared with."""
-        self.failed.clear()
-        room, last = asyncio.Semaphore(self.parallel), len(self.seeds)
-        async with progress_line("pair", number=1, last=last, enabled=self.progress) as advance:
-
-            async def one(seed: int) -> tuple[_Pair, _Pair | None] | None:
-                async with room:
-                    try:
-                        return await self._of_seed(seed)
-                    except Exception as error:
-                        # An argument that is wrong, or a tape, is not a pair's own fault.
-                        of_pair = not isinstance(error, LabError) or isinstance(error, _OF_A_PAIR)
-                        if not of_pair and self.failed.get(seed) is not error:
-                            raise
-                        self.failed[seed] = error
-                        return None
-                    finally:
-                        advance()
-
-            found = await gather_all([one(seed) for seed in self.seeds])
-        done = {seed: both for seed, both in zip(self.seeds, found, strict=True) if both}
-        if not done:
-            seed, error = next(iter(self.failed.items()))
-            if isinstance(error, ConfigError):
-                raise error
-            raise ConfigError(
-                f"no pair could be played to its end; seed {seed}: {_fault(error)}"
-            ) from error
-        rule = {seed: pair for seed, (_, pair) in done.items() if pair is not None}
-        return {seed: pair for seed, (pair, _) in done.items()}, rule
-
-    async def _of_seed(self, seed: int) -> tuple[_Pair, _Pair | None]:
-        with self._by_the_world(seed):
-            fresh = self.make(seed)
-        if not self.series:
-            self._look_at(fresh)
-        rule = None
-        if self.against is not None:
-            rule = await self._pair(_by_rule(fresh, self.against))
-        return await self._pair(fresh, self.tape), rule
-
-    @contextmanager
-    def _by_the_world(self, seed: int) -> Iterator[None]:
-        """Keep a ConfigError that the world raises, which may be about this seed alone."""
-        try:
-            yield
-        except WrongFunctionError:
-            raise
-        except ConfigError as error:
-            self.failed[seed] = error
-            raise
-
-    def _look_at(self, run: AnyRun) -> None:
-        """Take from the first run what all share: the columns, and the linear solution."""
-        known = {one.column: one for one in run.series}
-        columns = known if self.columns is None else self.columns
-        self.series = tuple(known.get(it, Series(column=it, label=it)) for it in columns)
-        if not self.series:
-            raise ConfigError(
-                f"a {type(run).__name__} charts no numbers, so that no response can be seen; name "
-                "some: impulse_response(..., columns=['NAME'])"
-            )
-        self.linear = _linear(run, self.shock, self.against, self.horizon)
-
-    async def _pair(self, fresh: AnyRun, tape: Tape | None = None) -> _Pair:
-        fork_at = self.at - 1 if _on_the_way(self.shock) else self.at
-        if fork_at < fresh.turns[0].number:
-            raise ConfigError(
-                f"at={self.at}: a shock hits on the way to a turn; the first is "
-                f"{fresh.turns[0].number + 1}"
-            )
-        base = fresh if tape is None else self._base(fresh, tape, fork_at)
-        try:
-            await self._play_to(base, fork_at)
-            if base.turn_number < fork_at:
-                with self._by_the_world(base.config.seed):
-                    raise ConfigError(
-                        f"the run of seed {base.config.seed} is over at turn {base.turn_number}, "
-                        f"before it can be forked at turn {fork_at}; choose a smaller at"
-                    )
-            items = _interventions(base, self.shock, self.at, fork_at)
-            if not self.words:
-                self.words = _in_words(base, self.shock, self.at)
-            shocked, unshocked = await gather_all(
-                [self._arm(base, fork_at, its, tape) for its in (items, [])]
-            )
-        finally:
-            base.close()
-        here, there, end = self._values(shocked), self._values(unshocked), self.at + self.horizon
-        return _Pair(
-            {
-                name: [after - before for after, before in zip(values, there[name], strict=False)]
-                for name, values in here.items()
-                if name in there
-            },
-            turns=min(end, shocked.turn_number, unshocked.turn_number) - self.at + 1,
-            at_bound=_touches_bound([*shocked.turns, *unshocked.turns], base, self.at),
-        )
-
-    async def _arm(
-        self, base: AnyRun, fork_at: int, items: Sequence[Mapping[str, Any]], tape: Tape | None
-    ) -> AnyRun:
-        end = self.at + self.horizon
-        arm = None if tape is None else _fork_on(tape, base, fork_at, items)
-        if arm is None:
-            arm = base.fork(fork_at, intervene=items)
-        elif tape is not None and arm.turn_number < end and not arm.done(arm.state):
-            client, cls = base.llm_client, type(base)
-            arm = resume(tape, arm.run_id, llm_client=client, kind=cls, **_own(base))
-        try:
-            await self._play_to(arm, end)
-        finally:
-            arm.close()
-        return arm
-
-    async def _play_to(self, run: AnyRun, turn: int) -> None:
-        if run.turn_number < turn:
-            with self._by_the_world(run.config.seed):
-                await run.play_on(turn - run.turn_number, progress=self.progress)
-
-    def _base(self, fresh: AnyRun, tape: Tape, fork_at: int) -> AnyRun:
-        """Return the seed's run as it is on the tape; it begins there if it is not."""
-        info = None
-        if self.named or not fresh.given:
-            info = _run_on(tape, fresh, fork_at, besides=self.played_by_hand)
-        if info is None:
-            fresh._record(tape)
-            return fresh
-        own = _own(fresh)
-        if info.turns >= fork_at:
-            return _load(tape, info, fresh.llm_client, own)
-        return resume(tape, info.id, llm_client=fresh.llm_client, kind=type(fresh), **own)
-
-    def _values(self, run: AnyRun) -> dict[str, list[float]]:
-        turns = [turn for turn in run.turns if self.at <= turn.number <= self.at + self.horizon]
-        rows = [
-            {name: it for name, it in run.own_columns(turn).items() if isinstance(it, int | float)}
-            for turn in turns
-        ]
-        found: dict[str, list[float]] = {}
-        for one in self.series:
-            if all(one.column in row for row in rows):
-                found[one.column] = [float(row[one.column]) for row in rows]
-            elif self.columns is not None:
-                there = set().union(*rows)
-                raise ConfigError(
-                    f"{one.column!r} is not a number at each turn from {self.at} on"
-                    f"{closest(one.column, there)}; the numbers are {', '.join(sorted(there))}"
-                )
-        return found
-
-
-def _on_the_way(shock: Mapping[str, Any]) -> bool:
-    """Return True for a shock to the economy's equations, which hits before a turn is over."""
-    return "shock" in shock or any(name in _SHOCKS for name in shock)
 
 
 def _interventions(
@@ -535,6 +353,7 @@ def _run_on(tape: Tape, fresh: AnyRun, fork_at: int, *, besides: int | None) -> 
             and all(there.get(key) == wanted[key] for key in ("kind", "given"))
             and _settings(there) == _settings(wanted)
             and not there.get("redacted")
+            # What an older tape has no digest of is taken to be the same.
             and {**wanted["code"], **(there.get("code") or {})} == dict(wanted["code"])
         )
         if not same or config_of(info) != fresh.config:
@@ -619,6 +438,7 @@ def _touches_bound(turns: Sequence[Any], run: AnyRun, at: int) -> bool:
 # --- what came out --------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ImpulseResponse:
     """What a shock does, turn by turn: a mean over pairs of forks, and a band.
 
@@ -638,17 +458,30 @@ class ImpulseResponse:
         notes: what one should know of it, such as pairs that failed.
     """
 
-    def __init__(self, pairs: _Pairs, *, level: float) -> None:
-        self._pairs = pairs
-        self.at, self.horizon, self.level = pairs.at, pairs.horizon, level
-        self.shock = ""
-        self.seeds: tuple[int, ...] = ()
-        self.curves: Curves = {}
-        self.rule_curves: Curves = {}
-        self.linear: Mapping[str, Sequence[float]] = {}
-        self.notes: tuple[str, ...] = ()
-        self._series: Mapping[str, Series] = {}
-        self._less, self._playing = "", False
+    at: int
+    horizon: int
+    level: float
+    _make: Callable[[int], AnyRun]
+    _shock: Mapping[str, Any]
+    _end: int
+    _seeds: tuple[int, ...]
+    _columns: Sequence[str] | None
+    _against: Any
+    _parallel: int
+    _tape: Tape | None
+    _named: bool
+    _played_by_hand: int | None
+    _progress: bool
+    shock: str = ""
+    seeds: tuple[int, ...] = ()
+    curves: Curves = field(default_factory=dict)
+    rule_curves: Curves = field(default_factory=dict)
+    linear: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    _series: Mapping[str, Series] = field(default_factory=dict)
+    _failed: dict[int, Exception] = field(default_factory=dict)
+    _less: str = ""
+    _playing: bool = False
 
     def run(self) -> ImpulseResponse:
         """Do what ``arun`` does from plain code."""
@@ -664,21 +497,22 @@ class ImpulseResponse:
             ConfigError: the shock has no place in such a run, no pair could be played, or the
                 response is being played already.
         """
-        plan = self._pairs
         with one_at_a_time(self, "response"):
-            done, rule = await plan.play()
-        self.seeds, self.shock = tuple(done), plan.words
-        self._series = {one.column: one for one in plan.series}
-        shortest = min(pair.turns for pair in [*done.values(), *rule.values()])
-        notes = [f"seed {seed} failed: {_fault(error)}" for seed, error in plan.failed.items()]
-        if shortest <= self.horizon:
+            done = await self._pairs()
+        rule = {seed: pair for seed, (_, pair) in done.items() if pair is not None}
+        own = {seed: pair for seed, (pair, _) in done.items()}
+        self.seeds = tuple(done)
+        shortest = min(pair.turns for pair in [*own.values(), *rule.values()])
+        self.horizon = shortest - 1
+        notes = [f"seed {seed} failed: {_fault(error)}" for seed, error in self._failed.items()]
+        if self.at + self.horizon < self._end:
             notes.append(
-                f"the horizon ends at {shortest - 1}, not {self.horizon}: a run was over by then"
+                f"the horizon ends at {self.horizon}, not {self._end - self.at}: a run was over by "
+                "then"
             )
-            self.horizon = shortest - 1
-        self.curves, self.rule_curves = (_curves(it, shortest) for it in (done, rule))
-        self.linear = {name: line[:shortest] for name, line in plan.linear.items()}
-        for whose, found in (("", done), ("the rule's ", rule)):
+        self.curves, self.rule_curves = (_curves(it, shortest) for it in (own, rule))
+        self.linear = {name: line[:shortest] for name, line in self.linear.items()}
+        for whose, found in (("", own), ("the rule's ", rule)):
             if at_bound := sum(pair.at_bound for pair in found.values()):
                 notes.append(
                     f"in {at_bound} of {whose}{len(found)} pairs the rate was at one of its "
@@ -694,6 +528,158 @@ class ImpulseResponse:
         self.notes = tuple(notes)
         return self
 
+    async def _pairs(self) -> dict[int, tuple[_Pair, _Pair | None]]:
+        """Return by seed what came of the run, and of what it is compared with."""
+        self._failed.clear()
+        room, last = asyncio.Semaphore(self._parallel), len(self._seeds)
+        async with progress_line("pair", number=1, last=last, enabled=self._progress) as advance:
+
+            async def one(seed: int) -> tuple[_Pair, _Pair | None] | None:
+                async with room:
+                    try:
+                        return await self._of_seed(seed)
+                    except Exception as error:
+                        # An argument that is wrong, or a tape, is not a pair's own fault.
+                        of_pair = not isinstance(error, LabError) or isinstance(error, _OF_A_PAIR)
+                        if not of_pair and self._failed.get(seed) is not error:
+                            raise
+                        self._failed[seed] = error
+                        return None
+                    finally:
+                        advance()
+
+            found = await gather_all([one(seed) for seed in self._seeds])
+        done = {seed: both for seed, both in zip(self._seeds, found, strict=True) if both}
+        if not done:
+            seed, error = next(iter(self._failed.items()))
+            if isinstance(error, ConfigError):
+                raise error
+            raise ConfigError(
+                f"no pair could be played to its end; seed {seed}: {_fault(error)}"
+            ) from error
+        return done
+
+    async def _of_seed(self, seed: int) -> tuple[_Pair, _Pair | None]:
+        with self._by_the_world(seed):
+            fresh = self._make(seed)
+        if not self._series:
+            self._look_at(fresh)
+        rule = None
+        if self._against is not None:
+            rule = await self._pair(_by_rule(fresh, self._against))
+        return await self._pair(fresh, self._tape), rule
+
+    @contextmanager
+    def _by_the_world(self, seed: int) -> Iterator[None]:
+        """Keep a ConfigError that the world raises, which may be about this seed alone."""
+        try:
+            yield
+        except WrongFunctionError:
+            raise
+        except ConfigError as error:
+            self._failed[seed] = error
+            raise
+
+    def _look_at(self, run: AnyRun) -> None:
+        """Take from the first run what all share: the columns, and the linear solution."""
+        known = {one.column: one for one in run.series}
+        columns = known if self._columns is None else self._columns
+        self._series = {it: known.get(it, Series(column=it, label=it)) for it in columns}
+        if not self._series:
+            raise ConfigError(
+                f"a {type(run).__name__} charts no numbers, so that no response can be seen; name "
+                "some: impulse_response(..., columns=['NAME'])"
+            )
+        self.linear = _linear(run, self._shock, self._against, self._end - self.at)
+
+    async def _pair(self, fresh: AnyRun, tape: Tape | None = None) -> _Pair:
+        # A shock to the economy's equations hits on the way to a turn, so before it is over.
+        on_the_way = {"shock", *_SHOCKS} & self._shock.keys()
+        fork_at = self.at - 1 if on_the_way else self.at
+        if fork_at < fresh.turns[0].number:
+            raise ConfigError(
+                f"at={self.at}: a shock hits on the way to a turn; the first is "
+                f"{fresh.turns[0].number + 1}"
+            )
+        base = fresh if tape is None else self._base(fresh, tape, fork_at)
+        try:
+            await self._play_to(base, fork_at)
+            if base.turn_number < fork_at:
+                with self._by_the_world(base.config.seed):
+                    raise ConfigError(
+                        f"the run of seed {base.config.seed} is over at turn {base.turn_number}, "
+                        f"before it can be forked at turn {fork_at}; choose a smaller at"
+                    )
+            items = _interventions(base, self._shock, self.at, fork_at)
+            self.shock = self.shock or _in_words(base, self._shock, self.at)
+            shocked, unshocked = await gather_all(
+                [self._arm(base, fork_at, its, tape) for its in (items, [])]
+            )
+        finally:
+            base.close()
+        here, there = self._values(shocked), self._values(unshocked)
+        return _Pair(
+            {
+                name: [after - before for after, before in zip(values, there[name], strict=False)]
+                for name, values in here.items()
+                if name in there
+            },
+            turns=min(self._end, shocked.turn_number, unshocked.turn_number) - self.at + 1,
+            at_bound=_touches_bound([*shocked.turns, *unshocked.turns], base, self.at),
+        )
+
+    async def _arm(
+        self, base: AnyRun, fork_at: int, items: Sequence[Mapping[str, Any]], tape: Tape | None
+    ) -> AnyRun:
+        arm = None if tape is None else _fork_on(tape, base, fork_at, items)
+        if arm is None:
+            arm = base.fork(fork_at, intervene=items)
+        elif tape is not None and arm.turn_number < self._end and not arm.done(arm.state):
+            client, cls = base.llm_client, type(base)
+            arm = resume(tape, arm.run_id, llm_client=client, kind=cls, **_own(base))
+        try:
+            await self._play_to(arm, self._end)
+        finally:
+            arm.close()
+        return arm
+
+    async def _play_to(self, run: AnyRun, turn: int) -> None:
+        if run.turn_number < turn:
+            with self._by_the_world(run.config.seed):
+                await run.play_on(turn - run.turn_number, progress=self._progress)
+
+    def _base(self, fresh: AnyRun, tape: Tape, fork_at: int) -> AnyRun:
+        """Return the seed's run as it is on the tape; it begins there if it is not."""
+        info = None
+        # Parts that no tape holds may have been others; a name says that they are the same.
+        if self._named or not fresh.given:
+            info = _run_on(tape, fresh, fork_at, besides=self._played_by_hand)
+        if info is None:
+            fresh._record(tape)
+            return fresh
+        own = _own(fresh)
+        if info.turns >= fork_at:
+            return _load(tape, info, fresh.llm_client, own)
+        return resume(tape, info.id, llm_client=fresh.llm_client, kind=type(fresh), **own)
+
+    def _values(self, run: AnyRun) -> dict[str, list[float]]:
+        turns = [turn for turn in run.turns if self.at <= turn.number <= self._end]
+        rows = [
+            {name: it for name, it in run.own_columns(turn).items() if isinstance(it, int | float)}
+            for turn in turns
+        ]
+        found: dict[str, list[float]] = {}
+        for column in self._series:
+            if all(column in row for row in rows):
+                found[column] = [float(row[column]) for row in rows]
+            elif self._columns is not None:
+                there = set().union(*rows)
+                raise ConfigError(
+                    f"{column!r} is not a number at each turn from {self.at} on"
+                    f"{closest(column, there)}; the numbers are {', '.join(sorted(there))}"
+                )
+        return found
+
     def minus_rule(self) -> ImpulseResponse:
         """Return how much more or less it is than what it was compared with, on the same seeds.
 
@@ -705,14 +691,9 @@ class ImpulseResponse:
             raise ConfigError(
                 "there is nothing to subtract: impulse_response(..., against=TaylorRule())"
             )
-        new = copy.copy(self)
-        new.curves = {
-            name: curve - self.rule_curves[name]
-            for name, curve in self.curves.items()
-            if name in self.rule_curves
-        }
-        new.rule_curves, new.linear, new._less = {}, {}, ", minus the rule's"
-        return new
+        rule = self.rule_curves
+        apart = {name: it - rule[name] for name, it in self.curves.items() if name in rule}
+        return replace(self, curves=apart, rule_curves={}, linear={}, _less=", minus the rule's")
 
     def _check_played(self) -> None:
         if not self.curves:
@@ -732,25 +713,15 @@ class ImpulseResponse:
         from llmsim_lab.study._statistics import sup_t_band  # here, since it imports numpy
 
         self._check_played()
-        parts = []
+        frames = {}
         for name, curve in self.curves.items():
             mean, low, high = sup_t_band(curve.to_numpy(), level=self.level)
             rule = self.rule_curves.get(name)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "column": name,
-                        "horizon": range(self.horizon + 1),
-                        "mean": mean,
-                        "low": low,
-                        "high": high,
-                        "n": len(self.seeds),
-                        "rule": float("nan") if rule is None else rule.mean().to_numpy(),
-                        "linear": self.linear.get(name, float("nan")),
-                    }
-                )
-            )
-        return pd.concat(parts, ignore_index=True)
+            frames[name] = pd.DataFrame({"mean": mean, "low": low, "high": high})
+            frames[name]["n"] = len(self.seeds)
+            frames[name]["rule"] = float("nan") if rule is None else rule.mean().to_numpy()
+            frames[name]["linear"] = self.linear.get(name, float("nan"))
+        return pd.concat(frames, names=["column", "horizon"]).reset_index()
 
     def chart(self, column: str | None = None) -> Figure:
         """Return a figure of a column: mean and band, the rule's line and the linear solution.
@@ -764,12 +735,9 @@ class ImpulseResponse:
         self._check_played()
         column = next(iter(self.curves)) if column is None else column
         if column not in self.curves:
-            raise ConfigError(
-                f"there is no column {column!r}{closest(column, self.curves)}; there are "
-                f"{', '.join(self.curves)}"
-            )
+            raise ConfigError(f"there is no column {column!r}{among(column, self.curves)}")
         part = self.frame().query("column == @column")
-        one = self._series.get(column, Series(column=column, label=column))
+        one = self._series[column]
         title = f"Response of {one.label[:1].lower() + one.label[1:]}{self._less}"
         return response_chart(part, one, title=title, shock=self.shock, level=self.level)
 
@@ -781,7 +749,7 @@ class ImpulseResponse:
 
     def __str__(self) -> str:
         if not self.curves:
-            return f"impulse response, not played yet ({len(self._pairs.seeds)} pairs)"
+            return f"impulse response, not played yet ({len(self._seeds)} pairs)"
         lines = [f"response to {self.shock}{self._less}, n = {len(self.seeds)} pairs"]
         for it in self._peaks():
             band = f" [{it.low:.3g}, {it.high:.3g}]" if it.n > 1 else ""
@@ -793,7 +761,7 @@ class ImpulseResponse:
 
     def _repr_html_(self) -> str:
         if not self.curves:
-            return str(pairs([("pairs", len(self._pairs.seeds))], caption=str(self)))
+            return str(pairs([("pairs", len(self._seeds))], caption=str(self)))
         rows = []
         for it in self._peaks():
             band = f"{it.low:.3g} to {it.high:.3g}" if it.n > 1 else "none"

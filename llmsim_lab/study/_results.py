@@ -11,6 +11,7 @@ from itertools import combinations, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Choice
@@ -152,8 +153,6 @@ def samples_frame(
     arms: Mapping[str, Sequence[str]],
 ) -> pd.DataFrame:
     """Return one row a decision of the component; ``Comparison.frame`` has the columns."""
-    import pandas as pd
-
     arm_of = {label: arm for arm, labels in arms.items() for label in labels}
     rows = [
         row | {"variant": arm_of[sample.variant], "wording": sample.variant, "run": sample.run}
@@ -168,7 +167,7 @@ def samples_frame(
     columns += ["accepted"] if isinstance(bench.simulation, Simulation) else []
     columns += [*(["before", of_turn[0], "move"] if of_turn else []), *of_turn[1:]]
     columns += ["calls", "tokens", "seconds", "completed", "detail"]
-    return pd.DataFrame(rows, columns=columns)
+    return frame_of(rows, columns=columns)
 
 
 def _sample_rows(
@@ -344,9 +343,7 @@ def effects_of(
     from llmsim_lab.study._statistics import situation_effects  # here, since it imports numpy
 
     reference, *others = variants
-    parts = [
-        sample_values(frame, name).assign(outcome=name) for name in outcomes if not frame.empty
-    ]
+    parts = [sample_values(frame, it).assign(outcome=it) for it in outcomes if not frame.empty]
     found = []
     if parts:
         names = {"variant": "arm", "turn": "situation", "sample": "replicate"}
@@ -407,13 +404,8 @@ def answers_apart(
     few = len({*x, *y}) <= (len(x) + len(y)) / 2
     statistic, p = energy_test(x, y, distance="labels" if few else "words", blocks=blocks)
     how = "permuted" if blocks is None else "permuted by situation"
-    return replace(
-        effect,
-        estimate=statistic,
-        p=p,
-        p_family=p,
-        method=f"energy distance of {'answers' if few else 'their words'}, {how}",
-    )
+    method = f"energy distance of {'answers' if few else 'their words'}, {how}"
+    return replace(effect, estimate=statistic, p=p, p_family=p, method=method)
 
 
 def one_family(effects: Sequence[Effect]) -> list[Effect]:
@@ -422,14 +414,11 @@ def one_family(effects: Sequence[Effect]) -> list[Effect]:
 
     adjusted = holm([effect.p for effect in effects])
     tested = sum(p is not None for p in adjusted)
+    how = f"; Holm over {tested}" if tested > 1 else ""
+    alone = (effect.method.partition("; Holm")[0] for effect in effects)
     return [
-        replace(
-            effect,
-            p_family=p,
-            method=effect.method.partition("; Holm")[0]
-            + (f"; Holm over {tested}" if tested > 1 and p is not None else ""),
-        )
-        for effect, p in zip(effects, adjusted, strict=True)
+        replace(effect, p_family=p, method=method + how * (p is not None))
+        for effect, p, method in zip(effects, adjusted, alone, strict=True)
     ]
 
 
@@ -444,8 +433,6 @@ def exact_effects(
     Of numbers the difference of the means; else the difference of each answer's chance. An arm's
     wordings are taken together; ``only`` says that it is about these.
     """
-    import pandas as pd
-
     from llmsim_lab.study._statistics import exact_situation_effects
 
     arm_of = {label: arm for arm, labels in arms.items() for label in labels}
@@ -463,7 +450,7 @@ def exact_effects(
         for option, p in options.items():
             name = f"chance of {getattr(option, 'value', option)}"
             rows += [(*place, name, 1.0, p), (*place, name, 0.0, 1 - p)]
-    frame = pd.DataFrame(rows, columns=["arm", "run", "situation", "outcome", "value", "chance"])
+    frame = frame_of(rows, columns=["arm", "run", "situation", "outcome", "value", "chance"])
     if not rows:
         return []
     found = exact_situation_effects(frame, reference=next(iter(arms)))
@@ -489,7 +476,7 @@ def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, faile
         text += f", 95 % interval {effect.low:+.2f} to {effect.high:+.2f}"
     if effect.p is not None:
         text += f", p {_p(effect.p)}"
-        if effect.p_family not in (None, effect.p):
+        if effect.p_family is not None and effect.p_family != effect.p:
             text += f", for all that is compared p {_p(effect.p_family)}"
     text += f" ({effect.method}); {used}."
     if effect.p is None:
@@ -512,8 +499,8 @@ def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, faile
     return f"{text} Note: {effect.note}." if effect.note else text
 
 
-def _p(value: float | None) -> str:
-    return "not known" if value is None else "< 0.001" if value < 0.001 else f"= {value:.3f}"
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
 # --- what was answered ---------------------------------------------------------------------------
@@ -533,8 +520,6 @@ def directions(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
 
     One row a variant. Shares are of the samples used; failed ones are only counted.
     """
-    import pandas as pd
-
     moves, frame = _moves(frame), _placed(frame)
     rows = []
     for variant in variants:
@@ -545,7 +530,7 @@ def directions(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
         # A sample has a row an agent, and fails once.
         count = len(failed[["turn", "sample"]].drop_duplicates())
         rows.append({"variant": variant, **shares, "used": used, "failed": count})
-    return pd.DataFrame(rows)
+    return frame_of(rows)
 
 
 def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
@@ -560,8 +545,6 @@ def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     Columns: ``of``; ``seeds``, ``same`` or ``different``; ``same_direction`` and ``same_answer``
     (shares); ``pairs``, how many were used, and ``failed``, how many had a failed sample.
     """
-    import pandas as pd
-
     moves, texts = _moves(frame), _texts(frame)
     there: dict[tuple[str, Any], list[Place]] = {}
     for place in texts:
@@ -585,7 +568,7 @@ def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
         (direction_share, _), (answer_share, whole) = _same(pairs, moves), _same(pairs, texts)
         rows.append((of, seeds, direction_share, answer_share, whole, len(pairs) - whole))
     columns = ["of", "seeds", "same_direction", "same_answer", "pairs", "failed"]
-    return pd.DataFrame(rows, columns=columns)
+    return frame_of(rows, columns=columns)
 
 
 def _same(
@@ -606,8 +589,6 @@ def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
         frame: the results.
         most: of each variant.
     """
-    import pandas as pd
-
     rows = []
     for variant in dict.fromkeys(frame["variant"]):
         own = frame[frame["variant"] == variant]
@@ -620,7 +601,7 @@ def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
         if silent := len(own) - total:
             failed = {"decision": "(failed)", "count": silent, "share": math.nan}
             rows.append({"variant": variant, **failed})
-    return pd.DataFrame(rows, columns=["variant", "decision", "count", "share"])
+    return frame_of(rows, columns=["variant", "decision", "count", "share"])
 
 
 def _plain(text: str) -> str:

@@ -13,17 +13,16 @@ Signatures::
 
     run_effects(values, *, reference=None, contrasts=None, level=.95, paired=True, watched=False,
                 grid=None) -> list[Effect]          # columns arm, seed, outcome, value
-    situation_effects(values, *, reference=None, contrasts=None, level=.95, speak_of=None,
+    situation_effects(values, *, contrasts=None, speak_of=None,
                 grid=None) -> list[Effect]          # arm, run, situation, replicate, outcome,
                                                     # value, and seed where arms share seeds,
                                                     # wording where arms have several
-    exact_situation_effects(values, *, reference=None, contrasts=None, level=.95) -> list[Effect]
+    exact_situation_effects(values, *, reference=None) -> list[Effect]
                                                     # arm, run, situation, outcome, value, chance
     energy_test(x, y, *, distance="words", blocks=None, permutations=999, seed=0) -> (statistic, p)
-    confidence_sequence(differences, *, level=.95) -> (low, high)
     sup_t_band(curves, *, level=.95, draws=2000, seed=0) -> (mean, low, high)
-    power(sd, n, effect, *, level=.95) -> float
-    smallest_effect(sd, n, *, wanted=.8, level=.95) -> float | None
+    power(sd, n, effect) -> float
+    smallest_effect(sd, n, *, wanted=.8) -> float | None
     holm(p_values) -> list of p-values
 
 How often each interval contains the true value is in ``benchmarks/coverage.json``, which
@@ -60,7 +59,9 @@ ENOUGH_FOR_SHARES = 5
 """Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
 _PRIOR = 1.0
 """The mixture's variance in a confidence sequence, in units of the differences' variance."""
+_LEVEL = 0.95
 _MINUS = "\N{MINUS SIGN}"
+_KNOWN = "the chances are known, so these situations take no interval"
 _LARGEST = 1e150
 _NOTHING = 1e-9
 """Differences and spreads smaller than this share of the values are rounding."""
@@ -160,7 +161,7 @@ def run_effects(
         level: of the intervals.
         paired: False compares arms by Welch's t even if they share seeds.
         watched: the results are looked at while runs come in, and may decide when to stop:
-            intervals are ``confidence_sequence``'s and p-values 1 / e-value.
+            intervals are confidence sequences and p-values 1 / e-value.
         grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate; where
             it is not given, the values' largest common step. An outcome whose standard deviation
             is below its step has no interval; outcomes of 0 and 1 have intervals of their own.
@@ -268,11 +269,8 @@ def _pivot(values: pd.DataFrame, keys: Sequence[str]) -> _Table:
     rows[tuple(codes)] = True
     if int(rows.sum()) != len(values):
         twice = values[values.duplicated(axes)].iloc[0]
-        raise ConfigError(
-            "two values for "
-            + ", ".join(f"{name}={twice[name]}" for name in axes)
-            + ": each needs one"
-        )
+        where = ", ".join(f"{name}={twice[name]}" for name in axes)
+        raise ConfigError(f"two values for {where}: each needs one")
     array[tuple(codes)] = values["value"].to_numpy(dtype=float)
     return _Table(levels[0], levels[-1], levels[1:-1], array, rows)
 
@@ -303,19 +301,14 @@ def _common_steps(values: Numbers) -> Numbers:
     flat = values.reshape(-1, values.shape[-1])
     low, high = np.nanmin(flat, axis=0, initial=np.inf), np.nanmax(flat, axis=0, initial=-np.inf)
     span = np.where(high > low, high - low, 1.0)
+    # Whole numbers of a small unit, since a greatest common divisor takes no fractions.
     unit = 10.0 ** (np.floor(np.log10(span)) - 7)
     steps = np.rint(np.nan_to_num((flat - low) / unit)).astype(np.int64)
     return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
 
 
 def _paired(
-    a: Numbers,
-    b: Numbers,
-    level: float,
-    watched: bool,
-    step: Numbers,
-    *,
-    asked: NDArray[np.bool_],
+    a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers, *, asked: NDArray[np.bool_]
 ) -> _Found:
     """Return Student's t over the differences of pairs (rows), for each outcome (column).
 
@@ -351,6 +344,7 @@ def _paired(
         equal="all pairs differ by the same, which says nothing of pairs that would not",
     )
     if watched:
+        # Nothing has differed yet, which would make a sequence of no width at all.
         found.low[yes_or_no & ~(variance > 0)] = found.high[yes_or_no & ~(variance > 0)] = np.nan
     else:
         _agresti(found, yes_or_no, differences, level)
@@ -438,6 +432,7 @@ def _fisher(a: int, b: int, c: int, d: int) -> float:
 
 def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: int) -> None:
     found.low[place], found.high[place] = middle - reach, middle + reach
+    # What was said of a spread was said of Student's t.
     found.notes[place] = [note for note in found.notes[place] if "left out" in note]
     if runs < ENOUGH_FOR_SHARES:
         found.low[place] = found.high[place] = np.nan
@@ -576,8 +571,8 @@ def _effects(
         adjusted[tested] = romano_wolf(matrix[:, tested])
         how = f"Romano-Wolf over {tested.sum()}, {len(_signs(len(matrix))):,} sign flips"
     else:
-        held = holm([None if math.isnan(p) else float(p) for p in family])
-        adjusted = np.array([np.nan if p is None else p for p in held])
+        adjusted = np.array(holm([_or_none(p) for p in family]), dtype=float)  # None becomes NaN
+    # Sign flips may find less than Student's t does.
     adjusted = np.fmax(adjusted, family)
     effects = []
     for place, one in enumerate(found):
@@ -646,6 +641,7 @@ def _flipped_t(differences: Numbers) -> Numbers:
     # The sum of squares is the same for all flips, so t follows from the sum alone.
     # Contiguous, since otherwise the product takes ten times as long.
     sums = np.abs(np.ascontiguousarray(_signs(len(filled)) @ np.ascontiguousarray(filled)).T)
+    # Below 1: where all pairs differ equally t would be infinite, and infinities are all alike.
     share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
     return np.asarray(share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2)))
 
@@ -683,10 +679,10 @@ def romano_wolf(differences: Numbers) -> Numbers:
 # --- looking while runs come in -------------------------------------------------------------------
 
 
-def confidence_sequence(
-    differences: Sequence[float], *, level: float = 0.95
-) -> tuple[float, float]:
-    """Return an interval of the mean of paired differences that may be looked at after every pair.
+def _sequence(
+    mean: Numbers, variance: Numbers, n: NDArray[np.int64], level: float
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the ends of confidence sequences, and p-values that may be watched: 1 / e-value.
 
     With probability ``level`` all intervals, after however many pairs, contain the true mean; so
     one may stop whenever one likes. It is the set of means that a mixture t test does not reject: a
@@ -695,27 +691,9 @@ def confidence_sequence(
     "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance",
     Sequential Analysis 44; differs from them: the prior's variance is 1, and the statistic is
     written as the Bayes factor of Rouder et al. (2009), Psychonomic Bulletin & Review 16. At n = 20
-    it is 1.6 times as wide as an interval for one look.
-
-    Args:
-        differences: of pairs of runs, in any order; NaN is left out.
-        level: of the whole sequence.
-
-    Returns:
-        The ends; infinite with fewer than five pairs, or where all differ by the same.
+    it is 1.6 times as wide as an interval for one look. The ends are infinite with fewer than five
+    pairs.
     """
-    values = np.asarray(differences, dtype=float)[:, None]
-    mean, variance = _moments(values, 0)
-    low, high, _ = _sequence(mean, variance, (~np.isnan(values)).sum(axis=0), level)
-    if mean[0] == 0 and variance[0] == 0:
-        return 0.0, 0.0
-    return (float(low[0]), float(high[0])) if np.isfinite(low[0]) else (-math.inf, math.inf)
-
-
-def _sequence(
-    mean: Numbers, variance: Numbers, n: NDArray[np.int64], level: float
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the ends of confidence sequences, and p-values that may be watched: 1 / e-value."""
     with np.errstate(invalid="ignore", divide="ignore"):
         growth = 1 + n * _PRIOR
         freedom = np.maximum(n - 1, 1)
@@ -736,9 +714,7 @@ def _sequence(
 def situation_effects(
     values: pd.DataFrame,
     *,
-    reference: str | None = None,
     contrasts: Sequence[tuple[str, str]] | None = None,
-    level: float = 0.95,
     speak_of: Literal["these", "new"] | None = None,
     grid: Mapping[str, float] | None = None,
 ) -> list[Effect]:
@@ -766,9 +742,8 @@ def situation_effects(
             the arms' answers of the same situation and seed; without it answers are independent. A
             column wording, if there is one, says in which words the arm asked; different wordings
             of an arm must have had different seeds, which those of one name in two arms may share.
-        reference: the arm that is subtracted from each other one; the first if not given.
-        contrasts: pairs of arms instead, the second is subtracted from the first.
-        level: of the intervals.
+        contrasts: pairs of arms, the second is subtracted from the first; each arm and the first
+            one if not given.
         speak_of: "new" if not given and there are two runs or more.
         grid: the step of outcomes that are on a grid, such as 0.25 for a policy rate.
     """
@@ -780,12 +755,11 @@ def situation_effects(
     if speak_of is None:
         speak_of = "new" if len(set(asked.run_of)) > 1 else "these"
     found = []
-    for one, other in _contrasts(asked.table.arms, reference, contrasts):
-        effect = _at_situations(asked, one, other, speak_of == "new", level, step)
-        effect.contrast = f"{one} {_MINUS} {other}"
+    for one, other in _contrasts(asked.table.arms, None, contrasts):
+        effect = _at_situations(asked, one, other, speak_of == "new", step)
         _leave_open(effect, wild[one] | wild[other])
         found.append(effect)
-    return _effects(found, asked.table.outcomes, level, adjust=False)
+    return _effects(found, asked.table.outcomes, _LEVEL, adjust=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -847,16 +821,8 @@ def _asked(values: pd.DataFrame) -> _Answers:
     table = _pivot(frame, ["cell", "answer"])
     runs = dict(zip(cell, pd.factorize(values["run"])[0], strict=True))
     run_of = np.array([runs[key] for key in table.keys[0]])
-    return _Answers(
-        table,
-        run_of,
-        seeded,
-        crossed,
-        crossed_runs,
-        wordings,
-        answers,
-        shares.loc[table.outcomes].to_numpy(),
-    )
+    happened = shares.loc[table.outcomes].to_numpy()
+    return _Answers(table, run_of, seeded, crossed, crossed_runs, wordings, answers, happened)
 
 
 def _recurs(values: pd.DataFrame, places: list[str]) -> bool:
@@ -864,9 +830,7 @@ def _recurs(values: pd.DataFrame, places: list[str]) -> bool:
     return bool(values[["seed", *places]].drop_duplicates()["seed"].duplicated().any())
 
 
-def _at_situations(
-    asked: _Answers, one: str, other: str, new: bool, level: float, step: Numbers
-) -> _Found:
+def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbers) -> _Found:
     """Return one contrast at these situations, or at new ones, in each outcome."""
     a, b = asked.table.of(one), asked.table.of(other)
     paired = asked.seeded and bool((asked.table.there(one) & asked.table.there(other)).any())
@@ -875,9 +839,8 @@ def _at_situations(
     # Each group is situations x answers x outcomes.
     groups = [_without_rounding(a - b, a, b)] if paired else [a, -b]
     counts = [(~np.isnan(group)).sum(axis=1) for group in groups]
-    moments = [_moments(group, 1) for group in groups]
     used = np.min(counts, axis=0) > 0
-    difference = _without_rounding(np.sum([mean for mean, _ in moments], axis=0), a, b)
+    difference = _without_rounding(np.sum([_moments(it, 1)[0] for it in groups], axis=0), a, b)
     difference = np.where(used, difference, 0.0)
     # Each run has the same weight, and so has each situation of a run.
     runs = (asked.run_of == np.arange(asked.run_of.max() + 1)[:, None]).astype(float)
@@ -886,7 +849,7 @@ def _at_situations(
     weight = np.where(used, runs.T @ (1 / np.maximum(of_run, 1)), 0.0) / np.maximum(run_count, 1)
     estimate = np.where(run_count > 0, (weight * difference).sum(axis=0), np.nan)
     what = "answers paired by seed" if paired else "answers"
-    n = used.sum(axis=0)
+    n, zero = used.sum(axis=0), (difference == 0).all(axis=0)
     if new:
         means = np.where(of_run > 0, runs @ difference / np.maximum(of_run, 1), np.nan)
         spread = _moments(means, 0)[1]
@@ -900,7 +863,6 @@ def _at_situations(
             ]
         answers = np.max(counts, axis=0).sum(axis=0) / np.maximum(run_count, 1)
         step = step / np.maximum(answers, 1)
-        zero = (difference == 0).all(axis=0)
         few = "one run: its turns say nothing of new situations; draw them from several runs"
         equal = "all runs differ by the same, which says nothing of runs that would not"
     else:
@@ -908,7 +870,6 @@ def _at_situations(
         methods = [f"stratified by situation, {what}"] * len(n)
         if asked.crossed:
             methods = ["t over seeds, which recur in several situations"] * len(n)
-        zero = (difference == 0).all(axis=0)
         few = "one answer a situation: an interval takes two or more"
         equal = "all answers of a situation are alike"
     if any(worded):
@@ -931,9 +892,9 @@ def _at_situations(
         few = "an interval takes two wordings, of a single one two answers a situation"
         few += ", and two runs" if new else ""
         equal = "all runs or wordings differ by the same" if new else "all wordings are alike"
-    low, high, p = _t_interval(estimate, variance, freedom, level)
+    low, high, p = _t_interval(estimate, variance, freedom, _LEVEL)
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
-    found.runs = run_count
+    found.contrast, found.runs = f"{one} {_MINUS} {other}", run_count
     if any(worded):
         found.wordings = np.sum(answered, axis=0)
         for arm, count in zip((one, other), answered, strict=True):
@@ -959,11 +920,7 @@ def _at_situations(
 
 
 def _by_wording(
-    asked: _Answers,
-    groups: Sequence[Numbers],
-    worded: Sequence[bool],
-    weight: Numbers,
-    new: bool,
+    asked: _Answers, groups: Sequence[Numbers], worded: Sequence[bool], weight: Numbers, new: bool
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return the variance that wordings make, its degrees of freedom, and the wordings' spread.
 
@@ -1056,13 +1013,6 @@ def _in_words(situations: int, runs: int, new: bool) -> str:
     return f"these {situations} situations of {of}"
 
 
-def _of_clusters(sums: Numbers, count: NDArray[np.int64]) -> Numbers:
-    """Return the variance of a mean from the sums of its clusters' deviations (first axis)."""
-    # count / (count - 1) corrects for the few clusters that the mean was estimated from.
-    factor = np.where(count > 1, count / np.maximum(count - 1, 1), np.nan)
-    return np.asarray((sums**2).sum(axis=0) * factor)
-
-
 def _two_ways(
     groups: Sequence[Numbers],
     counts: Sequence[Numbers],
@@ -1079,7 +1029,9 @@ def _two_ways(
     part = np.concatenate(parts, axis=1)
     seeds = (np.concatenate([~np.isnan(group) for group in groups], axis=1)).any(axis=0)
     seeds = seeds.sum(axis=0)
-    by_seed = _of_clusters(part.sum(axis=0), seeds)
+    # n / (n - 1) corrects for the few seeds that the mean was estimated from.
+    factor = np.where(seeds > 1, seeds / np.maximum(seeds - 1, 1), np.nan)
+    by_seed = (part.sum(axis=0) ** 2).sum(axis=0) * factor
     both = np.einsum("rc,cso->rso", runs, part)
     by_both = (both**2).sum(axis=(0, 1))
     run_count = ((runs @ weight) > 0).sum(axis=0)
@@ -1089,13 +1041,7 @@ def _two_ways(
     return whole, np.minimum(run_count, seeds) - 1.0, seeds
 
 
-def exact_situation_effects(
-    values: pd.DataFrame,
-    *,
-    reference: str | None = None,
-    contrasts: Sequence[tuple[str, str]] | None = None,
-    level: float = 0.95,
-) -> list[Effect]:
+def exact_situation_effects(values: pd.DataFrame, *, reference: str | None = None) -> list[Effect]:
     """Return how arms differ at recorded states where the chance of each answer is known.
 
     At these situations the contrast is exact, so it has no interval. With two runs or more there
@@ -1105,8 +1051,6 @@ def exact_situation_effects(
         values: a row for each possible answer: arm, run, situation, outcome, value, and chance,
             which need not add up to 1. A situation whose chances are NaN was not answered.
         reference: the arm that is subtracted from each other one; the first if not given.
-        contrasts: pairs of arms instead, the second is subtracted from the first.
-        level: of the intervals.
     """
     if values.empty:
         return []
@@ -1115,12 +1059,11 @@ def exact_situation_effects(
     sums = weighted.groupby(keys, sort=False)[["value", "chance"]].sum(min_count=1)
     means = (sums["value"] / sums["chance"]).rename("value").reset_index().assign(replicate=0)
     asked = _asked(means)
-    step, several = np.zeros(len(asked.table.outcomes)), len(set(asked.run_of)) > 1
+    situations, runs = len(asked.run_of), len(set(asked.run_of))
+    step, several = np.zeros(len(asked.table.outcomes)), runs > 1
     found = []
-    for one, other in _contrasts(asked.table.arms, reference, contrasts):
-        effect = _at_situations(asked, one, other, several, level, step)
-        effect.contrast = f"{one} {_MINUS} {other}"
-        situations, runs = len(asked.run_of), len(set(asked.run_of))
+    for one, other in _contrasts(asked.table.arms, reference, None):
+        effect = _at_situations(asked, one, other, several, step)
         for place, estimate in enumerate(effect.estimate):
             if several:
                 effect.method[place] = effect.method[place].removesuffix(", answers")
@@ -1129,11 +1072,9 @@ def exact_situation_effects(
                 )
             else:
                 effect.method[place] = "exact"
-                effect.notes[place] = [
-                    "the chances are known, so these situations take no interval"
-                ]
+                effect.notes[place] = [_KNOWN]
         found.append(effect)
-    return _effects(found, asked.table.outcomes, level, adjust=False)
+    return _effects(found, asked.table.outcomes, _LEVEL, adjust=False)
 
 
 # --- texts and other answers ----------------------------------------------------------------------
@@ -1275,14 +1216,13 @@ def sup_t_band(
 # --- how much can be seen -------------------------------------------------------------------------
 
 
-def power(sd: float, n: int, effect: float, *, level: float = 0.95) -> float:
-    """Return the chance that a paired t test rejects no difference if the true one is ``effect``.
+def power(sd: float, n: int, effect: float) -> float:
+    """Return the chance that a paired t test finds a true difference, at a two-sided alpha of .05.
 
     Args:
         sd: standard deviation of the pairs' differences.
         n: pairs.
         effect: the true difference, in the same unit.
-        level: 1 minus alpha; the test is two-sided.
     """
     from scipy.special import nctdtr, stdtrit
 
@@ -1291,20 +1231,19 @@ def power(sd: float, n: int, effect: float, *, level: float = 0.95) -> float:
     if sd == 0:
         return float(effect != 0)
     shift = abs(effect) / sd * math.sqrt(n)
-    cut = stdtrit(n - 1, (1 + level) / 2)
+    cut = stdtrit(n - 1, (1 + _LEVEL) / 2)
     # Where next to nothing is left below, as for the far side of a large shift, scipy gives NaN.
     below, far = (np.nan_to_num(nctdtr(n - 1, shift, end)) for end in (cut, -cut))
     return float(1 - below + far)
 
 
-def smallest_effect(sd: float, n: int, *, wanted: float = 0.8, level: float = 0.95) -> float | None:
+def smallest_effect(sd: float, n: int, *, wanted: float = 0.8) -> float | None:
     """Return the smallest true difference that is seen with power ``wanted``; None with one run.
 
     Args:
         sd: as in ``power``.
         n: likewise.
-        wanted: power, at least 1 minus the level.
-        level: likewise.
+        wanted: power, at least .05.
     """
     from scipy.optimize import brentq
 
@@ -1313,6 +1252,6 @@ def smallest_effect(sd: float, n: int, *, wanted: float = 0.8, level: float = 0.
     if sd == 0:
         return 0.0
     high = 1.0
-    while power(1.0, n, high, level=level) < wanted:
+    while power(1.0, n, high) < wanted:
         high *= 2
-    return float(sd * brentq(lambda size: power(1.0, n, size, level=level) - wanted, 0.0, high))
+    return float(sd * brentq(lambda size: power(1.0, n, size) - wanted, 0.0, high))

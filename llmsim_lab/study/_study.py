@@ -25,7 +25,8 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.html import join, pairs, table
-from llmsim_lab._util.text import clip, closest, duration, log_event, roughly
+from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import among, clip, closest, duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, Tape
@@ -34,29 +35,10 @@ from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
 from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._turn import turn_row
+from llmsim_lab.study import _design, _playing
 from llmsim_lab.study._charts import arms_chart
-from llmsim_lab.study._design import (
-    AA,
-    LAST,
-    AnyRun,
-    Models,
-    World,
-    arms_of,
-    factors_of,
-    said,
-    seeds_of,
-)
 from llmsim_lab.study._file import as_file, read_study
-from llmsim_lab.study._playing import (
-    NOTE,
-    Key,
-    Notes,
-    StudyPlayer,
-    StudyRun,
-    merge_left_over,
-    played,
-)
-from llmsim_lab.study._report import write_report
+from llmsim_lab.study._report import report_html
 from llmsim_lab.tape._codec import dumps
 
 if TYPE_CHECKING:
@@ -68,7 +50,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Outcome = str | Callable[[AnyRun], float]
+Outcome = str | Callable[[_design.AnyRun], float]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 
@@ -98,9 +80,7 @@ class Effects(list["Effect"]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row an effect; the columns are those of ``Effect``, and ``label``."""
-        import pandas as pd
-
-        return pd.DataFrame([{**asdict(effect), "label": self.label} for effect in self])
+        return frame_of([{**asdict(effect), "label": self.label} for effect in self])
 
     def __str__(self) -> str:
         lines = [str(effect) for effect in self]
@@ -258,19 +238,19 @@ class Study:
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        self._factors, self._design = factors_of(vary or {}, design), design
+        self._factors, self._design = _design.factors_of(vary or {}, design), design
         factors = self._factors
-        self.seeds = seeds_of(seeds)
-        self._arms, self.reference = arms_of(factors, design, aa=aa)
+        self.seeds = _design.seeds_of(seeds)
+        self._arms, self.reference = _design.arms_of(factors, design, aa=aa)
         self._by_name = {arm.name: arm for arm in self._arms}
-        self._world = World(world, fixed=fixed, factors=factors, turns=turns)
+        self._world = _design.World(world, fixed=fixed, factors=factors, turns=turns)
         self._cls = self._world.checked(self._arms, self.seeds[0])
         self.arms = {arm.name: dict(arm.levels) for arm in self._arms}
         self.turns = self._world.turns
         self.name = name or getattr(world, "__name__", self._cls.__name__)
         self._trial = self._world.trial(self._arms[0], self.seeds[0])
         self.outcome = self._outcomes_of(outcome)
-        self._models = Models(llm_client)
+        self._models = _design.Models(llm_client)
         identity = {
             "world": self._cls.kind,
             "vary": {key: dict(levels) for key, levels in factors.items()},
@@ -284,20 +264,20 @@ class Study:
             identity["config"] = self._world.base.model_dump(
                 mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
             )
-        self._notes = Notes(self.name, identity)
+        self._notes = _playing.Notes(self.name, identity)
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
-        self._player = StudyPlayer(self._world, self._models, self._notes)
+        self._player = _playing.StudyPlayer(self._world, self._models, self._notes)
         self._listeners: list[Callable[[], object]] = []
         self._player.on_change = self._tell
         self._registered: dict[str, Any] | None = None
-        self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
+        self._values: dict[tuple[_playing.Key, int | None], dict[str, float]] = {}
         self._looks: list[int] = []
-        self._registrations: dict[Key, Any] = {}
+        self._registrations: dict[_playing.Key, Any] = {}
         self._other_code = 0
         self._task: asyncio.Task[Any] | None = None
         self._entries = {
-            (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
+            (arm.name, seed): _playing.StudyRun(arm=arm.name, seed=seed)
             for seed in self.seeds
             for arm in self._arms
         }
@@ -312,7 +292,7 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
+        on_run: Callable[[_playing.StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
@@ -327,7 +307,7 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
+        on_run: Callable[[_playing.StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Play the runs that are left, and return the study.
@@ -377,7 +357,7 @@ class Study:
             ]
             self._player.purse = None if budget is None else Purse(budget)
 
-            async def done(entry: StudyRun) -> None:
+            async def done(entry: _playing.StudyRun) -> None:
                 self._entries[entry.key] = entry
                 self._player.playing.pop(entry.key, None)
                 self._tell()
@@ -388,9 +368,8 @@ class Study:
                 if inspect.isawaitable(returned):
                     await returned
 
-            total, line = len(self._entries), "run" if progress else ""
-            player = self._player
-            await played(player, jobs, parallel, done, executor=executor, of=total, line=line)
+            how: dict[str, Any] = {"of": len(self._entries), "line": "run" if progress else ""}
+            await _playing.played(self._player, jobs, parallel, done, executor=executor, **how)
         finally:
             self._task = None
             _PLAYED.discard(key)
@@ -433,7 +412,7 @@ class Study:
         """Whether the study is being played."""
         return self._task is not None
 
-    def progress(self) -> list[StudyRun]:
+    def progress(self) -> list[_playing.StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
         turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
@@ -449,11 +428,12 @@ class Study:
             if self._tape.read_only:
                 raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
             self._notes.check_free(self._tape)
-            merge_left_over(self._tape)
+            _playing.merge_left_over(self._tape)
             self._find()
             if why := self._mixed_code():
                 self._warn("CODE_CHANGED", reason=why)
         self._player.tape = self._tape
+        # Two tell whether seeds change anything; to make all of them may take long.
         seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
         if executor is None:
             for arm in self._arms:  # here a wrong model raises before anything is played
@@ -503,6 +483,7 @@ class Study:
                 if isinstance(look, int) and look not in self._looks:
                     self._looks.append(look)
             if key in self._entries:
+                # Of several runs the latest counts, unless an earlier one is done and it is not.
                 if self._entries[key].status != "done" or entry.status == "done":
                     self._entries[key] = entry
                 registered[key] = note.get("registration")
@@ -542,15 +523,13 @@ class Study:
         ``status``; ``turns``; ``error``. A factor that has the name of one of those is called
         ``factor NAME``.
         """
-        import pandas as pd
-
         rows = []
         for it in self._in_order():
             own = {name: getattr(it, name) for name in ("seed", "run", "status", "turns", "error")}
             rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
-        return pd.DataFrame(rows).astype({"run": "Int64"})
+        return frame_of(rows).astype({"run": "Int64"})
 
-    def _in_order(self) -> Iterator[StudyRun]:
+    def _in_order(self) -> Iterator[_playing.StudyRun]:
         """Yield the runs arm by arm."""
         for arm in self._arms:
             for seed in self.seeds:
@@ -565,7 +544,7 @@ class Study:
             for name, label in found.levels.items()
         }
 
-    def _rows(self, entry: StudyRun) -> list[dict[str, Any]]:
+    def _rows(self, entry: _playing.StudyRun) -> list[dict[str, Any]]:
         """Return a run's frame as rows, from the tape or from memory."""
         if (run := self._player.kept.get(entry.key)) is not None:
             return [turn_row(turn, run.own_columns(turn)) for turn in run.turns]
@@ -574,7 +553,7 @@ class Study:
         assert entry.run is not None
         return list(tape.frame_rows(entry.run).values())
 
-    def simulation(self, arm: str, seed: int) -> AnyRun:
+    def simulation(self, arm: str, seed: int) -> _design.AnyRun:
         """Return one run to look at: its turns, calls and decisions.
 
         Raises:
@@ -606,8 +585,6 @@ class Study:
         Columns: ``arm``; the factors' levels; ``seed``; ``turn``, and the others of a run's frame.
         A factor that has the name of one of those is called ``factor NAME``.
         """
-        import pandas as pd
-
         parts = []
         for entry in self._in_order():
             if entry.status != "done":
@@ -615,7 +592,7 @@ class Study:
             rows = self._rows(entry)
             levels = _beside(self._levels(entry.arm), {"arm", "seed", *rows[-1]})
             parts += [{"arm": entry.arm, **levels, "seed": entry.seed, **row} for row in rows]
-        return pd.DataFrame(parts)
+        return frame_of(parts)
 
     def to_xarray(self) -> xr.Dataset:
         """Return the numbers of all complete runs by arm, seed and turn.
@@ -706,14 +683,13 @@ class Study:
     def _check_column(self, name: str, measures: Mapping[str, Any]) -> None:
         first = self._trial.turns[0]
         row = turn_row(first, self._trial.own_columns(first))
-        column = name.removesuffix(LAST)
+        column = name.removesuffix(_design.LAST)
         # A mapping in a state may be filled later, so of its columns only the field is known.
         fields = getattr(type(first.state), "model_fields", {})
         known = [*measures, *(key for key, value in row.items() if isinstance(value, int | float))]
         if not (column in row or name in measures or column.partition(".")[0] in fields):
             raise ConfigError(
-                f"outcome {name!r} is not a column of {self._cls.__name__}"
-                f"{closest(column, known)}; there are {', '.join(known)}"
+                f"outcome {name!r} is not a column of {self._cls.__name__}{among(column, known)}"
             )
 
     def outcomes(self) -> pd.DataFrame:
@@ -721,17 +697,15 @@ class Study:
 
         Columns: ``arm``, ``seed``, ``outcome``, ``value``; NaN where the run failed.
         """
-        import pandas as pd
-
         rows = [
             (entry.arm, entry.seed, label, value)
             for entry in self._in_order()
             if entry.status in ("done", "failed")
             for label, value in self._values_of(entry).items()
         ]
-        return pd.DataFrame(rows, columns=_OUTCOMES)
+        return frame_of(rows, columns=_OUTCOMES)
 
-    def _values_of(self, entry: StudyRun) -> dict[str, float]:
+    def _values_of(self, entry: _playing.StudyRun) -> dict[str, float]:
         if entry.status != "done":
             return dict.fromkeys(self.outcome, math.nan)
         key = entry.key, entry.run
@@ -743,7 +717,9 @@ class Study:
             }
         return self._values[key]
 
-    def _value(self, entry: StudyRun, outcome: Outcome, rows: list[dict[str, Any]]) -> float:
+    def _value(
+        self, entry: _playing.StudyRun, outcome: Outcome, rows: list[dict[str, Any]]
+    ) -> float:
         if not isinstance(outcome, str):
             run = self.simulation(entry.arm, entry.seed)
             try:
@@ -757,17 +733,14 @@ class Study:
             return _number(value, _label_of(outcome))
         config = self._world.trial(self._by_name[entry.arm], entry.seed).config
         if (measure := self._cls.measures(config).get(outcome)) is not None:
-            import pandas as pd
-
-            return _number(measure(pd.DataFrame(rows)), outcome)
-        column = outcome.removesuffix(LAST)
+            return _number(measure(frame_of(rows)), outcome)
+        column = outcome.removesuffix(_design.LAST)
         if not any(column in row for row in rows):
             known = list(dict.fromkeys(name for row in rows for name in row))
             raise ConfigError(
-                f"outcome {outcome!r} is not a column of these runs{closest(column, known)}; there "
-                f"are {', '.join(known)}"
+                f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
             )
-        if outcome.endswith(LAST):
+        if outcome.endswith(_design.LAST):
             return _number(rows[-1].get(column), outcome)
         there = [_number(row.get(column), outcome) for row in rows[1:]]
         numbers = [value for value in there if value == value]
@@ -822,17 +795,14 @@ class Study:
         self._check_arms(contrasts or ())
         for name, step in (grid or {}).items():
             if name not in self.outcome:
-                raise ConfigError(
-                    f"grid: there is no outcome {name!r}{closest(str(name), self.outcome)}; there "
-                    f"are {', '.join(self.outcome)}"
-                )
+                raise ConfigError(f"grid: there is no outcome {name!r}{among(name, self.outcome)}")
             real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
-        main = values[values["arm"] != AA] if contrasts is None else values
+        main = values[values["arm"] != _design.AA] if contrasts is None else values
         found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
-        if all_of_them and AA in self.arms:
-            again = values[values["arm"].isin([AA, self.reference])]
+        if all_of_them and _design.AA in self.arms:
+            again = values[values["arm"].isin([_design.AA, self.reference])]
             check = run_effects(again, reference=self.reference, **how)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         said_ = [self._look(watched, contrasts), self._mixed_code()]
@@ -842,10 +812,7 @@ class Study:
         """Raise ConfigError where an arm of the contrasts is not there."""
         for arm in (arm for pair in contrasts for arm in pair):
             if arm not in self.arms:
-                raise ConfigError(
-                    f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
-                    f"{', '.join(self.arms)}"
-                )
+                raise ConfigError(f"there is no arm {arm!r}{among(arm, self.arms)}")
 
     def _mixed_code(self) -> str:
         """Return how many runs another version of the world played; empty if none."""
@@ -876,6 +843,7 @@ class Study:
         if done not in self._looks:
             self._looks.append(done)
             self._keep_looks()
+        # By how many runs had ended: to look twice at the same runs is one look.
         number = sorted(self._looks).index(done) + 1
         if whole and number == len(self._looks) == 1:
             return ""
@@ -891,8 +859,8 @@ class Study:
         first = next((it.run for it in self._entries.values() if it.run is not None), None)
         if tape is not None and not tape.read_only and first is not None:
             manifest = tape.run(first).manifest
-            note = {**manifest[NOTE], "looks": self._looks}
-            tape.update_manifest(first, {**manifest, NOTE: note})
+            note = {**manifest[_playing.NOTE], "looks": self._looks}
+            tape.update_manifest(first, {**manifest, _playing.NOTE: note})
 
     # --- before it is played -----------------------------------------------------------------
 
@@ -929,7 +897,8 @@ class Study:
             )
         pairs = contrasts if contrasts is not None else there.get("contrasts")
         if pairs is None:
-            pairs = [(arm, self.reference) for arm in self.arms if arm not in (self.reference, AA)]
+            others = (self.reference, _design.AA)
+            pairs = [(arm, self.reference) for arm in self.arms if arm not in others]
         self._check_arms(pairs)
         plan: dict[str, Any] = {
             "study": self.name,
@@ -958,7 +927,7 @@ class Study:
         if not there:
             own = {key: it for key, it in plan.items() if key not in ("outcomes", "n")}
             path.write_text(yaml_text({**as_file(self, path), **own}), encoding="utf-8")
-        digest = hashlib.sha256(dumps(said(plan)).encode()).hexdigest()
+        digest = hashlib.sha256(dumps(_design.said(plan)).encode()).hexdigest()
         self._registered = {**plan, "digest": digest}
         self._notes.registration = digest
         return path
@@ -972,7 +941,9 @@ class Study:
         Args:
             path: the file; one that is there is replaced.
         """
-        return write_report(self, Path(path))
+        path = Path(path)
+        path.write_text(report_html(self), encoding="utf-8", newline="\n")
+        return path
 
     def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
@@ -984,10 +955,7 @@ class Study:
 
         left = len(self._entries) - self.counts["done"]
         costs, where = self._costs(pilot)
-        smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
-        for label, spread in self._spreads(pilot).items():
-            if label in smallest:
-                smallest[label] = smallest_effect(spread, len(self.seeds))
+        spreads, n = self._spreads(pilot), len(self.seeds)
         return StudyPlan(
             runs=left,
             done=len(self._entries) - left,
@@ -995,7 +963,10 @@ class Study:
             seeds=len(self.seeds),
             turns=self.turns,
             **{name: left * self.turns * cost for name, cost in costs.items()},
-            smallest=smallest,
+            smallest={
+                it: smallest_effect(spreads[it], n) if it in spreads else None
+                for it in self.outcome
+            },
             memory=self._memory(),
             based_on=where,
         )
@@ -1035,7 +1006,7 @@ class Study:
             if reference not in table_:
                 continue
             apart = table_.sub(table_[reference], axis=0)
-            others = [arm for arm in apart if arm not in (reference, AA)]
+            others = [arm for arm in apart if arm not in (reference, _design.AA)]
             variances = [apart[arm].var() for arm in others if apart[arm].count() >= _FEW]
             if variances:
                 # The arms' mean, since nobody knows which of them it will be about.
@@ -1046,35 +1017,28 @@ class Study:
 
     def _values_on(self, pilot: Tape | str | Path) -> pd.DataFrame:
         """Return the outcomes of a pilot's runs that name their arm, as far as columns say them."""
-        import pandas as pd
-
         tape = pilot if isinstance(pilot, Tape) else Tape(pilot, read_only=True)
         rows = []
         for info in tape.runs():
-            note = info.manifest.get(NOTE)
+            note = info.manifest.get(_playing.NOTE)
             if not isinstance(note, Mapping) or note.get("arm") not in self.arms:
                 continue
-            entry = StudyRun(note["arm"], note["seed"], "done", info.id)
+            entry = _playing.StudyRun(note["arm"], note["seed"], "done", info.id)
             frame = list(tape.frame_rows(info.id).values())
             rows += [
                 (entry.arm, entry.seed, label, self._value(entry, item, frame))
                 for label, item in self.outcome.items()
                 if isinstance(item, str) and len(frame) > 1
             ]
-        return pd.DataFrame(rows, columns=_OUTCOMES)
+        return frame_of(rows, columns=_OUTCOMES)
 
     def _memory(self) -> str:
         named = [self._world.model(arm) or self._models.given for arm in self._arms]
-        texts = dict.fromkeys(
-            it for it in named if isinstance(it, str) and it.startswith("embedded")
-        )
-        sizes = {model.name: model.memory_bytes for model in CATALOGUE}
-        said_ = [
-            f"{text}: {sizes[name] / 1e9:.1f} GB"
-            if (name := text.partition(":")[2]) in sizes
-            else f"{text}: {min(sizes.values()) / 1e9:.1f} to {max(sizes.values()) / 1e9:.1f} GB"
-            for text in texts
-        ]
+        texts = dict.fromkeys(it for it in named if str(it).startswith("embedded"))
+        sizes = sorted(model.memory_bytes / 1e9 for model in CATALOGUE)
+        known = {model.name: f"{model.memory_bytes / 1e9:.1f} GB" for model in CATALOGUE}
+        some = f"{sizes[0]:.1f} to {sizes[-1]:.1f} GB"
+        said_ = [f"{text}: {known.get(text.partition(':')[2], some)}" for text in texts]
         return f"Memory for each process of an executor: {', '.join(said_)}." if said_ else ""
 
     # --- what is shown of it -----------------------------------------------------------------
@@ -1111,9 +1075,7 @@ class Study:
 
     def _errors(self) -> list[str]:
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
-        return [
-            f"{count} failed: {error:.200}" for error, count in errors.most_common(_MOST_ERRORS)
-        ]
+        return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
 
     def _effects_shown(self) -> Effects | str | None:
         """Return the effects, or why there are none; nothing while there is nothing to compare."""

@@ -22,7 +22,7 @@ from fitness_kit import (
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, connect
-from llmsim_lab.study import _fitness, fitness_card
+from llmsim_lab.study import _checks, fitness_card
 from llmsim_lab.study._checks import CHECKS, Measure, share
 from llmsim_lab.study._fitness import FitnessCard, kept_cards
 from llmsim_lab.testing import FakeModel, FakeOllama
@@ -37,7 +37,7 @@ def _cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is about keeping cards, one short check is as good as all."""
-    monkeypatch.setattr(_fitness, "CHECKS", {"spread": CHECKS["spread"]})
+    monkeypatch.setattr(_checks, "CHECKS", {"spread": CHECKS["spread"]})
 
 
 def card_of(reply: Reply, **options: Any) -> FitnessCard:

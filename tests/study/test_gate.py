@@ -16,6 +16,7 @@ from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.study import economics_card
+from llmsim_lab.study._checks import share_interval
 from llmsim_lab.study._gate import (
     CLEAR,
     GATE_MOVES_BP,
@@ -29,7 +30,6 @@ from llmsim_lab.study._gate import (
     names,
     question,
     response,
-    share_interval,
     situations,
     state,
 )

@@ -410,8 +410,15 @@ def test_an_outcome_in_steps_is_coarse_and_a_mean_is_not() -> None:
 
     state, found = answer(played(study_of(outcome=steps)), "coarser")
     assert state == "missing"
+    assert "factor=2 \N{MINUS SIGN} factor=1, steps" in found
     assert "steps of 0.25" in found
     assert answer(played(study_of()), "coarser")[0] == "ok"
+
+
+def test_of_an_arm_and_its_repeat_alone_nothing_is_compared() -> None:
+    questions = asked(played(study_of(Water, {}, aa=True)))
+    assert "an A/A arm" in questions
+    assert "the interval's unit" not in questions
 
 
 def test_whether_something_happened_is_not_too_coarse() -> None:

@@ -423,7 +423,9 @@ def test_a_run_that_is_over_ends_the_horizon() -> None:
         Short, players={"*": shares}, shock={"coins.Ann": -1}, at=1, horizon=9, seeds=1
     )
     assert 0 < response.horizon < 9
-    assert f"the horizon ends at {response.horizon}, not 9" in response.notes[0]
+    notes = response.notes
+    assert f"the horizon ends at {response.horizon}, not 9" in notes[0]
+    assert response.run().notes == notes
     with pytest.raises(ConfigError, match="is over at turn"):
         impulse_response(Short, players={"*": shares}, shock={"coins.Ann": -1}, at=9, seeds=1)
 

@@ -19,7 +19,6 @@ from scipy import stats
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._statistics import (
     Effect,
-    confidence_sequence,
     energy_test,
     exact_situation_effects,
     holm,
@@ -253,22 +252,34 @@ def test_holm_ignores_what_was_not_tested() -> None:
 # --- looking while runs come in -------------------------------------------------------------------
 
 
+def watched(values: Any, **how: Any) -> Effect:
+    runs = make_runs({"a": [0.0] * len(values), "b": list(values)})
+    [effect] = run_effects(runs, watched=True, **how)
+    return effect
+
+
+def ends(effect: Effect) -> tuple[float, float]:
+    assert effect.low is not None
+    assert effect.high is not None
+    return effect.low, effect.high
+
+
 def test_a_confidence_sequence_has_no_ends_at_first_and_is_wider_than_t() -> None:
     values = np.random.default_rng(4).standard_normal(30)
-    assert confidence_sequence(list(values[:4])) == (-math.inf, math.inf)
-    low, high = confidence_sequence(list(values))
+    few = watched(values[:4])
+    assert (few.low, few.note) == (None, "a confidence sequence takes five pairs to have ends")
+    low, high = ends(watched(values))
     t = stats.ttest_1samp(values, 0).confidence_interval()
     assert 1.5 < (high - low) / (t.high - t.low) < 1.8
 
 
 def test_watched_runs_get_the_sequence_and_a_p_value_that_agrees_with_it() -> None:
-    values = list(np.random.default_rng(4).standard_normal(12) + 1.3)
-    [effect] = run_effects(make_runs({"a": [0.0] * 12, "b": values}), watched=True)
-    assert (effect.low, effect.high) == pytest.approx(confidence_sequence(values))
+    values = np.random.default_rng(4).standard_normal(12) + 1.3
+    effect = watched(values)
+    assert effect.method.startswith("confidence sequence")
     assert effect.p is not None
     # At the level 1 - p the interval ends at 0.
-    edge = confidence_sequence(values, level=1 - effect.p)
-    assert edge[0] == pytest.approx(0, abs=1e-6)
+    assert ends(watched(values, level=1 - effect.p))[0] == pytest.approx(0, abs=1e-6)
 
 
 def test_runs_with_seeds_of_their_own_cannot_be_watched() -> None:

@@ -244,7 +244,8 @@ class Matrix(w.VBox):
 
     def _button(self) -> w.Button:
         cell = w.Button(layout=w.Layout(width="2.6em", padding="0"))
-        self._choices.on_click(cell, lambda: self._on_cell(*self._where[cell.model_id]))
+        show = self._choices.attempt
+        cell.on_click(lambda _: show(lambda: self._on_cell(*self._where[cell.model_id])))
         return cell
 
     def _fill(

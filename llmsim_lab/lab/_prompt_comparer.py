@@ -504,8 +504,8 @@ class PromptComparer(LabWidget):
         heading = w.HTML(str(title + styled(f"On {_bench.source_of(self.simulation)}", QUIET)))
         self.editors: list[VariantEditor] = []
         self.editor_box = row(gap="16px")
-        self.add_button = button("Add variant", "Add a copy of the last variant")
-        self._choices.on_click(self.add_button, self.add_variant)
+        copied = "Add a copy of the last variant"
+        self.add_button = self._choices.button("Add variant", copied, self.add_variant)
         self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(self.bench)
         self.turns_box = labelled(w.Text, "Turns", width="16em", value=turns)

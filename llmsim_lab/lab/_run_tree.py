@@ -368,7 +368,7 @@ class RunTree(RunOpener):
         if len(node.runs) > 1:
             said = f"Unfold {len(node.runs)} runs"
             folded = w.Button(description=f"{node.name} ▸", tooltip=said, layout=place)
-            self._choices.on_click(folded, lambda: self._unfold(run))
+            folded.on_click(lambda _: self._choices.attempt(lambda: self._unfold(run)))
             return folded
         line = visible(self._lines[run].lstrip("│├└─ "))
         made = self.nodes[run] = w.ToggleButton(tooltip=line, layout=place)

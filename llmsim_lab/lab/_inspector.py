@@ -513,10 +513,8 @@ class ReasoningInspector(TurnBrowser):
     def static_html(self) -> Markup:
         """Return the turn's decisions side by side, without seconds."""
         found, before = self._matching()
-        page = slice(_AGENTS_A_PAGE)
-        return join(
-            [self._heading(len(found)), self._html(found, before, page=page, seconds=False)]
-        )
+        cards = self._html(found, before, page=slice(_AGENTS_A_PAGE), seconds=False)
+        return self._heading(len(found)) + cards
 
 
 def _how(chain: LLMReasoningChain) -> str:

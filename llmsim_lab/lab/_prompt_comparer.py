@@ -266,10 +266,11 @@ class VariantPreview(w.VBox):
         self.view = w.HTML()
         # What is wrong with a variant is shown in the view.
         self._choices = Choices()
-        boxes = [dropdown(label, width="16em") for label in ("Variant", "Turn", "Agent")]
+        boxes = [
+            self._choices.on_choice(dropdown(label, width="16em"), self._show)
+            for label in ("Variant", "Turn", "Agent")
+        ]
         self.variant_choice, self.turn_choice, self.agent_choice = boxes
-        for box in boxes:
-            self._choices.on_choice(box, self._show)
         inside = w.VBox([row(*boxes), self.view])
         shows(self.open_box, inside)
         super().__init__([self.open_box, inside])

@@ -22,7 +22,7 @@ from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._stepper import RunOpener, TurnStepper
-from llmsim_lab.lab._widget import Pace, button, close_all, dropdown, number_box, row
+from llmsim_lab.lab._widget import Pace, close_all, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.study import Study
 from llmsim_lab.study._charts import runs_chart
@@ -110,9 +110,10 @@ class StudyBoard(RunOpener):
         names = list(self.study.outcome)
         played = "Play the runs that are left"
         self.run_button = self.starter("Run", played, self._run, button_style="primary")
-        self.stop_button = button("Stop", "Stop; what was played is kept", self._stop)
-        self.page_box = number_box("Page of runs", value=1, least=1, most=1)
-        self.outcome_box = dropdown("Chart of", width="24em")
+        self.stop_button = self.stopper("Stop", "Stop; what was played is kept", self._stop)
+        chosen, page = self._choices.on_choice, number_box("Page of runs", value=1, least=1, most=1)
+        self.page_box = chosen(page, self._turn_page)
+        self.outcome_box = chosen(dropdown("Chart of", width="24em"), self._draw_results)
         self._choices.options(self.outcome_box, [(name, name) for name in names])
         self.outcome_box.layout.display = "" if len(names) > 1 else "none"
         self.heading, self.progress, self.errors = w.HTML(), w.HTML(), w.HTML()
@@ -120,7 +121,6 @@ class StudyBoard(RunOpener):
         self.grid = w.VBox()
         self.cells: dict[Key, w.Button] = {}
         self._ends: dict[str, w.HTML] = {}
-        self.controls, self.stoppers = (self.run_button,), (self.stop_button,)
         self.children = (
             w.HTML(f"{_STYLE}<style>{_STYLES}</style>"),
             self.heading,
@@ -141,8 +141,6 @@ class StudyBoard(RunOpener):
         shown = (self.close_button.layout, "display")
         w.dlink((self.opened, "children"), shown, lambda parts: "" if parts else "none")
         self.opened.observe(lambda _: self._draw(), names="children")
-        self._choices.on_choice(self.page_box, self._turn_page)
-        self._choices.on_choice(self.outcome_box, self._draw_results)
 
     # --- the grid -----------------------------------------------------------------------------
 

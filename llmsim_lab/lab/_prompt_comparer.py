@@ -171,14 +171,6 @@ def answers_html(comparison: Comparison) -> Markup:
     return details("What was answered", sideways(join(parts), name="Answers", least="36em"))
 
 
-def results_text(comparison: Comparison) -> list[str]:
-    """Return the results as lines of plain text."""
-    return [f"  {visible(text)}" for text in comparison.verdicts] + [
-        f"  {visible(row['variant'])}: {row['count']} times: {clip(visible(row['decision']), 70)}"
-        for row in comparison.answers.to_dict("records")
-    ]
-
-
 _PART = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
 
 
@@ -834,12 +826,16 @@ class PromptComparer(LabWidget):
             fault = f"; wrong: {editor.fault}" if editor.fault else ""
             lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
         lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
-        played = self._played
-        lines += ["  nothing played yet"] if played is None else [f"  {_done(played)}"]
-        return "\n".join([*lines, *(results_text(played) if played else [])])
+        if (played := self._played) is None:
+            return "\n".join([*lines, "  nothing played yet"])
+        lines += [f"  {text}" for text in (_done(played), *map(visible, played.verdicts))]
+        for one in played.answers.to_dict("records"):
+            decision = clip(visible(one["decision"]), 70)
+            lines.append(f"  {visible(one['variant'])}: {one['count']} times: {decision}")
+        return "\n".join(lines)
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML; with results, their tables."""
         if (played := self._played) is None:
-            return pre(self.static_text())
+            return super().static_html()
         return join([styled(self._heading, tag="p"), results_html(played), answers_html(played)])

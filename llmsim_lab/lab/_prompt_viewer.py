@@ -163,12 +163,12 @@ class PromptViewer(TurnBrowser):
         self.agent_box = chosen(dropdown("Agent", width="18em"), self._fill)
         self.attempt_box = chosen(dropdown("Attempt", width="24em"), self._show_chosen)
         self.compare_box = chosen(checkbox("Compare with the turn before"), self._show_changes)
-        copied = "Show prompt and reply as texts to copy"
+        copied, copies = "Show prompt and reply as texts to copy", CopyBoxes("Prompt", "Reply")
         self.copy_button = self._choices.button(
-            "Copy", copied, lambda: self._copy(not self.copies.shown)
+            "Copy", copied, lambda: self._copy(not copies.shown)
         )
         self.heading, self.facts, self.changes = (w.HTML() for _ in range(3))
-        self.copies = CopyBoxes("Prompt", "Reply")
+        self.copies = copies
         self.legend, self.reply = w.HTML(), w.HTML()
         self.prompt = w.HTML(layout=flex(3, "24em"))
         beside_prompt = w.VBox((self.reply, self.facts), layout=flex(2, "18em"))
@@ -378,10 +378,9 @@ class PromptViewer(TurnBrowser):
         messages = self._attempt.request.messages if self._attempt else ()
         return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
-    def _copy(self, shown: bool | None = None) -> None:
-        """Show prompt and reply as texts to copy, or take these away; else the other of the two."""
+    def _copy(self, shown: bool) -> None:
+        """Show prompt and reply as texts to copy, or take these away."""
         reply = self._attempt.reply if self._attempt else None
-        shown = not self.copies.shown if shown is None else shown
         self.copies.show(*([self.text, reply.text if reply else ""] if shown else []))
 
     # --- the static view ----------------------------------------------------------------------

@@ -74,6 +74,7 @@ def figure_bytes(
         salt: makes the ids in an SVG, the same each time; those of several on a page must differ.
     """
     import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     dates_and_versions = {
         "pdf": ("CreationDate", "Creator", "Producer"),
@@ -82,6 +83,15 @@ def figure_bytes(
     }
     without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
     buffer = io.BytesIO()
+    if kind == "png":
+        before, figure.dpi = (figure.dpi, figure.canvas), dpi
+        try:
+            # Not savefig, which draws all of it twice so that its parts make room for each other.
+            canvas: Any = FigureCanvasAgg(figure)
+            canvas.print_png(buffer, metadata=without)
+        finally:
+            figure.dpi, figure.canvas = before
+        return buffer.getvalue()
     # Text stays text, to be found and edited.
     settings: Any = {"svg.hashsalt": salt, "svg.fonttype": "none", "pdf.fonttype": 42}
     with mpl.rc_context(settings):

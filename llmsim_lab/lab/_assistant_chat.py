@@ -58,8 +58,8 @@ class AssistantChat(LabWidget):
             "Send", "Send the message", self._send_written, button_style="primary"
         )
         self.stop_button = self.stopper("Stop", "Give the message under way up")
-        self.clear_button = button("New conversation", "Forget what was said")
-        self._choices.on_click(self.clear_button, self._clear)
+        forget = "Forget what was said"
+        self.clear_button = self._choices.button("New conversation", forget, self._clear)
         self.confirm_button, self.cancel_button = answers = (
             button("Yes", "Do what is asked about", lambda: self._reply("yes")),
             button("No", "Do not do what is asked about", lambda: self._reply("no")),

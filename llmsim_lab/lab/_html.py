@@ -194,9 +194,9 @@ def _notes(attempt: Attempt) -> list[str]:
     return notes
 
 
-def bold(text: object, *, limit: int = 300) -> Markup:
+def bold(text: object) -> Markup:
     """Return a line in bold."""
-    return styled(safe(text, limit=limit), STRONG)
+    return styled(safe(text, limit=300), STRONG)
 
 
 def heading(text: str) -> Markup:

@@ -26,7 +26,7 @@ from llmsim_lab.lab._fields import Field
 from llmsim_lab.lab._html import block
 from llmsim_lab.lab._rate_chart import RateChart
 from llmsim_lab.lab._scores import AFTER, Leaderboard, leaderboard
-from llmsim_lab.lab._widget import LabWidget, Worker, button, noted, row, settled
+from llmsim_lab.lab._widget import LabWidget, Worker, button, flex, noted, row, settled
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import (
@@ -472,8 +472,6 @@ class HumanSeat(LabWidget):
         does in a cell what people do with the form and the buttons.
     """
 
-    _stop_listening: Sequence[Callable[[], None]] = ()
-
     def __init__(
         self,
         simulation: Run,
@@ -501,9 +499,10 @@ class HumanSeat(LabWidget):
         self.follow(simulation, self._refresh_soon)
         seats = _seats.setdefault(simulation, WeakSet())
         seats.add(self)
+        self._following.callback(seats.discard, self)
         # Each person once, who may answer for several players.
-        listening = [person.listen(self._refresh_soon) for person in set(simulation.people)]
-        self._stop_listening = [*listening, lambda: seats.discard(self)]
+        for person in set(simulation.people):
+            self._following.callback(person.listen(self._refresh_soon))
         self.refresh()
 
     @classmethod
@@ -578,18 +577,19 @@ class HumanSeat(LabWidget):
                 panels=columns,
                 history=False,
                 rule=False,
+                on_select=lambda *_: None,  # others' prompts are not for a person's eyes
             )
             for part in self.chart.children:
-                part.layout.display = "" if part is self.chart.picture else "none"
+                shown = self.chart.chart in getattr(part, "children", ())
+                part.layout.display = "" if shown else "none"
         else:
             self.chart = w.VBox()
             self.score_button.layout.display = "none"
         self.controls = (self.step_button, self.score_button)
         for part in (self.facts, self.form_box, self.chart):
             part.layout.max_width = "100%"
-        beside = {"flex": "1 1 22em", "min_width": "0"}
-        left = w.VBox((self.facts, self.form_box), layout=beside)
-        right = w.VBox((self.chart,), layout=beside)
+        left = w.VBox((self.facts, self.form_box), layout=flex(1, "22em"))
+        right = w.VBox((self.chart,), layout=flex(1, "22em"))
         self.children = (
             row(self.seat_box, self.step_button, self.stop_button, self.score_button),
             *self.messages,
@@ -930,9 +930,3 @@ class HumanSeat(LabWidget):
         if self._board is None:
             return heading + answers
         return heading + self._score_html(self._board) + figure_html(self._board.figure) + answers
-
-    def close(self) -> None:
-        """Remove the seat and stop a turn started here; any other turn waits for another seat."""
-        for stop in self._stop_listening:
-            stop()
-        super().close()

@@ -244,7 +244,8 @@ class Matrix(w.VBox):
 
     def _button(self) -> w.Button:
         cell = w.Button(layout=w.Layout(width="2.6em", padding="0"))
-        self._choices.on_click(cell, lambda: self._on_cell(*self._where[cell.model_id]))
+        show = self._choices.attempt
+        cell.on_click(lambda _: show(lambda: self._on_cell(*self._where[cell.model_id])))
         return cell
 
     def _fill(
@@ -373,15 +374,6 @@ class ReasoningInspector(TurnBrowser):
         self._offer(self._named(turn), agent="" if again else agent)
         self._go(turn)
 
-    def _draw_matrix(self, page: slice) -> None:
-        first, last = self._span()
-        begin = max(first, min(self.turn_box.value - _MOST_TURNS // 2, last - _MOST_TURNS + 1))
-        turns = self.simulation.turns[begin - first :][:_MOST_TURNS]
-        agents = list(dict.fromkeys(c.agent for turn in turns for c in every_chain(turn)))
-        # The initial state, in which nobody decides, has no column.
-        columns = [turn for turn in turns if turn.number > first]
-        self.matrix.draw(columns, agents[page], self.turn_box.value)
-
     def _named(self, turn: int | None = None) -> RunTurn:
         """Return a turn by its number; the one shown if none is given."""
         shown: RunTurn = self.simulation.turns[self._number(turn) - self._span()[0]]
@@ -424,7 +416,13 @@ class ReasoningInspector(TurnBrowser):
     def _draw(self) -> None:
         found, before = self._matching()
         page = self._choices.page(self.page_box, len(found), _AGENTS_A_PAGE)
-        self._draw_matrix(page)
+        first, last = self._span()
+        begin = max(first, min(self.turn_box.value - _MOST_TURNS // 2, last - _MOST_TURNS + 1))
+        turns = self.simulation.turns[begin - first :][:_MOST_TURNS]
+        agents = list(dict.fromkeys(c.agent for turn in turns for c in every_chain(turn)))
+        # The initial state, in which nobody decides, has no column.
+        columns = [turn for turn in turns if turn.number > first]
+        self.matrix.draw(columns, agents[page], self.turn_box.value)
         self.heading.value = str(self._heading(len(found)))
         self.body.value = str(self._html(found, before, page=page, seconds=True))
 
@@ -512,10 +510,8 @@ class ReasoningInspector(TurnBrowser):
     def static_html(self) -> Markup:
         """Return the turn's decisions side by side, without seconds."""
         found, before = self._matching()
-        page = slice(_AGENTS_A_PAGE)
-        return join(
-            [self._heading(len(found)), self._html(found, before, page=page, seconds=False)]
-        )
+        cards = self._html(found, before, page=slice(_AGENTS_A_PAGE), seconds=False)
+        return self._heading(len(found)) + cards
 
 
 def _how(chain: LLMReasoningChain) -> str:

@@ -207,12 +207,9 @@ class Lab(TurnStepper):
 
     def _lay_out(self) -> None:
         super()._lay_out()
-        self.change_button = w.ToggleButton(
-            description="Change …",
-            tooltip="Show what can be changed of this run",
-            layout=w.Layout(width="auto"),
-        )
-        self._choices.on_choice(self.change_button, self._show_changes)
+        layout, tooltip = w.Layout(width="auto"), "Show what can be changed of this run"
+        change = w.ToggleButton(description="Change …", tooltip=tooltip, layout=layout)
+        self.change_button = self._choices.on_choice(change, self._show_changes)
         self.restart_button = self.starter(
             "Restart with this", "Begin anew with these parameters", self._restart
         )

@@ -171,14 +171,6 @@ def answers_html(comparison: Comparison) -> Markup:
     return details("What was answered", sideways(join(parts), name="Answers", least="36em"))
 
 
-def results_text(comparison: Comparison) -> list[str]:
-    """Return the results as lines of plain text."""
-    return [f"  {visible(text)}" for text in comparison.verdicts] + [
-        f"  {visible(row['variant'])}: {row['count']} times: {clip(visible(row['decision']), 70)}"
-        for row in comparison.answers.to_dict("records")
-    ]
-
-
 _PART = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
 
 
@@ -266,10 +258,11 @@ class VariantPreview(w.VBox):
         self.view = w.HTML()
         # What is wrong with a variant is shown in the view.
         self._choices = Choices()
-        boxes = [dropdown(label, width="16em") for label in ("Variant", "Turn", "Agent")]
+        boxes = [
+            self._choices.on_choice(dropdown(label, width="16em"), self._show)
+            for label in ("Variant", "Turn", "Agent")
+        ]
         self.variant_choice, self.turn_choice, self.agent_choice = boxes
-        for box in boxes:
-            self._choices.on_choice(box, self._show)
         inside = w.VBox([row(*boxes), self.view])
         shows(self.open_box, inside)
         super().__init__([self.open_box, inside])
@@ -504,8 +497,8 @@ class PromptComparer(LabWidget):
         heading = w.HTML(str(title + styled(f"On {_bench.source_of(self.simulation)}", QUIET)))
         self.editors: list[VariantEditor] = []
         self.editor_box = row(gap="16px")
-        self.add_button = button("Add variant", "Add a copy of the last variant")
-        self._choices.on_click(self.add_button, self.add_variant)
+        copied = "Add a copy of the last variant"
+        self.add_button = self._choices.button("Add variant", copied, self.add_variant)
         self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(self.bench)
         self.turns_box = labelled(w.Text, "Turns", width="16em", value=turns)
@@ -833,12 +826,16 @@ class PromptComparer(LabWidget):
             fault = f"; wrong: {editor.fault}" if editor.fault else ""
             lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
         lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
-        played = self._played
-        lines += ["  nothing played yet"] if played is None else [f"  {_done(played)}"]
-        return "\n".join([*lines, *(results_text(played) if played else [])])
+        if (played := self._played) is None:
+            return "\n".join([*lines, "  nothing played yet"])
+        lines += [f"  {text}" for text in (_done(played), *map(visible, played.verdicts))]
+        for one in played.answers.to_dict("records"):
+            decision = clip(visible(one["decision"]), 70)
+            lines.append(f"  {visible(one['variant'])}: {one['count']} times: {decision}")
+        return "\n".join(lines)
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML; with results, their tables."""
         if (played := self._played) is None:
-            return pre(self.static_text())
+            return super().static_html()
         return join([styled(self._heading, tag="p"), results_html(played), answers_html(played)])

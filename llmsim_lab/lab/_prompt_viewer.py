@@ -37,7 +37,6 @@ from llmsim_lab.lab._run_reading import (
 from llmsim_lab.lab._widget import (
     Choices,
     TurnBrowser,
-    button,
     checkbox,
     dropdown,
     flex,
@@ -72,18 +71,18 @@ class SearchBar(w.VBox):
         self._attempts, self._choices, self._on_found = attempts, choices, on_found
         self.hits: list[Hit] = []
         self.wanted = ""
-        self.search_box = text_box("Search", placeholder="in all prompts and replies of the run")
-        self.find_button = button("Find", tooltip="Search all prompts and replies of the run")
-        self.hit_box = dropdown("Hits", width="40em")
-        self.previous_hit_button = button("Previous hit", tooltip="Show the hit before")
-        self.next_hit_button = button("Next hit", tooltip="Show the hit after")
-        self._found = row(self.hit_box, self.previous_hit_button, self.next_hit_button)
+        all_texts = "all prompts and replies of the run"
+        box = text_box("Search", placeholder=f"in {all_texts}")
+        self.search_box = choices.on_choice(box, self._find)
+        self.find_button = choices.button("Find", f"Search {all_texts}", self._find)
+        self.hit_box = choices.on_choice(dropdown("Hits", width="40em"), lambda: self._move(0))
+        self._found = row(
+            self.hit_box,
+            choices.button("Previous hit", "Show the hit before", lambda: self._move(-1)),
+            choices.button("Next hit", "Show the hit after", lambda: self._move(1)),
+        )
+        _, self.previous_hit_button, self.next_hit_button = self._found.children
         self._found.layout.display = "none"
-        self._choices.on_choice(self.search_box, self._find)
-        self._choices.on_click(self.find_button, self._find)
-        self._choices.on_choice(self.hit_box, lambda: self._move(0))
-        self._choices.on_click(self.previous_hit_button, lambda: self._move(-1))
-        self._choices.on_click(self.next_hit_button, lambda: self._move(1))
         super().__init__((row(self.search_box, self.find_button), self._found))
 
     def find(self, text: str) -> list[Hit]:
@@ -158,14 +157,18 @@ class PromptViewer(TurnBrowser):
         self._go(self._attempts.last)
 
     def _lay_out(self) -> None:
-        self.status_box = status_filter(FAILED_ATTEMPTS)
-        self.component_box = dropdown("Component", width="16em")
-        self.agent_box = dropdown("Agent", width="18em")
-        self.attempt_box = dropdown("Attempt", width="24em")
-        self.compare_box = checkbox("Compare with the turn before")
-        self.copy_button = button("Copy", tooltip="Show prompt and reply as texts to copy")
+        chosen = self._choices.on_choice
+        self.status_box = chosen(status_filter(FAILED_ATTEMPTS), self._go_to_status)
+        self.component_box = chosen(dropdown("Component", width="16em"), self._fill)
+        self.agent_box = chosen(dropdown("Agent", width="18em"), self._fill)
+        self.attempt_box = chosen(dropdown("Attempt", width="24em"), self._show_chosen)
+        self.compare_box = chosen(checkbox("Compare with the turn before"), self._show_changes)
+        copied, copies = "Show prompt and reply as texts to copy", CopyBoxes("Prompt", "Reply")
+        self.copy_button = self._choices.button(
+            "Copy", copied, lambda: self._copy(not copies.shown)
+        )
         self.heading, self.facts, self.changes = (w.HTML() for _ in range(3))
-        self.copies = CopyBoxes("Prompt", "Reply")
+        self.copies = copies
         self.legend, self.reply = w.HTML(), w.HTML()
         self.prompt = w.HTML(layout=flex(3, "24em"))
         beside_prompt = w.VBox((self.reply, self.facts), layout=flex(2, "18em"))
@@ -183,13 +186,6 @@ class PromptViewer(TurnBrowser):
             self.changes,
             self.copies,
         )
-        chosen = self._choices.on_choice
-        chosen(self.status_box, self._go_to_status)
-        chosen(self.component_box, self._fill)
-        chosen(self.agent_box, self._fill)
-        chosen(self.attempt_box, self._show_chosen)
-        chosen(self.compare_box, self._show_changes)
-        self._choices.on_click(self.copy_button, lambda: self._copy(not self.copies.shown))
 
     @property
     def _attempt(self) -> Attempt | None:

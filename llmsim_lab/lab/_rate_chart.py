@@ -7,7 +7,7 @@ shows the prompt. Until the page is there, without plotly, and in the static vie
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,17 @@ from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import sideways
 from llmsim_lab.lab._prompt_viewer import PromptViewer
-from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, flex, labelled, row
+from llmsim_lab.lab._widget import (
+    Choices,
+    LabWidget,
+    Pace,
+    button,
+    checkbox,
+    flex,
+    labelled,
+    number_box,
+    row,
+)
 from llmsim_lab.lab.charts._drawing import draw
 from llmsim_lab.lab.charts._export import (
     FileKind,
@@ -42,7 +52,6 @@ from llmsim_lab.lab.charts._export import (
 from llmsim_lab.lab.charts._scene import Scene, check_choices, compose
 from llmsim_lab.lab.charts._tracks import Track, chartable, read_runs, run_numbers, tracks_of
 from llmsim_lab.run import Run
-from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,79 +70,26 @@ _FILES: dict[FileKind, str] = {
 }
 
 
-class ChartControls(w.VBox):
-    """What is charted, to choose from.
-
-    Args:
-        series: what can be charted.
-        main: the large panel's column.
-        panels: the small panels' columns.
-        changed: called when something else is chosen.
-        rule: True to begin with the Taylor rule; None where there can be none for these runs.
-        history: likewise, with history.
-
-    Attributes:
-        main: a list of all columns.
-        panels: a box for each of the first columns.
-        rule, history: boxes for the references.
-        update: a button that reads the runs again.
-    """
-
-    def __init__(
-        self,
-        series: Sequence[Series],
-        *,
-        main: str,
-        panels: Collection[str],
-        changed: Callable[[object], object],
-        rule: bool | None,
-        history: bool | None,
-    ) -> None:
-        options = [(str(item), item.column) for item in series]
-        self.main = labelled(w.Dropdown, "Main chart", width="26em", options=options, value=main)
-        self.panels = {
-            item.column: checkbox(item.label, value=item.column in panels)
-            for place, item in enumerate(series)
-            if place < _MOST_BOXES or item.column in panels
-        }
-        self.rule = checkbox("Taylor rule", value=bool(rule))
-        self.history = checkbox("History", value=bool(history))
-        for box, there in ((self.rule, rule), (self.history, history)):
-            box.layout.display = "none" if there is None else ""
-        self.update = button("Update", tooltip="Read the runs again and draw them")
-        for part in (self.main, *self.panels.values(), self.rule, self.history):
-            part.observe(changed, names="value")
-        super().__init__(
-            [
-                row(self.main, self.rule, self.history, self.update, gap="4px 16px"),
-                row(w.Label("Small charts:"), *self.panels.values(), gap="0 16px"),
-            ]
-        )
-
-
 class TablePart(w.VBox):
-    """The runs' values as a table, hidden at first, a page at a time.
+    """The runs' values as a table, hidden at first, the latest turns on the first page.
 
     Args:
         changed: called when another page, or the table at all, is asked for.
 
     Attributes:
         toggle: shows and hides it.
-        earlier, later: turn the pages.
+        page_box: which ten turns are shown.
         html: the table.
-        back: how many turns before the latest the page ends.
     """
 
     def __init__(self, changed: Callable[[], object]) -> None:
         self._changed = changed
-        self.back = 0
+        self._choices = Choices()
         self.toggle = button("Show table", "Show the runs' values turn by turn", self._on_toggle)
-        back, on = partial(self._turn_page, _PAGE), partial(self._turn_page, -_PAGE)
-        self.earlier = button("Earlier turns", "Show the turns before these", back)
-        self.later = button("Later turns", "Show the turns after these", on)
+        box = number_box("Page (1 is the latest)", value=1, least=1, most=1)
+        self.page_box = self._choices.on_choice(box, changed)
         self.html = w.HTML()
-        layout = w.Layout(display="none")
-        super().__init__([row(self.earlier, self.later), self.html], layout=layout)
+        super().__init__([self.page_box, self.html], layout=w.Layout(display="none"))
 
     def _on_toggle(self) -> None:
         hidden = self.layout.display == "none"
@@ -141,21 +97,13 @@ class TablePart(w.VBox):
         self.toggle.description = "Hide table" if hidden else "Show table"
         self._changed()
 
-    def _turn_page(self, turns: int) -> None:
-        self.back = max(0, self.back + turns)
-        self._changed()
-
     def draw(self, scene: Scene) -> None:
         """Show a scene's page as it is now, if the table is shown."""
-        if self.layout.display == "none":
-            return
-        first, last = scene.turns
-        turns = last - first
-        self.back = min(self.back, turns // _PAGE * _PAGE)
-        html = data_table(scene, last=last - self.back, turns=_PAGE)
-        self.html.value = str(sideways(html, name="Table of values"))
-        self.earlier.disabled = self.back + _PAGE > turns
-        self.later.disabled = self.back == 0
+        if self.layout.display != "none":
+            first, last = scene.turns
+            shown = self._choices.page(self.page_box, last - first + 1, _PAGE)
+            html = data_table(scene, last=last - shown.start, turns=_PAGE)
+            self.html.value = str(sideways(html, name="Table of values"))
 
 
 _PANELS = 3
@@ -189,7 +137,9 @@ class RateChart(LabWidget):
         on_select: called with the run and the turn that were clicked, in place of showing prompts.
 
     Attributes:
-        controls_part: what is chosen, as widgets.
+        main_box, panel_boxes: what is charted large; a box for each of the first columns.
+        rule_box, history_box: the references.
+        update_button: reads the runs again.
         picture: the chart as a picture, or in words where plotly draws it.
         viewer: shows the prompts of the run that was clicked; None before.
         export: buttons for files, by their kind.
@@ -269,16 +219,25 @@ class RateChart(LabWidget):
     def _lay_out(self, *, main: str, panels: Sequence[str]) -> None:
         dated = any(track.first_period for track in self._tracks)
         past = dated or not isinstance(self._history, bool)
-        self.controls_part = ChartControls(
-            list(self._series.values()),
-            main=main,
-            panels=panels,
-            changed=self._on_choice,
-            # Nothing to compare with for a world without rates and quarters.
-            rule=self._rule is not False if "interest_rate" in self._series else None,
-            history=self._history is not False if past else None,
+        options = [(str(item), name) for name, item in self._series.items()]
+        self.main_box = labelled(
+            w.Dropdown, "Main chart", width="26em", options=options, value=main
         )
-        self.controls_part.update.on_click(lambda _: self.start(self._read_again))
+        self.panel_boxes = {
+            name: checkbox(item.label, value=name in panels)
+            for place, (name, item) in enumerate(self._series.items())
+            if place < _MOST_BOXES or name in panels
+        }
+        self.rule_box = checkbox("Taylor rule", value=self._rule is not False)
+        self.history_box = checkbox("History", value=self._history is not False)
+        # Nothing to compare with for a world without rates and quarters.
+        references = {self.rule_box: "interest_rate" in self._series, self.history_box: past}
+        for box, there in references.items():
+            box.layout.display = "" if there else "none"
+        for box in (self.main_box, *self.panel_boxes.values(), *references):
+            box.observe(self._on_choice, names="value")
+        again = "Read the runs again and draw them"
+        self.update_button = self.starter("Update", again, self._read_again)
         self.picture = w.HTML()
         self.prompts = w.VBox(layout=flex(2, "24em"))
         self.prompts.layout.display = "none"
@@ -292,9 +251,10 @@ class RateChart(LabWidget):
         }
         self.link = w.HTML()
         self.table = TablePart(self._show_table)
-        self.controls = (self.controls_part.update, *self.export.values())
+        self.controls = (self.update_button, *self.export.values())
         self.children = (
-            self.controls_part,
+            row(self.main_box, *references, self.update_button, gap="4px 16px"),
+            row(w.Label("Small charts:"), *self.panel_boxes.values(), gap="0 16px"),
             row(self.chart, self.prompts, gap="16px"),
             *self.messages,
             row(self.prompts_button, self.table.toggle, *self.export.values(), self.link),
@@ -324,15 +284,14 @@ class RateChart(LabWidget):
         return alt_text(self.scene)
 
     def _compose(self) -> Scene:
-        parts = self.controls_part
-        main = str(parts.main.value)
-        chosen = [name for name, box in parts.panels.items() if box.value and name != main]
+        main = str(self.main_box.value)
+        chosen = [name for name, box in self.panel_boxes.items() if box.value and name != main]
         return compose(
             self._items,
             [self._series[name] for name in (main, *chosen)],
             title=self._title,
-            history=_asked(self._history, parts.history.value),
-            rule=_asked(self._rule, parts.rule.value),
+            history=_asked(self._history, self.history_box.value),
+            rule=_asked(self._rule, self.rule_box.value),
         )
 
     def refresh(self, *, reread: bool = False) -> None:

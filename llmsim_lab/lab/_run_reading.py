@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.charts._tracks import plain_number
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
@@ -334,7 +335,7 @@ def change_text(before: object, now: object) -> str:
     """Return how a value changed: ``+0.25``, ``was …``, or nothing where it did not."""
     if before == now:
         return ""
-    if _is_number(before) and _is_number(now):
+    if plain_number(before) and plain_number(now):
         change = now - before  # type: ignore[operator]
         if not isinstance(change, float):
             return f"{change:+,}"
@@ -343,10 +344,6 @@ def change_text(before: object, now: object) -> str:
         # One too small for two decimals is written with its first figure, not as +0.00.
         return f"{change:+.1g}" if abs(change) < 0.005 else f"{change:+.2f}"
     return f"was {value_text(before)}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

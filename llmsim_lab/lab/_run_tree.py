@@ -288,15 +288,16 @@ class RunTree(RunOpener):
         self.tree = w.GridBox(layout=w.Layout(overflow="visible", flex="0 0 auto"))
         self.nodes: dict[int, w.ToggleButton] = {}
         self._unfolded: set[int] = set()
-        self.run_box = dropdown("Run", width=_LIST_WIDTH)
-        self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
+        self.run_box, self.other_box = boxes = [
+            self._choices.on_choice(dropdown(label, width=_LIST_WIDTH), self._chosen)
+            for label in ("Run", "Compare with")
+        ]
         self.open_button = self.starter("Open", "Step through the run below", self._open)
         checked = "Check the tape and replay each of its runs"
         self.check_button = self.starter("Verify", checked, self._check)
         self.stop_button = self.stopper("Stop", "Break off what is under way")
         self.refresh_button = self.starter("Refresh", "Read the tape again", self._refresh)
         self.facts, self.differences, self.chart = w.HTML(), w.HTML(), w.HTML()
-        boxes = self.run_box, self.other_box
         seen = self.open_button, self.close_button, self.check_button
         self._fixed = (*boxes, self.open_button, self.check_button, self.refresh_button)
         side = w.Layout(flex="1 1 28em", max_width="100%")
@@ -310,8 +311,6 @@ class RunTree(RunOpener):
             row(self.facts, compared, gap="24px"),
             self.opened,
         )
-        for box in boxes:
-            self._choices.on_choice(box, self._chosen)
 
     # --- the tree and a run -------------------------------------------------------------------
 
@@ -368,7 +367,7 @@ class RunTree(RunOpener):
         if len(node.runs) > 1:
             said = f"Unfold {len(node.runs)} runs"
             folded = w.Button(description=f"{node.name} ▸", tooltip=said, layout=place)
-            self._choices.on_click(folded, lambda: self._unfold(run))
+            folded.on_click(lambda _: self._choices.attempt(lambda: self._unfold(run)))
             return folded
         line = visible(self._lines[run].lstrip("│├└─ "))
         made = self.nodes[run] = w.ToggleButton(tooltip=line, layout=place)

@@ -190,7 +190,8 @@ class SocialBoard(TurnBrowser):
         self.simulation: SocialSimulation
         super().__init__(_social(source, run, self))
         self._drawn: tuple[int, int] | None = None
-        self.cascade_box = dropdown("Cascade", width="32em")
+        box = dropdown("Cascade", width="32em")
+        self.cascade_box = self._choices.on_choice(box, lambda: self._go(self.turn_box.value))
         self.heading, *parts = (w.HTML() for _ in range(6))
         self.feed, self.network, self.tree, self.picture, self.chart = parts
         left = w.VBox((self.feed, self.picture), layout=flex(1, "24em"))
@@ -203,7 +204,6 @@ class SocialBoard(TurnBrowser):
             row(left, right, gap="16px"),
             self.chart,
         )
-        self._choices.on_choice(self.cascade_box, lambda: self._go(self.turn_box.value))
         self._pace = Pace(self._grew, self.worker.call)
         self.follow(self.simulation, self._pace.ask)
         self.show(self.simulation.turn_number)
@@ -338,8 +338,11 @@ class AgentStory(LabWidget):
         self.simulation = _social(source, run, self)
         self._pace = Pace(self.refresh, self.worker.call)
         self.follow(self.simulation, self._pace.ask)
-        self.agent_box = dropdown("User", width="24em")
-        self.page_box = number_box("Page (1 is the latest)", value=1, least=1, most=1)
+        chosen = self._choices.on_choice
+        user = dropdown("User", width="24em")
+        self.agent_box = chosen(user, lambda: self.show(user.value))
+        page = number_box("Page (1 is the latest)", value=1, least=1, most=1)
+        self.page_box = chosen(page, self.refresh)
         self.page_box.layout.width = "16em"
         self.heading, self.chart, self.body = w.HTML(), w.HTML(), w.HTML()
         self.children = (
@@ -352,8 +355,6 @@ class AgentStory(LabWidget):
         )
         names = [agent.name for agent in self.simulation.agents]
         self._choices.options(self.agent_box, [(name, name) for name in names])
-        self._choices.on_choice(self.agent_box, lambda: self.show(self.agent_box.value))
-        self._choices.on_choice(self.page_box, self.refresh)
         self.show(names[0] if agent is None else agent)
 
     def show(self, agent: str, *, page: int = 1) -> None:

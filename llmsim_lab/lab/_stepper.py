@@ -382,10 +382,9 @@ class TurnStepper(TurnBrowser):
         self.fork_button = self.starter(
             "Fork here", "Make a run that continues from this turn", self._fork_shown
         )
-        self.run_box = dropdown("Run shown", width="34em")
-        self._choices.on_choice(self.run_box, lambda: self._look_at(self._runs[self.run_box.value]))
-        self.agents_box = dropdown("Agents shown", width="16em")
-        self._choices.on_choice(self.agents_box, self._show_decisions)
+        chosen, runs = self._choices.on_choice, dropdown("Run shown", width="34em")
+        self.run_box = chosen(runs, lambda: self._look_at(self._runs[runs.value]))
+        self.agents_box = chosen(dropdown("Agents shown", width="16em"), self._show_decisions)
         self.heading, self.interventions, self.progress = w.HTML(), w.HTML(), w.HTML()
         # A table too wide for a narrow page has a bar of its own.
         self.state, self.decisions = (
@@ -451,13 +450,11 @@ class TurnStepper(TurnBrowser):
         Raises:
             ConfigError: the run has no such turn.
         """
-        turn = self._number(turn)
-        with self._view:
-            self._set_turn(turn)
-            self.refresh()
+        self.go(self._number(turn))
 
     def _go(self, number: int) -> None:
-        self.show(number)
+        self._set_turn(number)
+        self.refresh()
 
     def refresh(self) -> None:
         """Look at the run again: it may have been stepped from a cell."""

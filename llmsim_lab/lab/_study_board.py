@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._stepper import RunOpener, TurnStepper
-from llmsim_lab.lab._widget import Pace, button, close_all, dropdown, number_box, row
+from llmsim_lab.lab._widget import Pace, close_all, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.study import Study
 from llmsim_lab.study._charts import runs_chart
@@ -46,7 +46,7 @@ _COLOURS = {
     "stopped": STATUS_COLOURS["repaired"],
     "left": "transparent",
 }
-_STYLE = """<style>
+_STYLE = """
 .llmsim-board .llmsim-run,.llmsim-legend .llmsim-run{font-size:0;line-height:24px;padding:0;
  overflow:hidden;text-align:center;border-radius:4px;color:#fff;box-shadow:none;opacity:1}
 .llmsim-run::after{font-size:14px;font-weight:700}
@@ -55,8 +55,7 @@ _STYLE = """<style>
 .llmsim-board .llmsim-run:focus-visible{outline:3px solid #218bff;outline-offset:1px}
 .llmsim-board .llmsim-run.llmsim-open{outline:3px solid #bf8700;outline-offset:1px}
 :is(.llmsim-board,.llmsim-legend) .llmsim-left{color:inherit;border:1px dashed #8c959f}
-</style>"""
-_STYLES = "".join(
+""" + "".join(
     f":is(.llmsim-board,.llmsim-legend) .llmsim-{status}{{background:{colour}}}\n"
     f'.llmsim-{status}::after{{content:"{_SIGNS[status]}"}}\n'
     for status, colour in _COLOURS.items()
@@ -110,9 +109,10 @@ class StudyBoard(RunOpener):
         names = list(self.study.outcome)
         played = "Play the runs that are left"
         self.run_button = self.starter("Run", played, self._run, button_style="primary")
-        self.stop_button = button("Stop", "Stop; what was played is kept", self._stop)
-        self.page_box = number_box("Page of runs", value=1, least=1, most=1)
-        self.outcome_box = dropdown("Chart of", width="24em")
+        self.stop_button = self.stopper("Stop", "Stop; what was played is kept", self._stop)
+        chosen, page = self._choices.on_choice, number_box("Page of runs", value=1, least=1, most=1)
+        self.page_box = chosen(page, self._turn_page)
+        self.outcome_box = chosen(dropdown("Chart of", width="24em"), self._draw_results)
         self._choices.options(self.outcome_box, [(name, name) for name in names])
         self.outcome_box.layout.display = "" if len(names) > 1 else "none"
         self.heading, self.progress, self.errors = w.HTML(), w.HTML(), w.HTML()
@@ -120,9 +120,8 @@ class StudyBoard(RunOpener):
         self.grid = w.VBox()
         self.cells: dict[Key, w.Button] = {}
         self._ends: dict[str, w.HTML] = {}
-        self.controls, self.stoppers = (self.run_button,), (self.stop_button,)
         self.children = (
-            w.HTML(f"{_STYLE}<style>{_STYLES}</style>"),
+            w.HTML(f"<style>{_STYLE}</style>"),
             self.heading,
             row(self.run_button, self.stop_button, self.page_box, self.retry),
             self.status,
@@ -141,23 +140,16 @@ class StudyBoard(RunOpener):
         shown = (self.close_button.layout, "display")
         w.dlink((self.opened, "children"), shown, lambda parts: "" if parts else "none")
         self.opened.observe(lambda _: self._draw(), names="children")
-        self._choices.on_choice(self.page_box, self._turn_page)
-        self._choices.on_choice(self.outcome_box, self._draw_results)
 
     # --- the grid -----------------------------------------------------------------------------
 
-    @property
-    def _pages(self) -> list[tuple[list[str], list[int]]]:
-        """Arms and seeds of each page."""
-        arms, seeds = list(self.study.arms), self.study.seeds
-        return [
-            (arms[first : first + _ARMS_A_PAGE], seeds[left : left + _SEEDS_A_PAGE])
-            for first in range(0, len(arms), _ARMS_A_PAGE)
-            for left in range(0, len(seeds), _SEEDS_A_PAGE)
-        ]
-
     def _lay_out_grid(self) -> None:
-        before, pages = self.grid.children, self._pages
+        before, every, all_seeds = self.grid.children, list(self.study.arms), self.study.seeds
+        pages = [
+            (every[first : first + _ARMS_A_PAGE], all_seeds[left : left + _SEEDS_A_PAGE])
+            for first in range(0, len(every), _ARMS_A_PAGE)
+            for left in range(0, len(all_seeds), _SEEDS_A_PAGE)
+        ]
         [(arms, seeds)] = pages[self._choices.page(self.page_box, len(pages), 1)]
         width = f"{min(24, 2 + max(len(arm) for arm in arms)) * 0.62:.1f}em"
         side = w.Layout(width=width, flex="0 0 auto")
@@ -166,7 +158,9 @@ class StudyBoard(RunOpener):
         line = w.Layout(flex_flow="row nowrap", align_items="center")
         wrapped = w.Layout(flex_flow="row wrap", align_items="center", flex="1 1 0", min_width="0")
         style = w.ButtonStyle()
-        head = w.HTML(str(_seeds_html(seeds)))
+        look = "width:24px;margin:0 1px;text-align:center;font-size:11px"
+        numbers = join(styled(seed, look, tag="span") for seed in seeds)
+        head = w.HTML(str(styled(numbers, "display:flex;flex-wrap:wrap;line-height:1.2")))
         lines = [w.HBox([w.HTML("seed", layout=side), w.HBox([head], layout=wrapped)], layout=line)]
         self.cells, self._ends = {}, {}
         for arm in arms:
@@ -201,7 +195,13 @@ class StudyBoard(RunOpener):
         with self._view:
             runs = self._runs()
             for key, cell in self.cells.items():
-                self._draw_cell(key, cell, runs[key])
+                cell.description = cell.tooltip = self._said(run := runs[key])
+                opened = self.stepper is not None and key == self._shown
+                classes = {"llmsim-run", f"llmsim-{run.status}", *(["llmsim-open"] * opened)}
+                kept = [name for name in cell._dom_classes if not name.startswith("llmsim-")]
+                # Sorted, since what is set to what it is sends no message to the page.
+                cell._dom_classes = (*kept, *sorted(classes))
+                cell.disabled = run.status == "left"
             for arm, end in self._ends.items():
                 end.value = str(safe(_counted(run for run in runs.values() if run.arm == arm)))
             self.heading.value = str(self._heading())
@@ -212,15 +212,6 @@ class StudyBoard(RunOpener):
     def _runs(self) -> dict[Key, StudyRun]:
         """Return all runs, those under way with the status ``running``."""
         return {(run.arm, run.seed): run for run in self.study.progress()}
-
-    def _draw_cell(self, key: Key, cell: w.Button, run: StudyRun) -> None:
-        opened = self.stepper is not None and key == self._shown
-        classes = {"llmsim-run", f"llmsim-{run.status}", *(["llmsim-open"] * opened)}
-        cell.description = cell.tooltip = self._said(run)
-        kept = [name for name in cell._dom_classes if not name.startswith("llmsim-")]
-        # Sorted, since what is set to what it is sends no message to the page.
-        cell._dom_classes = (*kept, *sorted(classes))
-        cell.disabled = run.status == "left"
 
     def _said(self, run: StudyRun) -> str:
         text = f"{clip(visible(run.arm), 60)}, seed {run.seed}: {run.status}"
@@ -464,9 +455,3 @@ def _legend() -> Markup:
     )
     parts = join(styled(it, "white-space:nowrap;margin-right:16px", tag="span") for it in names)
     return Markup('<div class="llmsim-legend" style="line-height:2">{}</div>').format(parts)
-
-
-def _seeds_html(seeds: Sequence[int]) -> Markup:
-    look = "width:24px;margin:0 1px;text-align:center;font-size:11px"
-    numbers = join(styled(seed, look, tag="span") for seed in seeds)
-    return styled(numbers, "display:flex;flex-wrap:wrap;line-height:1.2")

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 import ipywidgets as w
@@ -477,18 +478,19 @@ class Choices:
         # By thread: while one fills a box, the user's choice may arrive on another.
         self._here = threading.local()
 
-    def on_choice(self, box: w.DOMWidget, react: Callable[[], object]) -> None:
-        """Register ``react`` as a callback for the user's changes of a box."""
+    def on_choice(self, box: Any, react: Callable[[], object]) -> Any:
+        """Register ``react`` as a callback for the user's changes of a box, and return the box."""
 
         def changed(_: object) -> None:
             if not self.filling:
                 self.attempt(react)
 
         box.observe(changed, names="value")
+        return box
 
-    def on_click(self, button: w.Button, react: Callable[[], object]) -> None:
-        """Register ``react`` as a callback for clicks on a button."""
-        button.on_click(lambda _: self.attempt(react))
+    def button(self, label: str, tooltip: str, react: Callable[[], object]) -> w.Button:
+        """Return a button that calls ``react``, whose errors are shown."""
+        return button(label, tooltip, lambda: self.attempt(react))
 
     def attempt(self, react: Callable[[], object]) -> None:
         """Do what was chosen, and show what was wrong with it, if anything."""
@@ -658,17 +660,15 @@ class TurnBrowser(LabWidget):
     def __init__(self, simulation: Run) -> None:
         super().__init__()
         self.simulation = simulation
-        self.previous_button = button("Previous", "Show the turn before")
-        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
-        self.next_button = button("Next", "Show the turn after")
-        self.latest_button = button("Latest", "Show the latest turn")
+        made, box = self._choices.button, number_box("Turn shown", value=0, least=0, most=0)
         self.navigation = row(
-            self.previous_button, self.turn_box, self.next_button, self.latest_button
+            made("Previous", "Show the turn before", lambda: self._seek(-1)),
+            self._choices.on_choice(box, lambda: self._go(self.turn_box.value)),
+            made("Next", "Show the turn after", lambda: self._seek(1)),
+            made("Latest", "Show the latest turn", lambda: self._go(self._span()[1])),
         )
-        self._choices.on_click(self.previous_button, lambda: self._seek(-1))
-        self._choices.on_click(self.next_button, lambda: self._seek(1))
-        self._choices.on_click(self.latest_button, lambda: self._go(self._span()[1]))
-        self._choices.on_choice(self.turn_box, lambda: self._go(self.turn_box.value))
+        buttons = self.navigation.children
+        self.previous_button, self.turn_box, self.next_button, self.latest_button = buttons
 
     def _span(self) -> tuple[int, int]:
         """Return the first and the last turn that there is something of."""
@@ -731,9 +731,7 @@ class TurnBrowser(LabWidget):
         self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
 
-_LEAST_S, _REST = 0.25, 3.0
-
-
+@dataclass(eq=False)
 class Pace:
     """Draws soon, once for all the requests made in the meantime.
 
@@ -741,35 +739,28 @@ class Pace:
     blocked while a cell runs. The last request is always followed by a drawing, unless that loop is
     closed first.
 
-    Args:
+    Attributes:
         draw: draws; it shows its errors itself.
         elsewhere: calls a function on a loop, where the caller is on none.
         least_s: the least time between two drawings, seconds.
         rest: for so many times as long as a drawing took, the run has the loop to itself.
     """
 
-    def __init__(
-        self,
-        draw: Callable[[], object],
-        elsewhere: Callable[[Callable[[], object]], object],
-        *,
-        least_s: float = _LEAST_S,
-        rest: float = _REST,
-    ) -> None:
-        self._draw = draw
-        self._rest = rest
-        self._elsewhere = elsewhere
-        self._least_s = least_s
-        self._lock = threading.Lock()
-        self._waiting: asyncio.AbstractEventLoop | None = None
-        self._next = 0.0
+    draw: Callable[[], object]
+    elsewhere: Callable[[Callable[[], object]], object]
+    _: KW_ONLY
+    least_s: float = 0.25
+    rest: float = 3.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _waiting: asyncio.AbstractEventLoop | None = None
+    _next: float = 0.0
 
     def ask(self) -> None:
         """Request a drawing."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._elsewhere(self.ask)
+            self.elsewhere(self.ask)
             return
         with self._lock:
             # A loop that was closed early, as a script's is, never drew; so ask again on this one.
@@ -783,7 +774,7 @@ class Pace:
             self._waiting = None
         began = time.monotonic()
         try:
-            self._draw()
+            self.draw()
         finally:
             ended = time.monotonic()
-            self._next = ended + max(self._least_s, self._rest * (ended - began))
+            self._next = ended + max(self.least_s, self.rest * (ended - began))

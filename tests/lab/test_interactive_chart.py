@@ -149,7 +149,7 @@ def test_what_was_zoomed_into_stays_and_other_columns_make_other_traces() -> Non
     figure.show(chart.scene)
     assert figure.widget.layout.yaxis.range == (3, 4)
     assert figure.widget.layout.yaxis2.range == tuple(chart.scene.limits["inflation"])
-    chart.controls_part.main.value = "unemployment"
+    chart.main_box.value = "unemployment"
     chart.refresh()
     figure.show(chart.scene)
     assert len(figure.widget.data) == len(drawn(chart).widget.data)

@@ -417,14 +417,13 @@ def test_history_may_be_given_and_may_end_early() -> None:
 
 async def test_columns_and_references_are_chosen_by_the_reader() -> None:
     chart = RateChart(ruled(3, name="mine"))
-    parts = chart.controls_part
-    parts.rule.value = parts.history.value = False
-    parts.panels["unemployment"].value = False
+    chart.rule_box.value = chart.history_box.value = False
+    chart.panel_boxes["unemployment"].value = False
     await chart.idle()
     assert list(lines(chart)) == ["mine"]
     assert "Unemployment" not in chart.alt
     assert [series.column for series in chart.scene.series[1:]] == ["inflation", "output_gap"]
-    parts.main.value = "inflation"
+    chart.main_box.value = "inflation"
     await chart.idle()
     assert chart.alt.startswith("Chart of Inflation from 1979Q3, turns 0 to 3.")
     assert [series.column for series in chart.scene.series] == ["inflation", "output_gap"]
@@ -433,7 +432,7 @@ async def test_columns_and_references_are_chosen_by_the_reader() -> None:
 def test_a_frame_of_another_kind_is_charted_by_its_numbers() -> None:
     frame = pd.DataFrame({"turn": [0, 1], "happy people": [1, 5], "calls": [0, 2], "x": ["a", "b"]})
     chart = RateChart(frame)
-    assert list(chart.controls_part.panels) == ["happy people", "calls"]
+    assert list(chart.panel_boxes) == ["happy people", "calls"]
     assert "happy people 5" in chart.alt
     assert RateChart(frame, main="calls", panels=[]).scene.series[1:] == ()
 
@@ -455,7 +454,7 @@ async def test_an_intervention_at_the_latest_turn_is_taken_over() -> None:
     simulation = ruled(2)
     chart = RateChart(simulation)
     simulation.intervene(2, set={"inflation": 9})
-    chart.controls_part.update.click()
+    chart.update_button.click()
     await chart.idle()
     assert "Inflation 9," in chart.alt
     assert "Up to turn 2." in chart.status.value
@@ -573,7 +572,7 @@ async def test_a_simulation_that_tells_nothing_is_read_on_demand() -> None:
     simulation = Plain()
     chart = RateChart(simulation)
     simulation.values.append(7.0)
-    chart.controls_part.update.click()
+    chart.update_button.click()
     await chart.idle()
     assert chart.alt.endswith("Plain: mood 7.")
 
@@ -607,14 +606,13 @@ async def test_the_table_shows_the_latest_turns_and_turns_its_pages() -> None:
     chart.table.toggle.click()
     rows = re.findall(r'<th scope="row"[^>]*>(\d+)</th>', chart.table.html.value)
     assert rows == [str(turn) for turn in range(25, 15, -1)]
-    assert chart.table.later.disabled
-    chart.table.earlier.click()
-    chart.table.earlier.click()
+    chart.table.page_box.value = 3
     rows = re.findall(r'<th scope="row"[^>]*>(\d+)</th>', chart.table.html.value)
     assert rows == [str(turn) for turn in range(5, -1, -1)]
-    assert chart.table.earlier.disabled
-    chart.table.later.click()
-    assert not chart.table.earlier.disabled
+    chart.table.page_box.value = 4
+    assert chart.table.page_box.value == 3
+    chart.table.page_box.value = 2
+    assert ">15</th>" in chart.table.html.value
     chart.table.toggle.click()
     assert chart.table.toggle.description == "Show table"
 
@@ -639,7 +637,7 @@ def test_the_table_has_the_values_of_runs_that_begin_later() -> None:
     ]
     chart = RateChart({"all on one page": late(8, 15)})
     chart.table.toggle.click()
-    assert chart.table.earlier.disabled
+    assert chart.table.page_box.layout.display == "none"
 
 
 def test_half_a_character_in_a_name_spoils_no_table(tmp_path: Path) -> None:

@@ -133,10 +133,9 @@ async def test_a_chart_offers_the_states_numbers_and_no_reference_of_other_world
     tmp_path: Path,
 ) -> None:
     chart = lab.RateChart(await live(tmp_path / "t.tape"))
-    columns = [column for _, column in chart.controls_part.main.options]
+    columns = [column for _, column in chart.main_box.options]
     assert columns[:5] == ["coins.Ann", "coins.Bob", "coins.Cy", "coins.Di", "given.Ann"]
-    parts = chart.controls_part
-    assert [parts.rule.layout.display, parts.history.layout.display] == ["none", "none"]
+    assert [chart.rule_box.layout.display, chart.history_box.layout.display] == ["none", "none"]
     chart.table.toggle.click()
     assert "quarter" not in chart.table.html.value
     chart.save(tmp_path / "chart.svg")

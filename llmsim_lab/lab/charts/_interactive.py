@@ -247,18 +247,15 @@ def _plain(text: str, length: int) -> str:
     return str(escape(visible(clip(text, length))))
 
 
-def _lines_of(name: str) -> str:
-    """Return a name for the legend, which cuts off what does not fit on a narrow page."""
-    return "<br>".join(map(escape, wrap(visible(clip(name, 90)), _LEGEND_WIDE)))
-
-
 def _axis(letter: str, place: int) -> str:
     return f"{letter}{place + 1 if place else ''}"
 
 
 def _trace(name: str, group: str, place: int, *, shown: bool = True) -> dict[str, Any]:
     """Return what all traces say: their panel, and their name, which the legend has once."""
-    once = {"name": _lines_of(name), "legendgroup": group, "showlegend": shown and place == 0}
+    # In lines, since the legend cuts off what does not fit on a narrow page.
+    named = "<br>".join(map(escape, wrap(visible(clip(name, 90)), _LEGEND_WIDE)))
+    once = {"name": named, "legendgroup": group, "showlegend": shown and place == 0}
     return {"type": "scatter", "yaxis": _axis("y", place), **once}
 
 

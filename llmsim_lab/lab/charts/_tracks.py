@@ -27,7 +27,6 @@ from llmsim_lab.tape._codec import RunInfo
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
     Values = NDArray[np.float64]
@@ -348,7 +347,15 @@ def _read(run: object, numbers: Sequence[int] | None) -> list[Item]:
             raise TapeError(f"the tape {run.path} holds no run")
         return [_checked(_on_tape(run, info)) for info in infos]
     if isinstance(run, pd.DataFrame):
-        return [_checked(_in_frame(run))]
+        said = run.attrs  # what to_frame says beside the rows
+        track = Track(
+            name="run",
+            rows=run.to_dict("records"),
+            bounds=dict(said.get("bounds", {})),
+            notes=tuple(said.get("notes", ())),
+            last_planned=int(said.get("planned", 0)),
+        )
+        return [_checked(track)]
     if isinstance(run, Sequence):
         members = [member for item in run for member in _read(item, numbers)]
         tracks = [member for member in members if isinstance(member, Track)]
@@ -389,18 +396,6 @@ def _of_simulation(simulation: Any) -> Track:
     )
     track.update()
     return track
-
-
-def _in_frame(frame: pd.DataFrame) -> Track:
-    """Return a frame's rows, with what ``to_frame`` says beside them."""
-    said = frame.attrs
-    return Track(
-        name="run",
-        rows=frame.to_dict("records"),
-        bounds=dict(said.get("bounds", {})),
-        notes=tuple(said.get("notes", ())),
-        last_planned=int(said.get("planned", 0)),
-    )
 
 
 def _on_tape(tape: Tape, info: RunInfo) -> Track:

@@ -207,16 +207,16 @@ class Origin(NamedTuple):
         system, fixed, user, lengths = layout
         if len(system) + len(user) > MAX_SPANS:
             return None
-        relative: dict[str, _Fact] = {}
+        relative: list[tuple[str, _Fact]] = []
         for name, fact in facts.items():
             # Relative to the call's own agent and turn, so that calls of any share the form.
             if type(fact) is str and fact == agent:
-                relative[name] = None
+                relative.append((name, None))
             elif type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
-                relative[name] = fact - turn
+                relative.append((name, fact - turn))
             else:
-                relative[name] = _cut(str(fact))
-        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(relative.items()))
+                relative.append((name, _cut(str(fact))))
+        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(relative))
         # The JSON of a list of integers, faster than ``json`` writes it.
         return cls(form, repr(lengths).replace(" ", ""))
 

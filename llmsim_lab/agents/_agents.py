@@ -135,7 +135,8 @@ class LLMAgent(Agent):
                 raise
             decision, status = failure.rejected, "failed"
         # What the decision says of its size goes into the action; the rest is any agent's.
-        size = {name: value for name, value in vars(decision).items() if name in _SIZES}
+        said = vars(decision)
+        size = {name: said[name] for name in _SIZES if name in said}
         chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status, **size)
         if size:
             plain, call = PolicyDecision.model_validate(decision.model_dump()), decision.call

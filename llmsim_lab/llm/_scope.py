@@ -85,8 +85,12 @@ class CallLog:
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
 
-    def begin(self, request: ChatRequest) -> None:
-        """Record that a call begins.
+    def begin(self, request: ChatRequest) -> int | None:
+        """Record that a call begins; return its sampling seed, None to leave that to the server.
+
+        The seed follows from the run's seed and replicate, the turn, who asks what for, and how
+        many calls this place made before. What is asked, and of which model, is not in it: two runs
+        that differ in those alone draw the same numbers.
 
         Raises:
             ConfigError: the turn is over.
@@ -99,16 +103,9 @@ class CallLog:
             )
         # By identity: two equal questions are two calls.
         self._under_way[id(request)] = request
-
-    def seed_at(self, site: CallSite | None) -> int | None:
-        """Return the sampling seed of the next call of a place; None to leave it to the server.
-
-        It follows from the run's seed and replicate, the turn, who asks what for, and how many
-        calls this place made before. What is asked, and of which model, is not in it: two runs that
-        differ in those alone draw the same numbers.
-        """
-        if self._sampling is None:
+        if self._sampling is None or "seed" in request.options:
             return None
+        site = request.site
         place = (site.component, site.agent, site.replicate) if site else (None,)
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
         seed, replicate = self._sampling

@@ -216,7 +216,9 @@ class Origin(NamedTuple):
                 relative.append((name, fact - turn))
             else:
                 relative.append((name, _cut(str(fact))))
-        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(relative))
+        # Not as pairs, which would be made and hashed anew for each call.
+        words = tuple(sources), tuple(sources.values())
+        form = _form_of(system, fixed, user, words, tuple(relative))
         # The JSON of a list of integers, faster than ``json`` writes it.
         return cls(form, repr(lengths).replace(" ", ""))
 
@@ -365,10 +367,10 @@ def _form_of(
     system: Form,
     fixed: tuple[int, ...],
     user: Form,
-    sources: tuple[tuple[str, str], ...],
+    sources: tuple[tuple[str, ...], tuple[str, ...]],
     facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
-    words = dict(sources)
+    words = dict(zip(*sources, strict=True))
     form = {
         role: [
             (gap, length, _cut(name), _cut(_words_for(name, words)))

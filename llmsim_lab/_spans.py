@@ -207,16 +207,18 @@ class Origin(NamedTuple):
         system, fixed, user, lengths = layout
         if len(system) + len(user) > MAX_SPANS:
             return None
-        relative: dict[str, _Fact] = {}
+        relative: list[tuple[str, _Fact]] = []
         for name, fact in facts.items():
             # Relative to the call's own agent and turn, so that calls of any share the form.
             if type(fact) is str and fact == agent:
-                relative[name] = None
+                relative.append((name, None))
             elif type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
-                relative[name] = fact - turn
+                relative.append((name, fact - turn))
             else:
-                relative[name] = _cut(str(fact))
-        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(relative.items()))
+                relative.append((name, _cut(str(fact))))
+        # Not as pairs, which would be made and hashed anew for each call.
+        words = tuple(sources), tuple(sources.values())
+        form = _form_of(system, fixed, user, words, tuple(relative))
         # The JSON of a list of integers, faster than ``json`` writes it.
         return cls(form, repr(lengths).replace(" ", ""))
 
@@ -365,10 +367,10 @@ def _form_of(
     system: Form,
     fixed: tuple[int, ...],
     user: Form,
-    sources: tuple[tuple[str, str], ...],
+    sources: tuple[tuple[str, ...], tuple[str, ...]],
     facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
-    words = dict(sources)
+    words = dict(zip(*sources, strict=True))
     form = {
         role: [
             (gap, length, _cut(name), _cut(_words_for(name, words)))

@@ -101,16 +101,12 @@ class Action(Value):
     chain: LLMReasoningChain | None = Field(default=None, repr=False)
 
     @model_validator(mode="after")
-    def _one_size(self) -> Self:
+    def _check(self) -> Self:
         if self.rate_change_bp is not None and self.proposed_rate is not None:
             raise ValueError(
                 f"rate_change_bp={self.rate_change_bp} and proposed_rate={self.proposed_rate:g} "
                 "both say where the rate goes; give one of them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _decision_has_the_chains_call(self) -> Self:
         # A decision's call is not a field, so one read from a tape comes without it.
         decision, call = self.policy_decision, self.chain.call if self.chain else None
         if decision is not None and call is not None and decision.call is None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter, is_not
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -258,6 +260,7 @@ class ChatBackend(Protocol):
 
 Status = Literal["ok", "repaired", "fallback", "failed"]
 """How a decision came about: at once, after being shown its fault, by a documented default, not."""
+_STATUSES = get_args(Status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,7 +400,7 @@ class CallRecord:
         kept = self._kept
         if isinstance(kept, _OnTape):
             return
-        numbers = tuple(attempt.number for attempt in kept if attempt.number is not None)
+        numbers = tuple([attempt.number for attempt in kept if attempt.number is not None])
         if len(numbers) == len(kept):
             object.__setattr__(self, "_kept", _OnTape(read, numbers, _Totals.of(kept)))
 
@@ -515,7 +518,7 @@ class Places:
         Raises:
             TapeError: it was not recorded.
         """
-        place = self.place(call)
+        place = self._places.get(id(call))
         return [call.status, call.numbers] if place is None else place
 
     def call(self, named: Any) -> CallRecord:
@@ -527,7 +530,7 @@ class Places:
         if type(named) is int:
             return _at(self._calls, named)
         match named:
-            case [status, [_, *_] as numbers] if status in get_args(Status) and self._attempts:
+            case [status, [_, *_] as numbers] if status in _STATUSES and self._attempts:
                 history = tuple(self._attempts(number) for number in numbers)
                 return CallRecord(history=history, status=status)
         raise ValueError(f"{named!r:.80} does not name a call by its place, or status and numbers")
@@ -584,24 +587,21 @@ class Immutable(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     _every_field: ClassVar[set[str]] = set()
+    if not TYPE_CHECKING:
+        # What pydantic sets is dropped, by functions in C: many models are made for each call.
+        __pydantic_fields_set__ = property(attrgetter("_every_field"), is_not)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._every_field = set(cls.model_fields)
 
-    def model_post_init(self, _context: Any, /) -> None:
-        """Share the set of given fields among all instances of the class."""
-        object.__setattr__(self, "__pydantic_fields_set__", self._every_field)
-
     def __copy__(self) -> Self:
-        if self.__pydantic_extra__ is None and self.__pydantic_private__ is None:
-            copied = type(self).__new__(type(self))
-            object.__setattr__(copied, "__dict__", self.__dict__.copy())
-            object.__setattr__(copied, "__pydantic_extra__", None)
-            object.__setattr__(copied, "__pydantic_private__", None)
-        else:
-            copied = super().__copy__()
-        object.__setattr__(copied, "__pydantic_fields_set__", self._every_field)
+        if self.__pydantic_extra__ is not None or self.__pydantic_private__ is not None:
+            return super().__copy__()
+        copied = type(self).__new__(type(self))
+        object.__setattr__(copied, "__dict__", self.__dict__.copy())
+        object.__setattr__(copied, "__pydantic_extra__", None)
+        object.__setattr__(copied, "__pydantic_private__", None)
         return copied
 
     def _repr_html_(self) -> str:
@@ -670,10 +670,11 @@ class Decision(Immutable):
         return str(fields_html(self, more=[("call", cell(self.call))] if self.call else []))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and dict(self) == dict(other)
+        # Iterated, since of the model itself ``dict`` would look for keys, slowly and in vain.
+        return type(self) is type(other) and dict(iter(self)) == dict(iter(other))
 
     def __hash__(self) -> int:
-        return hash((type(self), *dict(self).values()))
+        return hash((type(self), *[value for _, value in self]))
 
 
 WIRE: dict[str, Any] = {"wire": True}
@@ -807,7 +808,8 @@ class LLMReasoningChain(Value):
             return whole(value)
 
         def write(chain: LLMReasoningChain, whole: Callable[[Any], Any], info: Any) -> Any:
-            place = info.context.place(chain) if isinstance(info.context, Places) else None
+            places = info.context
+            place = places.place(chain) if isinstance(places, Places) else None
             return whole(chain) if place is None else place
 
         return _named(schema, read, write)

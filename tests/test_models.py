@@ -172,6 +172,19 @@ def test_decisions_are_equal_if_the_model_said_the_same() -> None:
     assert len({policy(), policy(), policy("Cut taxes")}) == 2
 
 
+def test_all_fields_count_as_given_and_models_share_the_set_of_them() -> None:
+    action = make_action()
+    others = [
+        action.model_copy(update={"validated": True}),
+        copy.copy(action),
+        copy.deepcopy(action),
+        pickle.loads(pickle.dumps(action)),
+        Action.model_validate_json(action.model_dump_json()),
+    ]
+    assert action.model_fields_set == set(Action.model_fields)
+    assert all(other.model_fields_set is action.model_fields_set for other in others)
+
+
 def test_a_hand_made_decision_has_no_call() -> None:
     assert policy().call is None
 

@@ -25,7 +25,8 @@ async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     When one fails the rest are cancelled and waited for, so that nothing continues behind the
     caller's back, and the failure of the first in order is raised as it is.
     """
-    tasks = [asyncio.ensure_future(item) for item in work]
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(item) for item in work]
     try:
         return await asyncio.gather(*tasks)
     except BaseException as error:

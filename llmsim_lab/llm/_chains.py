@@ -56,18 +56,19 @@ def chain_of(
     """
     call = decision.call
     status = status or (call.status if call else "ok")
-    log_event(
-        logger,
-        logging.DEBUG,
-        "llm_reasoning_chain",
-        component=site.component,
-        agent_id=site.agent,
-        turn=site.turn,
-        status=status,
-        **fields,
-        reasoning=decision.reasoning,
-        confidence=decision.confidence,
-    )
+    if logger.isEnabledFor(logging.DEBUG):
+        log_event(
+            logger,
+            logging.DEBUG,
+            "llm_reasoning_chain",
+            component=site.component,
+            agent_id=site.agent,
+            turn=site.turn,
+            status=status,
+            **fields,
+            reasoning=decision.reasoning,
+            confidence=decision.confidence,
+        )
     return LLMReasoningChain(
         component=site.component,
         agent=site.agent or "",

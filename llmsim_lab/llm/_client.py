@@ -49,7 +49,7 @@ from llmsim_lab.llm._retry import (
     second_request,
     second_seed,
 )
-from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
+from llmsim_lab.llm._scope import CallLog, InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -258,7 +258,7 @@ class LLMClient:
         self._check_size(prompt, site)
         request = self.request_of(prompt, response_model, choices, limits, site)
         decision, call = await self._ask_twice(
-            request, lambda reply: parse_reply(reply.text, response_model, check), site
+            request, lambda reply: parse_reply(reply.text, response_model, check)
         )
         if isinstance(decision, Decision):
             decision.with_call(call)
@@ -298,7 +298,7 @@ class LLMClient:
                 raise InvalidReply(complaint)
             return reply
 
-        return await self._ask_twice(request, read, site)
+        return await self._ask_twice(request, read)
 
     async def choose(
         self,
@@ -355,12 +355,12 @@ class LLMClient:
             return replace(request, think=False, top_logprobs=top, origin=origin)
 
         def ask(*request: Any) -> Coroutine[Any, Any, tuple[ChatReply, CallRecord]]:
-            return self._ask_twice(request_of(*request), lambda reply: reply, site)
+            return self._ask_twice(request_of(*request), lambda reply: reply)
 
         if reasoning:
             conversation = _choose.thinking_first(before, named)
             request = self._request(conversation, None if seed is None else {"seed": seed}, site)
-            text, call = await self._ask_twice(replace(request, origin=origin), _reasoned, site)
+            text, call = await self._ask_twice(replace(request, origin=origin), _reasoned)
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             start = _choose.asked(before, _choose.digits_question(named))
@@ -419,32 +419,31 @@ class LLMClient:
         )
 
     async def _ask_twice(
-        self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
+        self, request: ChatRequest, read: Callable[[ChatReply], T]
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
-        log, history = scope().log, list[Attempt]()
+        around, history = scope(), list[Attempt]()
+        call, repaired, log, seed = None, False, around.log, None
         if log is None:
             self._check_not_lost()
         else:
-            log.begin(request)
-        call, repaired = None, False
-        # Beside the request, not in it: a recording is found by what was asked, and the seed
-        # follows from the run's own.
-        seed = log.seed_at(site) if log and "seed" not in request.options else None
+            # Beside the request, not in it: a recording is found by what was asked, and the seed
+            # follows from the run's own.
+            seed = log.begin(request)
         try:
-            outcome = await self._attempt(request, read, history, seed=seed)
+            outcome = await self._attempt(request, read, history, around, seed=seed)
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
                 second, repaired = second_request(request, history[-1], first)
                 if seed is not None and history[-1].reply is not None:
                     seed = second_seed(seed)  # the first one gave an answer that is of no use
                 outcome = await self._attempt(
-                    second, read, history, asked_wait=first.retry_after_s, seed=seed
+                    second, read, history, around, asked_wait=first.retry_after_s, seed=seed
                 )
                 if isinstance(outcome, BackendError):
                     outcome = both_faults(first, outcome, repaired=repaired)
             if isinstance(outcome, BackendError):
-                raise failure_of(outcome, history, site, model=self.config.model)
+                raise failure_of(outcome, history, request.site, model=self.config.model)
             call = CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
         except LLMFailureException as failure:
             call = failure.call
@@ -533,17 +532,16 @@ class LLMClient:
         """
         config = self.config
         messages, origin = self._messages_of(prompt, site)
-        chosen, bounds = tuple((choices or {}).items()), tuple((limits or {}).items())
+        if choices or limits:
+            chosen, bounds = tuple((choices or {}).items()), tuple((limits or {}).items())
+            kinds = tuple([tuple(map(type, values)) for _, values in (*chosen, *bounds)])
+            schema = _schema_of(response_model, config.max_text_chars, chosen, bounds, kinds)
+        else:
+            schema = _schema_of(response_model, config.max_text_chars)
         return ChatRequest(
             model=config.model,
             messages=tuple(messages),
-            schema=_schema_of(
-                response_model,
-                config.max_text_chars,
-                chosen,
-                bounds,
-                tuple([tuple(map(type, values)) for _, values in (*chosen, *bounds)]),
-            ),
+            schema=schema,
             options=self._options,
             think=config.think,
             keep_alive=config.keep_alive,
@@ -580,6 +578,7 @@ class LLMClient:
         request: ChatRequest,
         read: Callable[[ChatReply], T],
         history: list[Attempt],
+        around: Scope,
         *,
         asked_wait: float | None = None,
         seed: int | None = None,
@@ -589,7 +588,6 @@ class LLMClient:
         ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds;
         ``seed`` is the server's sampler's.
         """
-        around = scope()
         recorder, known, fault = around.recorder, None, None
         if recorder is not None:
             request = recorder.place(request)
@@ -605,7 +603,7 @@ class LLMClient:
             if purse is not None:
                 purse.begin()
             make = self._make if around.deadline is None else self._make_in_time
-            attempt, fault = await make(request, asked_wait, seed)
+            attempt, fault = await make(request, around.watch, asked_wait, seed)
             if purse is not None:
                 purse.end(attempt)
         # A recorded reply is parsed again, an invalid one too: a replay takes the same path.
@@ -628,14 +626,18 @@ class LLMClient:
         return outcome
 
     async def _make_in_time(
-        self, request: ChatRequest, asked_wait: float | None, seed: int | None
+        self,
+        request: ChatRequest,
+        watch: InFlight | None,
+        asked_wait: float | None,
+        seed: int | None,
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
         time_limit = asyncio.timeout(left)
         try:
             async with time_limit:
-                return await self._make(request, asked_wait, seed)
+                return await self._make(request, watch, asked_wait, seed)
         except TimeoutError:
             if not time_limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
@@ -647,80 +649,47 @@ class LLMClient:
             return failed_attempt(request, fault, seconds=left), fault
 
     async def _make(
-        self, request: ChatRequest, asked_wait: float | None, seed: int | None
+        self,
+        request: ChatRequest,
+        watch: InFlight | None,
+        asked_wait: float | None,
+        seed: int | None,
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""
         if request.attempt > 1:
             await self._back_off(min(asked_wait or 0.0, request.timeout_s))
-        lane = self._lane()
+        lane, attempt = self._lane(), None
         # The time limit begins inside the queue: waiting for a slot is not charged to the model.
         await lane.enter()
+        time_limit, began = lane.sent(request.timeout_s), time.perf_counter()
         try:
-            watch, attempt = scope().watch, None
             if watch is not None:
                 watch.began(request)
-            time_limit, began = lane.time_limit(request.timeout_s), time.perf_counter()
-            self.limits.began(lane.loop.time())
-            try:
-                async with time_limit:
-                    reply = await self._chat(request, watch, seed)
-                seconds = time.perf_counter() - began
-                attempt = Attempt(request=request, reply=reply, seconds=seconds)
-                return attempt, None
-            except Exception as error:  # not a cancellation, which leaves nothing to record
-                fault = as_backend_error(error, timeout_s=request.timeout_s)
-                if fault is None:
-                    raise
-                fault = no_time_to_retry(fault, left=seconds_left(), timeout_s=request.timeout_s)
-                attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
-                return attempt, fault
-            finally:
-                lane.ended(time_limit)
-                reply_of = attempt.reply if attempt is not None else None
-                if attempt is not None:
-                    # Loading happens once and says nothing of how long the next reply takes.
-                    loading = reply_of.load_seconds if reply_of is not None else 0.0
-                    self._last_s = attempt.seconds - loading
-                self.limits.ended(
-                    lane.loop.time(),
-                    tokens=None if reply_of is None else reply_of.reply_tokens or 1,
-                    too_many=attempt is not None and attempt.status_code in (429, 503),
-                )
-                if watch is not None:
-                    watch.ended(request, attempt, taped=False)
+            async with time_limit:
+                reply = await self._chat(request, watch, seed)
+            seconds = time.perf_counter() - began
+            attempt = Attempt(request=request, reply=reply, seconds=seconds)
+            return attempt, None
+        except Exception as error:  # not a cancellation, which leaves nothing to record
+            fault = as_backend_error(error, timeout_s=request.timeout_s)
+            if fault is None:
+                raise
+            fault = no_time_to_retry(fault, left=seconds_left(), timeout_s=request.timeout_s)
+            attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
+            return attempt, fault
         finally:
-            lane.leave()
-
-    def _as_sent(self, request: ChatRequest, seed: int | None) -> ChatRequest:
-        """Return a request with its seed, and no more alternatives than the backend can give.
-
-        What was asked for stays on the tape: a replay, which has no backend, asks the same.
-        """
-        wanted, options = request.top_logprobs, request.options
-        if wanted is not None:
-            wanted = min(wanted, getattr(self.backend, "max_top_logprobs", 0)) or None
-        if seed is not None:
-            options = {**options, "seed": seed}
-        # By name: ``replace`` takes more than twice as long, and every request comes by here.
-        return ChatRequest(
-            model=request.model,
-            messages=request.messages,
-            schema=request.schema,
-            tools=request.tools,
-            options=options,
-            think=request.think,
-            keep_alive=request.keep_alive,
-            timeout_s=request.timeout_s,
-            site=request.site,
-            attempt=request.attempt,
-            top_logprobs=wanted,
-            origin=request.origin,
-        )
+            lane.leave(time_limit, attempt)
+            if attempt is not None:
+                # Loading happens once and says nothing of how long the next reply takes.
+                loading = attempt.reply.load_seconds if attempt.reply is not None else 0.0
+                self._last_s = attempt.seconds - loading
+            if watch is not None:
+                watch.ended(request, attempt, taped=False)
 
     async def _chat(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None
     ) -> ChatReply:
-        """Ask the backend; read the reply as it is written where that is worth its cost."""
+        """Ask the backend, with a seed; read the reply as it is written where that is worth it."""
         streams, last = getattr(self.backend, "streams", False), self._last_s
         is_worth_it = watch is not None if last is None else last >= _SLOW_S
         ask, end = self.backend.chat, None
@@ -737,7 +706,29 @@ class LLMClient:
                     return endings(piece)
 
                 ask = partial(cast("_Streaming", self.backend).chat, on_text=on_text)
-        reply = await ask(self._as_sent(request, seed))
+        wanted, options = request.top_logprobs, request.options
+        if wanted is not None:
+            wanted = min(wanted, getattr(self.backend, "max_top_logprobs", 0)) or None
+        if seed is not None:
+            options = {**options, "seed": seed}
+        # What was asked for stays on the tape, without the seed, and with more alternatives than
+        # this backend can give: a replay, which has no backend, asks the same. By name: ``replace``
+        # takes more than twice as long, and every request comes by here.
+        sent = ChatRequest(
+            model=request.model,
+            messages=request.messages,
+            schema=request.schema,
+            tools=request.tools,
+            options=options,
+            think=request.think,
+            keep_alive=request.keep_alive,
+            timeout_s=request.timeout_s,
+            site=request.site,
+            attempt=request.attempt,
+            top_logprobs=wanted,
+            origin=request.origin,
+        )
+        reply = await ask(sent)
         if not isinstance(reply, ChatReply):
             raise ConfigError(
                 f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "

@@ -8,6 +8,8 @@ from collections import deque
 from contextvars import Context
 from typing import Literal
 
+from llmsim_lab.types import Attempt
+
 _MOST = 64
 _GROWTH = 1.2
 """How much faster twice as many at once must be to be worth it."""
@@ -164,7 +166,7 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
 
     async def enter(self) -> None:
-        """Wait until a request may be sent; `leave` must follow."""
+        """Wait until a request may be sent; ``sent`` must follow at once, and then ``leave``."""
         if not self._waiting and self._in_flight < self._limits.at_once:
             self._in_flight += 1
             return
@@ -174,11 +176,11 @@ class Lane:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it had just been let in: somebody else may go
-                self.leave()
+                self._let_in()
             raise
 
-    def leave(self) -> None:
-        """Let those who wait be sent, as many as may be now."""
+    def _let_in(self) -> None:
+        """Let those who wait be sent, as many as may be now that one is not in flight any more."""
         self._in_flight -= 1
         while self._waiting and self._in_flight < self._limits.at_once:
             turn = self._waiting.popleft()
@@ -186,17 +188,34 @@ class Lane:
                 self._in_flight += 1
                 turn.set_result(None)
 
-    def time_limit(self, seconds: float) -> asyncio.Timeout:
-        """Return a timeout that is entered now and cancels its work after so many seconds."""
-        limit, due = asyncio.timeout(None), self.loop.time() + seconds
+    def sent(self, seconds: float) -> asyncio.Timeout:
+        """Note that a request is sent; return a timeout that is entered now and ends it in time.
+
+        Args:
+            seconds: how long it may take.
+        """
+        now = self.loop.time()
+        self._limits.began(now)
+        limit, due = asyncio.timeout(None), now + seconds
         self._due[limit] = due, seconds
         if self._timer is None or due < self._timer.when():
             self._wake_at(due)
         return limit
 
-    def ended(self, limit: asyncio.Timeout) -> None:
-        """Remove a limit whose work has ended; the time of those sent later begins anew."""
+    def leave(self, limit: asyncio.Timeout, attempt: Attempt | None) -> None:
+        """Note that a request has ended; the time of those sent later begins anew.
+
+        Args:
+            limit: its timeout.
+            attempt: what became of it; None if it was cancelled or the backend broke.
+        """
         now, sent_later = self.loop.time(), False
+        reply = attempt.reply if attempt is not None else None
+        self._limits.ended(
+            now,
+            tokens=None if reply is None else reply.reply_tokens or 1,
+            too_many=attempt is not None and attempt.status_code in (429, 503),
+        )
         if limit is next(iter(self._due)):  # as nearly always: all others were sent later
             self._since = now
         else:
@@ -205,6 +224,7 @@ class Lane:
                     self._due[other] = now + seconds, seconds
                 sent_later = sent_later or other is limit
         del self._due[limit]
+        self._let_in()
 
     def _wake_at(self, due: float) -> None:
         if self._timer is not None:

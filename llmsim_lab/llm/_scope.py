@@ -8,15 +8,14 @@ the log of a turn's calls, the budget that limits them, and ``InFlight``, which 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from json.encoder import encode_basestring_ascii as in_json
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field, model_validator
@@ -80,13 +79,17 @@ class CallLog:
         self.turn = turn
         self.purse = purse
         self._sampling = sampling
-        self._drawn: dict[tuple[object, ...], int] = {}
+        self._drawn: dict[str, int] = {}
         self.closed = False
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
 
-    def begin(self, request: ChatRequest) -> None:
-        """Record that a call begins.
+    def begin(self, request: ChatRequest) -> int | None:
+        """Record that a call begins; return its sampling seed, None to leave that to the server.
+
+        The seed follows from the run's seed and replicate, the turn, who asks what for, and how
+        many calls this place made before. What is asked, and of which model, is not in it: two runs
+        that differ in those alone draw the same numbers.
 
         Raises:
             ConfigError: the turn is over.
@@ -99,20 +102,15 @@ class CallLog:
             )
         # By identity: two equal questions are two calls.
         self._under_way[id(request)] = request
-
-    def seed_at(self, site: CallSite | None) -> int | None:
-        """Return the sampling seed of the next call of a place; None to leave it to the server.
-
-        It follows from the run's seed and replicate, the turn, who asks what for, and how many
-        calls this place made before. What is asked, and of which model, is not in it: two runs that
-        differ in those alone draw the same numbers.
-        """
-        if self._sampling is None:
+        if self._sampling is None or "seed" in request.options:
             return None
-        place = (site.component, site.agent, site.replicate) if site else (None,)
+        place = "null"
+        if (site := request.site) is not None:
+            agent = "null" if site.agent is None else in_json(site.agent)
+            place = f"{in_json(site.component)}, {agent}, {site.replicate}"
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
         seed, replicate = self._sampling
-        words = f"[{seed}, {replicate}, {self.turn}, {_in_json(place)}, {before}]"
+        words = f"[{seed}, {replicate}, {self.turn}, {place}, {before}]"
         # 31 bits, which every server takes.
         return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
@@ -140,12 +138,6 @@ class CallLog:
         # A tape numbers attempts as their answers arrived. In a replay all answers come at once,
         # yet its calls must have the same order.
         return tuple(sorted(self._calls, key=lambda call: call.history[0].number or 0))
-
-
-@lru_cache(maxsize=4096)
-def _in_json(place: tuple[object, ...]) -> str:
-    """Return a place's parts as JSON, without brackets; most places ask in every turn."""
-    return json.dumps(place)[1:-1]
 
 
 def _who(request: ChatRequest) -> str:
@@ -196,15 +188,14 @@ def scoped(**changes: Any) -> Iterator[None]:
         _scope.reset(token)
 
 
-@contextmanager
-def recording(recorder: Recorder | None, log: CallLog | None = None) -> Iterator[None]:
+def recording(
+    recorder: Recorder | None, log: CallLog | None = None
+) -> AbstractContextManager[None]:
     """Record the model calls made inside, also by tasks started there."""
-    with scoped(recorder=recorder, log=log):
-        yield
+    return scoped(recorder=recorder, log=log)
 
 
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> AbstractContextManager[None]:
     """Limit the calls made inside, their retries included; an earlier limit stays in force.
 
     The client itself ends a call that takes longer, and records it as failed. A call that somebody
@@ -214,8 +205,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         seconds: how long from now.
     """
     known, own = _scope.get().deadline, time.monotonic() + seconds
-    with scoped(deadline=own if known is None else min(known, own)):
-        yield
+    return scoped(deadline=own if known is None else min(known, own))
 
 
 def seconds_left() -> float | None:
@@ -224,8 +214,7 @@ def seconds_left() -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-@contextmanager
-def watching(watch: InFlight | None) -> Iterator[None]:
+def watching(watch: InFlight | None) -> AbstractContextManager[None]:
     """Notify ``watch`` of the requests made inside, also by tasks started there.
 
     Example:
@@ -235,8 +224,7 @@ def watching(watch: InFlight | None) -> Iterator[None]:
         >>> calls.finished
         0
     """
-    with scoped(watch=watch):
-        yield
+    return scoped(watch=watch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -339,13 +339,33 @@ class Template:
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
         try:
-            if self._pieces is not None:
-                return _fill_slots(self._pieces, values)
-            filling = _Filling(values)
-            self._body(filling)
+            if self._pieces is None:
+                filling = _Filling(values)
+                self._body(filling)
+                form = _same(tuple(filling.form))
+                return Filled("".join(filling.parts), form, filling.lengths)
+            # Nothing but text and slots, as most: without the interpreter.
+            slots, last, form, length = self._pieces
+            parts: list[str] = []
+            lengths: list[int] = []
+            for fixed, slot in slots:
+                value = values[slot]
+                its_type = type(value)
+                # Texts and short floats, nearly all values, without a call.
+                if its_type is str:
+                    text = value
+                elif its_type is not float or len(text := repr(value)) > _SHORT:
+                    text = written(value)
+                length += len(text)
+                if length > MAX_OUTPUT:
+                    raise _too_long()
+                parts.append(fixed)
+                parts.append(text)
+                lengths.append(len(text))
         except RecursionError as error:
             raise TemplateFault(f"{_NESTED}, or simpler values") from error
-        return Filled("".join(filling.parts), _same(tuple(filling.form)), filling.lengths)
+        parts.append(last)
+        return Filled("".join(parts), form, lengths)
 
 
 @lru_cache(maxsize=1024)
@@ -431,29 +451,6 @@ def _pieces(body: Sequence[nodes.Node]) -> _Pieces | None:
                 return None
     form = tuple((len(text), slot) for text, slot in slots)
     return slots, fixed, form, sum(gap for gap, _ in form)
-
-
-def _fill_slots(pieces: _Pieces, values: Mapping[str, Any]) -> Filled:
-    """Fill a template of nothing but text and slots, as most are, without the interpreter."""
-    slots, last, form, length = pieces
-    parts: list[str] = []
-    lengths: list[int] = []
-    for fixed, slot in slots:
-        value = values[slot]
-        its_type = type(value)
-        # Texts and short floats, nearly all values, without a call.
-        if its_type is str:
-            text = value
-        elif its_type is not float or len(text := repr(value)) > _SHORT:
-            text = written(value)
-        length += len(text)
-        if length > MAX_OUTPUT:
-            raise _too_long()
-        parts.append(fixed)
-        parts.append(text)
-        lengths.append(len(text))
-    parts.append(last)
-    return Filled("".join(parts), form, lengths)
 
 
 class _Compiler:

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import Layout, Origin, Provenance, Span, name_sources
+from llmsim_lab._spans import Form, Layout, Origin, Provenance, Span, name_sources
 from llmsim_lab._util.html import ADDED, INK, REMOVED, join, pre, styled
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
 if TYPE_CHECKING:
-    from llmsim_lab.prompts._language import Filled, Template
+    from llmsim_lab.prompts._language import Template
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 _MAX_CACHED_SYSTEM_TEXTS = 4096
@@ -109,7 +109,7 @@ class Prompt:
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system_slots + self._user_slots))
         """Names of the values that ``render`` takes, in order of first use."""
         self._wanted = frozenset(self.slots)
-        self._system_texts: dict[tuple[object, ...], Filled] = {}
+        self._system_texts: dict[tuple[object, ...], tuple[str, Form, tuple[int, ...]]] = {}
 
     def _read(self, text: str, part: str) -> Template:
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
@@ -217,37 +217,29 @@ class Prompt:
         if values.keys() != self._wanted:
             raise PromptError(self._mismatch(values))
         system_template, user_template = self._templates
-        system = self._render_system(system_template, values) if self.system else None
+        message = "System"
         try:
+            # The system message is filled once for each set of values. What is no text stands in
+            # the key by its ``repr``, in a tuple: 1 is not "1", and a list cannot be a key.
+            own = [values[slot] for slot in self._system_slots]
+            key = tuple([value if type(value) is str else (repr(value),) for value in own])
+            system = self._system_texts.get(key)
+            if system is None:
+                filled = system_template.fill(values)
+                system = filled.text, filled.form, tuple(filled.lengths)
+                if len(self._system_texts) < _MAX_CACHED_SYSTEM_TEXTS:
+                    self._system_texts[key] = system
+            message = "User"
             user = user_template.fill(values)
         except (TypeError, ValueError, ArithmeticError) as error:
-            raise PromptError(f"prompt {self.name!r}, User message: {error}") from error
+            raise PromptError(f"prompt {self.name!r}, {message} message: {error}") from error
+        text, form, lengths = system
         return RenderedPrompt(
-            system=system.text if system else "",
+            system=text,
             user=user.text,
             template=self,
-            provenance=Layout(
-                system.form if system else (),
-                tuple(system.lengths) if system else (),
-                user.form,
-                user.lengths,
-            ),
+            provenance=Layout(form, lengths, user.form, user.lengths),
         )
-
-    def _render_system(self, template: Template, values: dict[str, Any]) -> Filled:
-        """Return the system message, filled once for each set of values."""
-        # What is no text by its ``repr``, in a list's place, which cannot be a key: 1 is not "1".
-        known = [values[slot] for slot in self._system_slots]
-        key = tuple([value if type(value) is str else (repr(value),) for value in known])
-        filled = self._system_texts.get(key)
-        if filled is None:
-            try:
-                filled = template.fill(values)
-            except (TypeError, ValueError, ArithmeticError) as error:
-                raise PromptError(f"prompt {self.name!r}, System message: {error}") from error
-            if len(self._system_texts) < _MAX_CACHED_SYSTEM_TEXTS:
-                self._system_texts[key] = filled
-        return filled
 
     def _mismatch(self, values: dict[str, object]) -> str:
         faults = []
@@ -327,7 +319,7 @@ class RenderedPrompt(str):
             template: what they were rendered from.
             provenance: where the parts came from, or a function that finds out when it is asked.
         """
-        self = super().__new__(cls, f"{system}\n\n{user}" if system else user)
+        self = str.__new__(cls, f"{system}\n\n{user}" if system else user)
         self.system = system
         self.user = user
         self.template = template

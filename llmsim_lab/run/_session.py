@@ -117,9 +117,9 @@ class Recording(Session):
             await self._check_models(client, players)
             self._begun = True
         # The run is under way again; if this process is killed its tape has to show that.
-        if self._ended and self.tape.run(self.run).outcome is not None:
+        if self._ended:
             self.tape.end_run(self.run, None)
-        self._ended = False
+            self._ended = False
 
     async def _check_models(
         self, client: LLMClient | None, players: Mapping[str, LLMClient]
@@ -310,6 +310,7 @@ def _leave_calls(turn: AnyTurn, tape: Tape) -> None:
     read = tape.attempt
     for call in turn.calls:
         call.leave_on_tape(read)
+    own = set(map(id, turn.calls))
     for chain in turn.chains:
-        if chain.call is not None:  # it may be one of an earlier turn
+        if chain.call is not None and id(chain.call) not in own:  # one of an earlier turn
             chain.call.leave_on_tape(read)

@@ -60,6 +60,7 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _LOSS_OF = ("inflation", "output_gap", "interest_rate")
 _FAITHFUL = 0.95
 """Share of actions that an engine's model must get right, else the run is not its agents'."""
+_TAYLOR = TaylorRule()
 _ROUNDING = 1e-6
 """Percentage points."""
 
@@ -86,7 +87,7 @@ class Turn(RunTurn[SimulationState, Intervention]):
         economy = self.state.global_state
         row: dict[str, Any] = {"period": self.state.period}
         row |= {name: getattr(economy, name) for name in get_args(Variable)}
-        row["taylor_rate"] = rate_by(TaylorRule(), economy)
+        row["taylor_rate"] = rate_by(_TAYLOR, economy)
         row["actions"] = len(self.actions)
         row["accepted"] = sum(action.validated for action in self.actions)
         return row

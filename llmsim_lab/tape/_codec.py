@@ -377,9 +377,10 @@ def call_of(
     Raises:
         TapeError: the row does not hold what it should; the tape is damaged.
     """
+    # Looked up by name in SQLite's row, each column would be searched for.
+    row = dict(zip(row.keys(), row, strict=True)) if isinstance(row, sqlite3.Row) else row
     try:
-        columns = {name: row[name] for name in _CallColumns.__annotations__}
-        _call_columns().validate_python(columns, strict=True)
+        _call_columns().validate_python(row, strict=True)
         attempt = _attempt_of(row, settings, form)
     except ValidationError as error:
         [fault, *_] = error.errors()
@@ -412,9 +413,7 @@ def _shared(text: object) -> tuple[str | None, dict[str, Any]]:
     return values.pop("system", None), values
 
 
-def _attempt_of(
-    row: sqlite3.Row | Mapping[str, Any], settings: object, form: object = None
-) -> Attempt:
+def _attempt_of(row: Mapping[str, Any], settings: object, form: object) -> Attempt:
     """Return the request of a row and what became of it.
 
     Raises:

@@ -45,10 +45,11 @@ def seal(cells: Iterable[Any]) -> bytes:
         # The second argument, the checksum's start, tells equal bytes of different types apart.
         its_type = type(cell)
         # Exact types, so that a bool, which would come back as a number, is an error.
-        if its_type is str:
+        if its_type is int:
+            # Most are small: runs, turns, attempts, settings.
+            found.append(_CRC[cell] if 0 <= cell < _SMALL else crc32(b"%d" % cell, 2))
+        elif its_type is str:
             found.append(crc32(cell.encode("utf-8", "surrogatepass"), 1))
-        elif its_type is int:
-            found.append(_CRC[cell] if 0 <= cell < len(_CRC) else crc32(b"%d" % cell, 2))
         elif cell is None:
             found.append(0)
         elif its_type is bytes:
@@ -61,8 +62,8 @@ def seal(cells: Iterable[Any]) -> bytes:
 
 
 _DOUBLE = struct.Struct("<d").pack
-_CRC = [crc32(b"%d" % number, 2) for number in range(512)]
-"""Checksums of small numbers, which most cells are: runs, turns, attempts, settings."""
+_SMALL = 512
+_CRC = [crc32(b"%d" % number, 2) for number in range(_SMALL)]
 
 
 def broken_cells(table: str, row: Mapping[str, Any] | Any) -> list[str]:

@@ -62,11 +62,12 @@ class _Keys:
             previous: the call's first attempt, if this is its second.
         """
         if previous is not None:
-            return nth_key(base, self._repeats.get(previous.number, 0))
-        with self._lock:
-            count = self._seen.get(base, 0)
-            self._seen[base] = count + 1
-        return nth_key(base, count)
+            count = self._repeats.get(previous.number, 0)
+        else:
+            with self._lock:
+                count = self._seen.get(base, 0)
+                self._seen[base] = count + 1
+        return nth_key(base, count) if count else base
 
     def remember(self, number: int | None, key: bytes) -> None:
         """Remember the count of a recorded attempt that is not the first of its like."""
@@ -81,16 +82,23 @@ def _count_of(key: bytes) -> int:
     return int.from_bytes(key[KEY_BYTES:], "big")
 
 
-def _placed(request: ChatRequest, turn: int) -> ChatRequest:
-    site = request.site
-    if site is not None and site.turn == turn:
-        return request
-    origin = request.origin
-    if origin is not None and site is not None and site.turn is not None:
-        # Its sources may name turns relative to the one that it was made for; now they name them.
-        origin = origin.moved(site.turn)
-    site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
-    return replace(request, site=site, origin=origin)
+class _AtTurn:
+    """What records or answers the calls of a turn, and so knows which turn it is."""
+
+    _turn: int
+
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the turn that is being played."""
+        site, turn = request.site, self._turn
+        if site is not None and site.turn == turn:
+            return request
+        origin = request.origin
+        if origin is not None and site is not None and site.turn is not None:
+            # Its sources may name turns relative to the one that it was made for; now they name
+            # them.
+            origin = origin.moved(site.turn)
+        site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
+        return replace(request, site=site, origin=origin)
 
 
 def _check_key(key: bytes, attempt: Attempt) -> None:
@@ -114,7 +122,7 @@ class _Group:
     timer: asyncio.Handle | None = None
 
 
-class LiveRecorder:
+class LiveRecorder(_AtTurn):
     """Records a run's calls and turns; answers calls that the unfinished turn has already made.
 
     Args:
@@ -147,17 +155,14 @@ class LiveRecorder:
         # What had failed when the run stopped is asked again when it is resumed.
         self._forget_failed(None)
 
-    def place(self, request: ChatRequest) -> ChatRequest:
-        """Return the request with the turn that is being played."""
-        return _placed(request, self._turn)
-
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn already recorded, or None if the request is to be made.
 
         Raises:
             TapeError: the recorder was closed.
         """
-        self._check_open()
+        if not self._release.alive:
+            raise self._closed()
         found = encode_request(request, _cache)
         key = self._keys.next(found.key, previous)
         known = self._known.get(key)
@@ -238,8 +243,21 @@ class LiveRecorder:
 
     def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
         """Commit answers; returns them with their numbers."""
+        rows: list[tuple[object, ...]] = []
         with self._transaction() as connection:
-            numbers = self._ledger.add_calls(connection, self._call_rows(connection, answers))
+            for attempt, (messages, settings, key), reply, fault in answers:
+                request = attempt.request
+                place: tuple[int | None, str | None, str | None, int] = (None, None, None, 0)
+                if (site := request.site) is not None:
+                    place = (site.turn, site.component, site.agent, site.replicate)
+                shared = self._file.text_id(connection, settings.text, settings.digest)
+                form = spans = None
+                if (origin := request.origin) is not None:
+                    form = self._file.text_id(connection, origin.form, digest_of(origin.form))
+                    spans = origin.spans
+                question = (key, *place, request.attempt, messages, shared, form, spans)
+                rows.append((*question, reply, fault, float(attempt.seconds), 0))
+            numbers = self._ledger.add_calls(connection, rows)
         # Only now, when the commit is done: nothing may be handed on that a kill could still undo.
         attempts = []
         for number, (attempt, found, _, _) in zip(numbers, answers, strict=True):
@@ -262,24 +280,6 @@ class LiveRecorder:
             self._ledger.rolled_back()
             raise
         self._ledger.committed()
-
-    def _call_rows(
-        self, connection: sqlite3.Connection, answers: Sequence[_Answer]
-    ) -> list[tuple[object, ...]]:
-        rows: list[tuple[object, ...]] = []
-        for attempt, (messages, settings, key), reply, fault in answers:
-            request = attempt.request
-            place: tuple[int | None, str | None, str | None, int] = (None, None, None, 0)
-            if (site := request.site) is not None:
-                place = (site.turn, site.component, site.agent, site.replicate)
-            shared = self._file.text_id(connection, settings.text, settings.digest)
-            form = spans = None
-            if (origin := request.origin) is not None:
-                form = self._file.text_id(connection, origin.form, digest_of(origin.form))
-                spans = origin.spans
-            question = (key, *place, request.attempt, messages, shared, form, spans)
-            rows.append((*question, reply, fault, float(attempt.seconds), 0))
-        return rows
 
     def flush(self) -> None:
         """Commit the answers that wait for others."""
@@ -342,7 +342,8 @@ class LiveRecorder:
         Raises:
             TapeError: the disk is full or fails, or the turn is there already.
         """
-        self._check_open()
+        if not self._release.alive:
+            raise self._closed()
         self.flush()
         with self._transaction() as connection:
             self._ledger.add_turn(connection, turn, record, row)
@@ -353,7 +354,8 @@ class LiveRecorder:
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after it was changed from outside."""
-        self._check_open()
+        if not self._release.alive:
+            raise self._closed()
         with self._transaction() as connection:
             self._ledger.replace_turn(connection, turn, record, row)
 
@@ -362,12 +364,11 @@ class LiveRecorder:
         self.flush()
         self._release()
 
-    def _check_open(self) -> None:
-        if not self._release.alive:
-            raise TapeError(
-                f"run {self.run} on {self.tape.path} was closed by this simulation; "
-                f"resume({str(self.tape.path)!r}, {self.run}) continues it"
-            )
+    def _closed(self) -> TapeError:
+        return TapeError(
+            f"run {self.run} on {self.tape.path} was closed by this simulation; "
+            f"resume({str(self.tape.path)!r}, {self.run}) continues it"
+        )
 
 
 def _failure_in(error: BaseException | None) -> LLMFailureException | None:
@@ -390,7 +391,7 @@ def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool
     return failure is not None and failure.component in (None, site and site.component)
 
 
-class ReplayRecorder:
+class ReplayRecorder(_AtTurn):
     """Answers from the tape only; a request that is not there is a ``TapeMiss``.
 
     Args:
@@ -415,10 +416,6 @@ class ReplayRecorder:
         self._by_number = {attempt.number: attempt for attempt in self._known.values()}
         self._keys = _Keys(self._known)
         self._turn = turn
-
-    def place(self, request: ChatRequest) -> ChatRequest:
-        """Return the request with the turn that is being played."""
-        return _placed(request, self._turn)
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt:
         """Return what became of this request.

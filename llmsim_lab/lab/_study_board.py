@@ -416,15 +416,16 @@ def _effects_table(effects: Effects) -> Markup:
     """Return effects, their label, and below, each once, what they speak of and how."""
     rows = []
     for effect in effects:
-        said = str(effect).removeprefix(f"{effect.contrast}, {effect.outcome}: ")
+        name = f"{effect.contrast}, {effect.outcome}"
+        said = str(effect).removeprefix(f"{name}: ")
         estimate, _, rest = said.partition(" ")
         shown = said if effect.estimate is None else Markup("<b>{}</b> {}").format(estimate, rest)
-        rows.append((effect.contrast, effect.outcome, shown))
+        rows.append((name, shown))
     below = dict.fromkeys(f"Speaks of {it.speaks_of}: {it.method}." for it in effects)
     below |= dict.fromkeys(f"Note: {it.note}." for it in effects if it.note)
     notes = (styled(line, "font-size:0.9em;line-height:1.5") for line in below)
-    shown = table(("effect", "outcome", "estimate"), rows, caption=effects.label)
-    return join([sideways(shown, name="Effects", least="40em"), *notes])
+    shown = table(("effect", "estimate"), rows, caption=effects.label)
+    return join([sideways(shown, name="Effects", least="18em"), *notes])
 
 
 def _counted(runs: Iterable[StudyRun]) -> str:

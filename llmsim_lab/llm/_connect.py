@@ -27,6 +27,8 @@ _SPECS = (
     "'auto', 'ollama', 'ollama:NAME', 'openai:NAME', 'embedded', 'embedded:NAME' or "
     "'embedded:/path/to/model.gguf'"
 )
+_NAMED_S = 5.0
+"""How long an Ollama that somebody names may take for each answer: its machine may be busy."""
 
 
 def connect(
@@ -156,7 +158,7 @@ def _ollama(
     name: str, host: str | None, why: str, found: OllamaProbe | None = None
 ) -> tuple[str, ChatBackend, str]:
     try:
-        found = found or look(host)
+        found = found or look(host, timeout_s=_NAMED_S)
     except BackendError as error:
         raise ConfigError(f"{error}, or use connect('embedded')") from error
     if not name:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
-from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, connect
+from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
 from llmsim_lab.llm import connect as connect_function
+from llmsim_lab.llm._ollama.backend import OllamaProbe, look
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.testing import FakeModel, FakeOllama
 
@@ -106,6 +107,21 @@ def test_no_server_is_an_error_with_the_ways_out() -> None:
         ConfigError, match=r"no Ollama server answers at http://127.0.0.1:9; start it"
     ):
         connect("ollama:llama3.2")
+
+
+def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
+    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def timed(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe:
+        waits.append(timeout_s)
+        return look(host, timeout_s=timeout_s)
+
+    monkeypatch.setattr(_connect, "look", timed)
+    for name in ("auto", "ollama:llama3.2"):
+        connect(name, host=server.host)
+    assert waits == [1.0, 5.0]
 
 
 def test_nothing_to_talk_to_names_three_ways_out() -> None:

@@ -101,7 +101,7 @@ class Action(Value):
     chain: LLMReasoningChain | None = Field(default=None, repr=False)
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _one_size_and_call(self) -> Self:
         if self.rate_change_bp is not None and self.proposed_rate is not None:
             raise ValueError(
                 f"rate_change_bp={self.rate_change_bp} and proposed_rate={self.proposed_rate:g} "

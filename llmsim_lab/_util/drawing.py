@@ -86,7 +86,8 @@ def figure_bytes(
     if kind == "png":
         before, figure.dpi = (figure.dpi, figure.canvas), dpi
         try:
-            # Not savefig, which draws all of it twice so that its parts make room for each other.
+            # Not savefig, which draws all of it twice so that its parts make room for each other;
+            # its settings in matplotlibrc are not asked for.
             canvas: Any = FigureCanvasAgg(figure)
             canvas.print_png(buffer, metadata=without)
         finally:

@@ -58,15 +58,17 @@ class Field:
         if not isinstance(self.box, w.Text | w.Textarea):
             return self.box.value
         written, kind = self.box.value.strip(), self.schema.get("type")
+        text = any(one.get("type") == "string" for one in self.schema.get("anyOf", (self.schema,)))
         if not written:
-            return "" if kind == "string" and not self.schema.get("optional") else None
+            return "" if text and not self.schema.get("optional") else None
         texts = kind == "array" and self.schema.get("items", {}).get("type") == "string"
         if texts and not written.startswith("["):
             return _texts(written)
-        # A parameter's spaces are meant: it may be a separator. Those of an answer are not.
-        if kind == "string" and isinstance(self.box, w.Text):
-            return self.box.value
-        return typed_value(written, self.schema)
+        found = typed_value(written, self.schema)
+        # A parameter that may be a text is taken as it is written, unless that is just a number.
+        # Its spaces are meant: it may be a separator. Those of an answer are not.
+        number = isinstance(found, float) or str(found) == written != found
+        return self.box.value if text and not number and isinstance(self.box, w.Text) else found
 
     @value.setter
     def value(self, value: Any) -> None:

@@ -27,8 +27,8 @@ _SPECS = (
     "'auto', 'ollama', 'ollama:NAME', 'openai:NAME', 'embedded', 'embedded:NAME' or "
     "'embedded:/path/to/model.gguf'"
 )
-_NAMED_S = 5.0
-"""How long an Ollama that somebody names may take for each answer: its machine may be busy."""
+_MAY_BE_THERE_S = 1.0
+"""How long an Ollama that nobody named may take for each answer."""
 
 
 def connect(
@@ -133,7 +133,7 @@ def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str
             "it: connect('openai:NAME', base_url=...), or LLMSIM_MODEL=openai:NAME"
         )
     try:
-        found = look(at.host)
+        found = look(at.host, timeout_s=_MAY_BE_THERE_S)
     except BackendError as error:
         why = str(error)  # part of the message only if there is no other model either
     else:
@@ -158,7 +158,7 @@ def _ollama(
     name: str, host: str | None, why: str, found: OllamaProbe | None = None
 ) -> tuple[str, ChatBackend, str]:
     try:
-        found = found or look(host, timeout_s=_NAMED_S)
+        found = found or look(host)
     except BackendError as error:
         raise ConfigError(f"{error}, or use connect('embedded')") from error
     if not name:

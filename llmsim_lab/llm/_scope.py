@@ -195,7 +195,8 @@ def recording(
     return scoped(recorder=recorder, log=log)
 
 
-def time_limit(seconds: float) -> AbstractContextManager[None]:
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
     """Limit the calls made inside, their retries included; an earlier limit stays in force.
 
     The client itself ends a call that takes longer, and records it as failed. A call that somebody
@@ -205,7 +206,8 @@ def time_limit(seconds: float) -> AbstractContextManager[None]:
         seconds: how long from now.
     """
     known, own = _scope.get().deadline, time.monotonic() + seconds
-    return scoped(deadline=own if known is None else min(known, own))
+    with scoped(deadline=own if known is None else min(known, own)):
+        yield
 
 
 def seconds_left() -> float | None:

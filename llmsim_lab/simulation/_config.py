@@ -33,6 +33,7 @@ from llmsim_lab.llm._human import DAY_S
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._registry import find_class
 from llmsim_lab.run._turn import Series
 
 Variable = Literal[
@@ -441,11 +442,14 @@ class SimulationConfig(RunConfig):
                 file, line and key.
         """
         source = YamlFile.read(Path(path))
-        kind, other = source.values.get("kind", "economic"), None
-        if "world" in source.values:
+        # A class of one's own may have fields of these names.
+        found = {key: source.values.get(key) for key in {"world", "kind"} - cls.model_fields.keys()}
+        other = None
+        if found.get("world") is not None:
             other = "a study", f"study {path} run"
-        elif kind != "economic":
-            other = f"a run of kind {kind!r:.40}", f"run {path}"
+        elif isinstance(kind := found.get("kind"), str) and kind != "economic":
+            find_class(kind)  # an error of its own if there is none
+            other = f"a run of kind {kind!r}", f"run {path}"
         if other is not None:
             raise ConfigError(
                 f"{path} describes {other[0]}, and this takes an economic run's configuration; "

@@ -335,9 +335,9 @@ def _coarse(evidence: Evidence) -> _Answers:
     if isinstance(found, LabError) or not found:
         return
     # As the effects say it themselves, so that both say the same.
-    coarse = [it for it in found if "too coarse" in it.note]
+    coarse = {it.outcome: it for it in reversed(found) if "too coarse" in it.note}
     if coarse:
-        steps = (f"{it.contrast}, {it.outcome}: {it.note}" for it in coarse[:_SHOWN])
+        steps = (f"{it.contrast}, {name}: {it.note}" for name, it in coarse.items())
         remedy = "take a mean over turns, or a finer outcome; Student's t does not hold here"
         yield "missing", "; ".join(steps), remedy
     else:

@@ -438,7 +438,7 @@ def _touches_bound(turns: Sequence[Any], run: AnyRun, at: int) -> bool:
 # --- what came out --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ImpulseResponse:
     """What a shock does, turn by turn: a mean over pairs of forks, and a band.
 
@@ -479,6 +479,7 @@ class ImpulseResponse:
     linear: Mapping[str, Sequence[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     _series: Mapping[str, Series] = field(default_factory=dict)
+    _whole_linear: Mapping[str, Sequence[float]] = field(default_factory=dict)
     _failed: dict[int, Exception] = field(default_factory=dict)
     _less: str = ""
     _playing: bool = False
@@ -511,7 +512,7 @@ class ImpulseResponse:
                 "then"
             )
         self.curves, self.rule_curves = (_curves(it, shortest) for it in (own, rule))
-        self.linear = {name: line[:shortest] for name, line in self.linear.items()}
+        self.linear = {name: line[:shortest] for name, line in self._whole_linear.items()}
         for whose, found in (("", own), ("the rule's ", rule)):
             if at_bound := sum(pair.at_bound for pair in found.values()):
                 notes.append(
@@ -590,7 +591,7 @@ class ImpulseResponse:
                 f"a {type(run).__name__} charts no numbers, so that no response can be seen; name "
                 "some: impulse_response(..., columns=['NAME'])"
             )
-        self.linear = _linear(run, self._shock, self._against, self._end - self.at)
+        self._whole_linear = _linear(run, self._shock, self._against, self._end - self.at)
 
     async def _pair(self, fresh: AnyRun, tape: Tape | None = None) -> _Pair:
         # A shock to the economy's equations hits on the way to a turn, so before it is over.

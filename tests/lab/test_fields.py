@@ -84,6 +84,19 @@ def test_spaces_around_a_parameters_text_stay() -> None:
     assert field.value == ", "
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("", ""), (" - ", " - "), ("007", "007"), ("yes", "yes"), ("7", 7), ("1.50", 1.5)],
+)
+def test_what_is_a_text_or_a_number_is_a_number_only_where_it_is_written_as_one(
+    written: str, value: object
+) -> None:
+    either = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
+    field = Field("It", {"anyOf": either}, compact=True)
+    field.box.value = written
+    assert (field.value, type(field.value)) == (value, type(value))
+
+
 def test_texts_may_be_written_as_json_too() -> None:
     field = Field("It", TEXTS)
     field.box.value = '["a, b", "c"]'

@@ -114,7 +114,7 @@ def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
 ) -> None:
     waits: list[float] = []
 
-    def timed(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe:
+    def timed(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
         waits.append(timeout_s)
         return look(host, timeout_s=timeout_s)
 

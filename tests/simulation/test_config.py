@@ -243,6 +243,23 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         SimulationConfig.from_yaml(tmp_path / "latin.yaml")
 
 
+def test_a_kind_that_is_unknown_is_named_and_a_class_may_have_its_own_fields(
+    tmp_path: Path,
+) -> None:
+    class Own(SimulationConfig):
+        world: str = "flat"
+        kind: str = "x"
+
+    path = tmp_path / "own.yaml"
+    path.write_text("world: round\nkind: econmic\n", encoding="utf-8")
+    own = Own.from_yaml(path)
+    assert isinstance(own, Own)
+    assert (own.world, own.kind) == ("round", "econmic")
+    path.write_text("kind: econmic\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="no kind of simulation is called 'econmic'"):
+        SimulationConfig.from_yaml(path)
+
+
 def test_every_fault_of_a_file_is_a_lab_error(tmp_path: Path) -> None:
     with pytest.raises(LabError):
         read(tmp_path, "turns: -1")

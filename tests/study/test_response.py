@@ -430,6 +430,23 @@ def test_a_run_that_is_over_ends_the_horizon() -> None:
         impulse_response(Short, players={"*": shares}, shock={"coins.Ann": -1}, at=9, seeds=1)
 
 
+def test_a_response_that_is_played_on_has_its_whole_linear_solution_again() -> None:
+    class Ending(Simulation):
+        over_at = 3
+
+        def done(self, state: Any) -> bool:
+            return self.turn_number >= Ending.over_at
+
+    config = make_config(turns=8).by_rules()
+    response = impulse_response(
+        Ending(config), shock={"supply": 1}, at=2, horizon=4, seeds=1, against=TaylorRule()
+    )
+    assert (response.horizon, len(response.linear["inflation"])) == (1, 2)
+    Ending.over_at = 99
+    assert len(response.run().linear["inflation"]) == 5
+    assert set(response.frame()["horizon"]) == {*range(5)}
+
+
 def test_a_rumour_has_a_response_in_the_social_world() -> None:
     rumour = {"post": {"author": "User 1", "text": "Tea is banned", "topics": ["tea"]}}
     response = impulse_response(

@@ -533,7 +533,7 @@ async def version_of(clients: Clients) -> str:
     return clip(printable(version), 40)
 
 
-def look(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe:
+def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 
     Args:

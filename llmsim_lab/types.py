@@ -289,22 +289,15 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
-class _Totals(NamedTuple):
-    """What a call took, in all its attempts."""
-
-    seconds: float
-    prompt_tokens: int
-    reply_tokens: int
-
-    @classmethod
-    def of(cls, history: Iterable[Attempt]) -> _Totals:
-        seconds, prompt_tokens, reply_tokens = 0.0, 0, 0
-        for attempt in history:
-            seconds += attempt.seconds
-            if attempt.reply is not None:
-                prompt_tokens += attempt.reply.prompt_tokens or 0
-                reply_tokens += attempt.reply.reply_tokens or 0
-        return cls(seconds, prompt_tokens, reply_tokens)
+def _totals(history: Iterable[Attempt]) -> tuple[float, int, int]:
+    """Return what a call took in all its attempts: seconds, prompt tokens, reply tokens."""
+    seconds, prompt_tokens, reply_tokens = 0.0, 0, 0
+    for attempt in history:
+        seconds += attempt.seconds
+        if (reply := attempt.reply) is not None:
+            prompt_tokens += reply.prompt_tokens or 0
+            reply_tokens += reply.reply_tokens or 0
+    return seconds, prompt_tokens, reply_tokens
 
 
 class _OnTape(NamedTuple):
@@ -312,7 +305,7 @@ class _OnTape(NamedTuple):
 
     read: Callable[[int], Attempt]
     numbers: tuple[int, ...]
-    totals: _Totals
+    totals: tuple[float, int, int]
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Read the attempts.
@@ -322,7 +315,7 @@ class _OnTape(NamedTuple):
         """
         found = tuple(map(self.read, self.numbers))
         # Another file may be at the path by now: other attempts of these numbers took other times.
-        if _Totals.of(found).seconds != self.totals.seconds:
+        if _totals(found)[0] != self.totals[0]:
             raise TapeError(
                 f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
                 "recorded; put back the file that was there, or load() the run that is there now"
@@ -402,7 +395,7 @@ class CallRecord:
             return
         numbers = tuple([attempt.number for attempt in kept if attempt.number is not None])
         if len(numbers) == len(kept):
-            object.__setattr__(self, "_kept", _OnTape(read, numbers, _Totals.of(kept)))
+            object.__setattr__(self, "_kept", _OnTape(read, numbers, _totals(kept)))
 
     @property
     def attempts(self) -> int:
@@ -430,30 +423,30 @@ class CallRecord:
         return self.request.provenance
 
     @property
-    def _totals(self) -> _Totals:
+    def _totals(self) -> tuple[float, int, int]:
         kept = self._kept
-        return kept.totals if isinstance(kept, _OnTape) else _Totals.of(kept)
+        return kept.totals if isinstance(kept, _OnTape) else _totals(kept)
 
     @property
     def seconds(self) -> float:
         """Time spent in requests, waits between attempts left out."""
-        return self._totals.seconds
+        return self._totals[0]
 
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        return self._totals.prompt_tokens
+        return self._totals[1]
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        return self._totals.reply_tokens
+        return self._totals[2]
 
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
-        totals = self._totals
-        return totals.prompt_tokens + totals.reply_tokens
+        _, prompt_tokens, reply_tokens = self._totals
+        return prompt_tokens + reply_tokens
 
     def __repr__(self) -> str:
         kept = self._kept

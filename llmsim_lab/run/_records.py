@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import cache, lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -44,6 +45,8 @@ _TAKEN = {"turn", "planned"}
 # Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _CHAINS: TypeAdapter[Any] = TypeAdapter(tuple[LLMReasoningChain, ...])
+_CHAIN_FIELDS = tuple(LLMReasoningChain.model_fields)
+_chain_fields = attrgetter(*_CHAIN_FIELDS)
 
 _OWN_CONFIG = "[core]\n\trepositoryFormatVersion = 0\n\tfileMode = false\n"
 _LONG_HASHES = (
@@ -71,7 +74,7 @@ def tape_turn(cls: RunClass, turn: AnyTurn, planned: Planned) -> tuple[int, str,
     later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
     record, row = record_of(cls, turn, later), turn_row(turn, cls.own_columns(turn))
     try:
-        return turn.number, dumps(record), dumps(row)
+        return turn.number, _json(record), dumps(row)
     except ValueError as error:
         raise TapeError(
             f"turn {turn.number} cannot be written: it holds a number that is not finite (NaN or "
@@ -102,12 +105,28 @@ def record_of(
         "planned": tuple(planned),
         **{name: getattr(turn, name) for name in own},
     }
-    calls = [[call.status, call.numbers] for call in turn.calls]
-    return {
-        **_plain(adapter, values, Places(turn.calls, turn.chains)),
-        "calls": calls,
-        "chains": _plain(_CHAINS, turn.chains, Places(turn.calls)),
-    }
+    places = Places(turn.calls, turn.chains)
+    plain: dict[str, Any] = _plain(adapter, values, places)
+    plain["calls"] = [[call.status, call.numbers] for call in turn.calls]
+    plain["chains"] = chains = []
+    for chain in turn.chains:
+        # By hand, since pydantic would ask ``Places`` about each chain and each call: every field
+        # but the call is a text or a number.
+        fields_of = dict(zip(_CHAIN_FIELDS, _chain_fields(chain), strict=True))
+        if chain.call is not None:
+            fields_of["call"] = places.name(chain.call)
+        chains.append(fields_of)
+    return plain
+
+
+def _json(value: Any) -> str:
+    """Return what ``dumps`` does of a JSON-ready value, at a third of what that takes."""
+    try:
+        text = to_json(value).decode()
+    except ValueError:  # half a character, which pydantic cannot write
+        return dumps(value)
+    # Numbers that JSON has no form for are written with these words, which a text may have too.
+    return dumps(value) if "NaN" in text or "Infinity" in text else text
 
 
 def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> Any:
@@ -179,10 +198,7 @@ def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
         ValueError: it holds something else.
     """
     # As a text, since of JSON strict pydantic takes a list for a tuple.
-    try:
-        text = to_json(parsed).decode()  # at a third of what ``dumps`` takes
-    except ValueError:  # half a character, which pydantic cannot write
-        text = dumps(parsed)
+    text = _json(parsed)
     try:
         return read(adapter, text, places)
     except ValueError:

@@ -133,6 +133,8 @@ class TapeFile:
 
     Attributes:
         lock: held while the connection is in use; all threads share one connection.
+        next_call: the number that the next call probably gets, since another process may have
+            taken it; None if not known.
 
     Raises:
         TapeError: the file cannot be opened, is not a tape, is damaged, or has another format.
@@ -148,6 +150,7 @@ class TapeFile:
         # Reentrant, since a finalizer may run in the middle of this thread's own transaction.
         self.lock = threading.RLock()
         self._text_ids: dict[bytes, int] = {}
+        self.next_call: int | None = None
         self._deferred: deque[tuple[str, tuple[Any, ...]]] = deque()
         # Not left to the garbage collector, which may never run at the interpreter's end.
         self._finalizer = weakref.finalize(self, _close, self._connection, self.lock)
@@ -175,7 +178,7 @@ class TapeFile:
                     # SQLite itself rolls back after some errors, such as a full disk.
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
-                    self._text_ids.clear()  # some of them may have been rolled back
+                    self._forget()
                     raise
                 # A full disk may show only here.
                 self._connection.execute("COMMIT")
@@ -185,11 +188,40 @@ class TapeFile:
             except sqlite3.Error as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-                self._text_ids.clear()
-                raise TapeError(
-                    f"cannot write to the tape {self.path}: {error}; what was written before is "
-                    "whole: free some space or close the other program, then resume the run"
-                ) from error
+                self._forget()
+                raise self._cannot_write(error) from error
+
+    def insert(self, sql: str, values: tuple[Any, ...]) -> bool:
+        """Write one row in a transaction of its own.
+
+        Returns:
+            False if nothing was written, since its number is taken or something else has to be
+            written first: ``transaction`` is needed.
+
+        Raises:
+            TapeError: the disk is full or fails.
+        """
+        with self.lock:
+            if self._deferred or self._connection.in_transaction:
+                return False
+            try:
+                self._connection.execute(sql, values)
+            except sqlite3.IntegrityError:
+                return False
+            except sqlite3.Error as error:
+                raise self._cannot_write(error) from error
+            return True
+
+    def _forget(self) -> None:
+        """Forget what may have been rolled back."""
+        self._text_ids.clear()
+        self.next_call = None
+
+    def _cannot_write(self, error: sqlite3.Error) -> TapeError:
+        return TapeError(
+            f"cannot write to the tape {self.path}: {error}; what was written before is whole: "
+            "free some space or close the other program, then resume the run"
+        )
 
     def write_when_possible(self, sql: str, values: tuple[Any, ...]) -> None:
         """Write now, or with whatever is written next; for finalizers.
@@ -222,11 +254,13 @@ class TapeFile:
             finally:
                 self.query("ROLLBACK")
 
-    def text_id(self, connection: sqlite3.Connection, text: str, digest: bytes) -> int:
-        """Return the id of a shared text, storing it if it is new; inside a transaction."""
+    def text_id(
+        self, text: str, digest: bytes, connection: sqlite3.Connection | None
+    ) -> int | None:
+        """Return the id of a shared text, storing it if it is new; None outside a transaction."""
         # By digest: of the texts, which may be long prompts, none is kept in memory.
         known = self._text_ids.get(digest)
-        if known is None:
+        if known is None and connection is not None:
             connection.execute(
                 "INSERT INTO texts (digest, text) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 (digest, text),

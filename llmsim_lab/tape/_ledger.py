@@ -171,6 +171,28 @@ class Ledger:
         connection.executemany(_INSERT["calls"], rows)
         return list(range(first, first + len(rows)))
 
+    def add_call(self, file: TapeFile, cells: Sequence[Any]) -> int | None:
+        """Add one call in a transaction of its own; returns its number, or None if it is not added.
+
+        Args:
+            file: the tape's.
+            cells: the columns from ``key`` to ``forgotten``.
+        """
+        with file.lock:
+            number, place = file.next_call, self._place
+            if number is None or place is None or self._new:
+                return None  # what is on the tape is not known yet
+            row = (number, self.run, place + 1, *cells)
+            own = seal(row)
+            # Until all is counted: after a Ctrl-C in between, what is on the tape is read again.
+            self._place = None
+            is_added = file.insert(_INSERT["calls"], (*row, own))
+            if is_added:
+                file.next_call, place = number + 1, place + 1
+                self._uncounted.append(own)
+            self._place = place
+        return number if is_added else None
+
     def committed(self) -> None:
         """Record that the transaction was committed."""
         if self._new:

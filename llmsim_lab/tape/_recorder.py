@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
@@ -243,21 +244,19 @@ class LiveRecorder(_AtTurn):
 
     def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
         """Commit answers; returns them with their numbers."""
-        rows: list[tuple[object, ...]] = []
-        with self._transaction() as connection:
-            for attempt, (messages, settings, key), reply, fault in answers:
-                request = attempt.request
-                place: tuple[int | None, str | None, str | None, int] = (None, None, None, 0)
-                if (site := request.site) is not None:
-                    place = (site.turn, site.component, site.agent, site.replicate)
-                shared = self._file.text_id(connection, settings.text, settings.digest)
-                form = spans = None
-                if (origin := request.origin) is not None:
-                    form = self._file.text_id(connection, origin.form, digest_of(origin.form))
-                    spans = origin.spans
-                question = (key, *place, request.attempt, messages, shared, form, spans)
-                rows.append((*question, reply, fault, float(attempt.seconds), 0))
-            numbers = self._ledger.add_calls(connection, rows)
+        [first, *more] = answers
+        # Alone, as an engine's calls are, a row is a transaction of its own, at two thirds of the
+        # cost of one that is begun and committed.
+        cells = None if more else self._cells(first)
+        number = None if cells is None else self._ledger.add_call(self._file, cells)
+        if number is not None:
+            numbers = [number]
+        else:
+            with self._transaction() as connection:
+                # Inside a transaction there always are some.
+                rows = [self._cells(answer, connection) or () for answer in answers]
+                numbers = self._ledger.add_calls(connection, rows)
+            self._file.next_call = numbers[-1] + 1
         # Only now, when the commit is done: nothing may be handed on that a kill could still undo.
         attempts = []
         for number, (attempt, found, _, _) in zip(numbers, answers, strict=True):
@@ -268,6 +267,29 @@ class LiveRecorder(_AtTurn):
                 self._keys.remember(number, found.key)
             attempts.append(attempt)
         return attempts
+
+    def _cells(
+        self, answer: _Answer, connection: sqlite3.Connection | None = None
+    ) -> tuple[Any, ...] | None:
+        """Return an answer's columns from ``key`` to ``forgotten``.
+
+        Args:
+            answer: the answer.
+            connection: in a transaction; without one this is None if a shared text is new.
+        """
+        attempt, (messages, settings, key), reply, fault = answer
+        request, text_id = attempt.request, self._file.text_id
+        place: tuple[int | None, str | None, str | None, int] = (None, None, None, 0)
+        if (site := request.site) is not None:
+            place = (site.turn, site.component, site.agent, site.replicate)
+        form = spans = None
+        shared = text_id(settings.text, settings.digest, connection)
+        if (origin := request.origin) is not None:
+            spans, form = origin.spans, text_id(origin.form, digest_of(origin.form), connection)
+        if shared is None or (origin is not None and form is None):
+            return None
+        question = (key, *place, request.attempt, messages, shared, form, spans)
+        return (*question, reply, fault, float(attempt.seconds), 0)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

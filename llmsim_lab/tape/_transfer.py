@@ -216,7 +216,7 @@ class _Import:
         self._connection = connection
         self._ledgers: dict[int, Ledger] = {}
         self._calls: dict[int, int] = {}
-        self._texts: dict[int, tuple[int, str]] = {}
+        self._texts: dict[int, tuple[int | None, str]] = {}
         # Its own, not the process's: a file's settings are of no use to anybody afterwards.
         self._settings = SettingsCache()
         self._keys: set[tuple[int, bytes]] = set()
@@ -270,7 +270,7 @@ class _Import:
         digest = hashlib.sha256(text.encode()).digest()
         if digest.hex() != values["digest"]:
             raise ValueError("the text does not have its digest")
-        number = self._file.text_id(self._connection, text, digest)
+        number = self._file.text_id(text, digest, self._connection)
         self._texts[values["id"]] = (number, text)
 
     def _take_run(self, values: dict[str, Any]) -> None:

@@ -183,7 +183,7 @@ class _Redaction:
         if not self._covers(row["component"]):
             return
         settings = self.file.text_id(
-            self.connection, request.settings.text, request.settings.digest
+            request.settings.text, request.settings.digest, self.connection
         )
         cells = {
             **dict(row),

@@ -1,7 +1,7 @@
 """A run that ends itself at one boundary of a commit, for ``test_tape_crashes``; its own process.
 
 ``python killed_at_commit.py TAPE LOG BOUNDARY`` plays a recorded run and leaves, without any
-clean-up, the moment its second turn has come to the boundary. ``LOG.paid`` lists the requests that
+clean-up, the moment a turn has come to the boundary. ``LOG.paid`` lists the requests that
 the model answered, ``LOG.handed_on`` those whose answers came back from the tape.
 """
 
@@ -21,9 +21,15 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatRequest
 
-TURNS = 4
+TURNS = 6
 KILLED = 77
 """The status of a process that came to its boundary."""
+
+
+def armed_turn(boundary: str) -> int:
+    """Return the turn in which a run is killed: the first one in which it comes to the boundary."""
+    # An answer is written by itself where nothing else waits and all shared texts are there.
+    return 5 if "INSERT" in boundary else 2
 
 
 class Watched:
@@ -32,7 +38,8 @@ class Watched:
     Args:
         connection: does the work.
         boundary: ``before BEGIN``, ``before COMMIT`` or ``after COMMIT`` of answers; the latter two
-            with ``of the turn`` behind them are of the transaction that writes the turn.
+            with ``of the turn`` behind them are of the transaction that writes the turn. Or
+            ``before INSERT`` or ``after INSERT`` of an answer that is written by itself.
     """
 
     def __init__(self, connection: sqlite3.Connection, boundary: str) -> None:
@@ -44,11 +51,16 @@ class Watched:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         mine = sql == "COMMIT" and self._written
+        alone = sql.startswith("INSERT INTO calls ") and not self._connection.in_transaction
         if sql.startswith("BEGIN"):
             self._leave_at("before BEGIN")
         if mine:
             self._leave_at("before COMMIT")
+        if alone:
+            self._leave_at("before INSERT")
         found = self._connection.execute(sql, values)
+        if alone:
+            self._leave_at("after INSERT")
         if mine:
             self._leave_at("after COMMIT")
             self._written = False
@@ -82,7 +94,7 @@ def main(path: Path, log: Path, boundary: str) -> None:
 
     def pay(request: ChatRequest) -> None:
         # From here on, since a run that continues first notes on its tape that it does.
-        watched.armed = request.site is not None and request.site.turn == 2
+        watched.armed = request.site is not None and request.site.turn == armed_turn(boundary)
         os.write(paid, f"{identity(request)}\n".encode())
 
     client = hash_client(HashBackend(faulty=True, before_answer=pay))

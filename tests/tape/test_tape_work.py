@@ -14,6 +14,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, load, replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
 from llmsim_lab.tape._codec import loads
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
@@ -54,6 +55,32 @@ async def test_answers_that_are_all_there_are_committed_at_once_and_together(
             await asyncio.sleep(0)
         assert [task.done() and task.result().number for task in keeping] == [1, 2]
         assert statements.count("COMMIT") == 1
+
+
+async def test_answers_kept_one_by_one_share_a_file_with_those_of_others(tmp_path: Path) -> None:
+    with Tape(tmp_path / "x.tape") as tape, Tape(tmp_path / "x.tape") as other:
+        recorders = [
+            LiveRecorder(it, it.add_run({}, name="x", first=(0, "{}", "{}")))
+            for it in (tape, other)
+        ]
+        statements = watched(tape)
+        numbers = []
+        # Of the first recorder alone, in turn with the other one's, and alone again.
+        for at, recorder in enumerate(recorders[it] for it in (0, 0, 0, 1, 0, 1, 0, 0)):
+            request = ChatRequest(model="m", messages=(Message("user", str(at)),))
+            assert recorder.find(request) is None
+            reply = Attempt(request=request, reply=ChatReply(text="c"), seconds=1.0)
+            numbers.append((await recorder.keep(reply)).number)
+        assert numbers == [1, 2, 3, 4, 5, 6, 7, 8]
+        for recorder in recorders:
+            recorder.settle()
+            recorder.close()
+        # The first, and each whose number the other had taken, needed a transaction.
+        assert statements.count("COMMIT") - len(recorders) == 3
+        assert [len(tape.calls(run)) for run in (1, 2)] == [6, 2]
+        # Their manifests and first turns are no real ones.
+        others = [it.what for it in verify(tape) if "manifest" not in it.what and it.turn != 0]
+        assert others == []
 
 
 def test_an_import_reads_no_tally_since_it_has_written_all_that_is_there(tmp_path: Path) -> None:

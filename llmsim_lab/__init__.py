@@ -6,8 +6,9 @@ imported when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from llmsim_lab import _util
 
 if TYPE_CHECKING:
     from llmsim_lab._util.files import data_path
@@ -49,27 +50,17 @@ __all__ = [
     "resume",
 ]
 
-_PLACES = {
-    "_util.files": ("data_path",),
-    "agents": ("NationAgent", "TaylorRuleAgent"),
-    "economy": ("initial_state", "load_us_macro"),
-    "lab.figures": ("rate_figure",),
-    "llm": ("Budget", "LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
-    "prompts": ("Prompt",),
-    "run": ("Ask", "Question", "Run", "State", "fork", "load", "replay", "rerun", "resume"),
-    "simulation": ("Simulation", "SimulationConfig"),
-    "types": ("Reply",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for package, names in _PLACES.items():
-        if name in names:
-            found = getattr(import_module(f"{__name__}.{package}"), name)
-            globals()[name] = found
-            return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _util.late_names(
+    __name__,
+    {
+        "_util.files": "data_path",
+        "agents": "NationAgent TaylorRuleAgent",
+        "economy": "initial_state load_us_macro",
+        "lab.figures": "rate_figure",
+        "llm": "Budget LLMClient LLMConfig Person ScriptedBackend Tape connect",
+        "prompts": "Prompt",
+        "run": "Ask Question Run State fork load replay rerun resume",
+        "simulation": "Simulation SimulationConfig",
+        "types": "Reply",
+    },
+)

@@ -1,1 +1,34 @@
 """What the package needs and nobody else: texts, HTML, YAML, tables, waiting, checks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def late_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports names when first used.
+
+    Args:
+        package: its ``__name__``.
+        homes: the modules in it, and the names that each has, with spaces between them.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        # Kept, so that Python does not ask here again.
+        setattr(sys.modules[package], name, found)
+        return found
+
+    def names() -> list[str]:
+        module = sys.modules[package]
+        return sorted({*vars(module), *module.__all__})
+
+    return get, names

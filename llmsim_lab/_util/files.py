@@ -1,7 +1,8 @@
-"""Files that ship with the package: data tables, scenarios, tapes; and files that users ask for."""
+"""Where files are: those that ship with the package, those a user asks for, kept cards."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 
 from llmsim_lab.errors import ConfigError, DataError
@@ -41,3 +42,18 @@ def write_file(path: Path, content: bytes) -> Path:
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error}; choose another file") from error
     return path
+
+
+def cards_folder() -> Path:
+    """Return the folder that keeps cards: ``$LLMSIM_CARDS``, else the user's cache."""
+    chosen = os.environ.get("LLMSIM_CARDS", "").strip()
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("llmsim_lab") / "cards"
+
+
+def economics_folder(folder: Path | None = None) -> Path:
+    """Return where the economic gate's cards are, in a folder of cards, else the usual one."""
+    return (folder or cards_folder()) / "economics"

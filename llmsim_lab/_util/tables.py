@@ -12,6 +12,7 @@ from llmsim_lab._util.text import printable, whole_text
 if TYPE_CHECKING:
     import pandas as pd
 
+# The full-width signs too, which Excel takes for = + - @ where it is Japanese or Chinese.
 _RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
 _NUMBERS = (bool, int, float)
 _KEPT = "\n\t\u00a0\u202f"
@@ -50,6 +51,7 @@ def _column(values: list[Any]) -> pd.Series[Any]:
     gaps = len(there) < len(values)
     if types == {bool}:
         return pd.Series(values, dtype="boolean" if gaps else "bool")
+    # Beyond 64 bits there is no column of whole numbers; such are texts, which keep all digits.
     if types == {int} and min(there) >= -(2**63) and max(there) < 2**63:
         return pd.Series(values, dtype="Int64" if gaps else "int64")
     if types in ({float}, {int, float}):

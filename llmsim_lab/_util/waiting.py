@@ -7,6 +7,7 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from llmsim_lab.errors import BudgetReached, ConfigError
@@ -81,30 +82,18 @@ class PrivateLoop:
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        try:
-            _run_until_stopped(loop)
-        finally:
-            loop.close()
+        while not loop.is_closed():
+            # asyncio gives such an exception to whoever waits for the task that raised it, and
+            # raises it out of the loop as well; without its loop that waiter would never wake up.
+            with suppress(KeyboardInterrupt, SystemExit):
+                loop.run_forever()
+                loop.close()
 
     @staticmethod
     def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         if thread.is_alive():
             loop.call_soon_threadsafe(loop.stop)
             thread.join(timeout=2)
-
-
-def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
-    """Serve the loop; a task's SystemExit or KeyboardInterrupt ends the task, not the loop.
-
-    asyncio gives such an exception to whoever waits for the task and raises it out of the loop as
-    well; without its loop the waiting caller would never be notified.
-    """
-    while True:
-        try:
-            loop.run_forever()
-        except (KeyboardInterrupt, SystemExit):
-            continue
-        return
 
 
 _private_loop = PrivateLoop()

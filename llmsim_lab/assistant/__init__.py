@@ -7,9 +7,9 @@ with known right decisions. ``python -m llmsim_lab.assistant.tasks`` serves a ta
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab import _util
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._chat import Chat, ChatConfig, replay_chat
 from llmsim_lab.assistant._constitution import load_constitution
@@ -50,36 +50,25 @@ __all__ = [
     "replay_chat",
 ]
 
-_NEEDS_MCP = {
-    "MCPToolExecutor": "_mcp_executor",
-    "evaluate": "_evaluation",
-    "load_cases": "_evaluation",
-}
-"""The modules of names that are imported late, since the ``mcp`` library is an extra."""
-_TYPES = (
-    *("AgentEngineConfig", "Message", "PendingAction", "ToolCall", "ToolResult"),
-    *("FunctionCall", "LLMError", "LLMMessage", "LLMResponse", "RateLimitError", "ToolDeclaration"),
+# ``_types`` has the contract's other names, for which it gives no module, and what an adapter or an
+# executor of the user's own is written with. The rest needs the ``mcp`` library, which is an extra.
+_late, __dir__ = _util.late_names(
+    __name__,
+    {
+        "_evaluation": "evaluate load_cases",
+        "_mcp_executor": "MCPToolExecutor",
+        "_types": "AgentEngineConfig FunctionCall LLMError LLMMessage LLMResponse Message "
+        "PendingAction RateLimitError ToolCall ToolDeclaration ToolResult",
+    },
 )
-"""The contract's other names, for which it gives no module, and what an adapter or an executor of
-the user's own is written with.
-"""
 
 
 def __getattr__(name: str) -> Any:
-    home = "_types" if name in _TYPES else _NEEDS_MCP.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        value = getattr(import_module(f"{__name__}.{home}"), name)
+        return _late(name)
     except ModuleNotFoundError as error:
         if error.name not in ("mcp", "mcp_types"):
             raise
         raise ImportError(
             f"{name} needs the mcp library: pip install 'llmsim-lab[tools]' ({error})"
         ) from error
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

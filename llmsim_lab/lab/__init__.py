@@ -7,8 +7,9 @@ the package loads neither ipywidgets nor matplotlib.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from llmsim_lab import _util
 
 if TYPE_CHECKING:
     from llmsim_lab.lab._assistant_chat import AssistantChat
@@ -42,32 +43,21 @@ __all__ = [
     "leaderboard",
 ]
 
-_HOME = {
-    "AgentStory": "_social",
-    "AssistantChat": "_assistant_chat",
-    "ContextXRay": "_context_xray",
-    "HumanSeat": "_human_seat",
-    "Lab": "_lab",
-    "PromptComparer": "_prompt_comparer",
-    "PromptViewer": "_prompt_viewer",
-    "RateChart": "_rate_chart",
-    "ReasoningInspector": "_inspector",
-    "RunTree": "_run_tree",
-    "SocialBoard": "_social",
-    "StudyBoard": "_study_board",
-    "TurnStepper": "_stepper",
-    "leaderboard": "_scores",
-}
-"""The module that each name lives in."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _util.late_names(
+    __name__,
+    {
+        "_assistant_chat": "AssistantChat",
+        "_context_xray": "ContextXRay",
+        "_human_seat": "HumanSeat",
+        "_inspector": "ReasoningInspector",
+        "_lab": "Lab",
+        "_prompt_comparer": "PromptComparer",
+        "_prompt_viewer": "PromptViewer",
+        "_rate_chart": "RateChart",
+        "_run_tree": "RunTree",
+        "_scores": "leaderboard",
+        "_social": "AgentStory SocialBoard",
+        "_stepper": "TurnStepper",
+        "_study_board": "StudyBoard",
+    },
+)

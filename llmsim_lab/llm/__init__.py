@@ -6,9 +6,9 @@ clients, which a run on a script or a tape does not need.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from llmsim_lab import _util
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._human import Person
 from llmsim_lab.llm._scope import Budget
@@ -38,21 +38,12 @@ __all__ = [
     "connect",
 ]
 
-_LATE = {
-    "EmbeddedBackend": "_embedded.backend",
-    "OllamaBackend": "_ollama.backend",
-    "OpenAIBackend": "_openai",
-    "connect": "_connect",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _util.late_names(
+    __name__,
+    {
+        "_connect": "connect",
+        "_embedded.backend": "EmbeddedBackend",
+        "_ollama.backend": "OllamaBackend",
+        "_openai": "OpenAIBackend",
+    },
+)

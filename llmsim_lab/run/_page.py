@@ -190,7 +190,10 @@ class _Texts:
         self._lines: dict[str, int] = {}
         self._texts: dict[str, int] = {}
         self.steps: list[list[int]] = []
-        """Of each text: the numbers of its lines, each as the difference from the one before."""
+        """Of each text: the numbers of its lines, each as the difference from the one before.
+
+        Most are 1, which compresses to next to nothing.
+        """
 
     def add(self, text: str) -> int:
         """Return a text's number."""
@@ -219,6 +222,7 @@ class _Data:
         self._decisions: list[Any] = []
         self._columns: dict[str, None] = {}
         self._stories: dict[int, dict[int, list[str]]] = {}
+        # Calls that no tape has numbered come after all those that one has.
         self._next = 1 + max((0, *(it[0].number or 0 for run in runs for it in run.calls or ())))
         self.head = {"title": title, "start": start, "runs": [self._run(run) for run in runs]}
 
@@ -328,7 +332,7 @@ class _Data:
                 "settings": self.texts.add(_json(told)),
                 "messages": [
                     [
-                        self._word(_role(one.role, one.tool_name)),
+                        self._word(f"{one.role}: {one.tool_name}" if one.tool_name else one.role),
                         self.texts.add("\n".join(filter(None, (one.content, *_asked(one))))),
                     ]
                     for one in request.messages
@@ -371,6 +375,7 @@ class _Data:
             outcomes=run.source.outcomes,
         )
         taken_from = [calls for turn in run.turns for calls in calls_behind(turn)]
+        # By way of JSON, which is the short way to null for each kind of pandas' missing values.
         rows = json.loads(frame.to_json(orient="records", double_precision=10, force_ascii=False))
         for row, calls in zip(rows, taken_from, strict=True):
             asked = numbered[id(calls[-1])][-1] if calls else None
@@ -388,10 +393,6 @@ def _calls_of(turn: RunTurn) -> Iterator[CallRecord]:
     yield from turn.calls
     # A chain may be of a call that was made in an earlier turn.
     yield from (chain.call for chain in turn.chains if chain.call is not None)
-
-
-def _role(role: str, tool: str | None) -> str:
-    return f"{role}: {tool}" if tool else role
 
 
 def _asked(said: Any) -> list[str]:

@@ -226,7 +226,7 @@ def _on_terminal() -> Show | None:
     from rich.text import Text
 
     console = Console(file=stream)
-    if not console.is_interactive:
+    if not console.is_interactive:  # such as TERM=dumb, where a line cannot be written anew
         return None
     live: Live | None = None
 
@@ -241,6 +241,7 @@ def _on_terminal() -> Show | None:
             line = Text(text, style="dim", no_wrap=True, overflow="ellipsis")
             live.update(line, refresh=True)
         elif live is not None:
+            # First: what is thrown while it is taken away must not leave a line that is gone.
             gone, live = live, None
             try:
                 gone.stop()

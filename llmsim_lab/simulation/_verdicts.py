@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.cards import economics_folder
+from llmsim_lab._util.files import economics_folder
 from llmsim_lab._util.text import clip
 from llmsim_lab.llm._choose import Decide
 

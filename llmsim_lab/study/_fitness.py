@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, computed_field
 
-from llmsim_lab._util.cards import cards_folder
+from llmsim_lab._util.files import cards_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from llmsim_lab._util.cards import economics_folder
+from llmsim_lab._util.files import economics_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip

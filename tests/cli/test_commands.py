@@ -184,7 +184,7 @@ def test_what_stands_in_brackets_is_printed_as_it_is(
 ) -> None:
     monkeypatch.setattr("llmsim_lab.cli._doctor.runtime_installed", lambda: False)
     model = replace(CATALOGUE[0], note="small [embedded]", licence="[bold]MIT")
-    monkeypatch.setattr("llmsim_lab.cli._model.CATALOGUE", (model,))
+    monkeypatch.setattr("llmsim_lab.cli._doctor.CATALOGUE", (model,))
     _, out, _ = llmsim_lab("doctor", "--host", "127.0.0.1:9")
     assert "pip install 'llmsim-lab[embedded]'" in " ".join(out.split())
     _, out, _ = llmsim_lab("model", "ls")

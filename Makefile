@@ -105,7 +105,7 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test
 
 .venv/.ready-browser: pyproject.toml $(STATE)
-	@sh scripts/setup-venv.sh install browser embedded,notebooks,test,browser
+	@sh scripts/setup-venv.sh install browser embedded,notebooks,serve,test,browser
 
 .venv/.ready-all: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install all all

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import webbrowser
@@ -142,6 +143,8 @@ def lab(
             run_sync(client.aclose())
         what = "The window opens" if command[2] == "voila" else "In the notebook press Shift+Enter"
         say(f"{what}; Ctrl-C here ends it. Only this machine can reach it.")
+        # Unlike Ctrl-C, which reaches the server as well, it would end this process alone.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         subprocess.run(command, cwd=folder, check=False)
 
 

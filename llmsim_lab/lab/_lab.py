@@ -279,6 +279,7 @@ class Lab(TurnStepper):
         self._prompts.children = (self._prompts.children[0], self.prompts)
         self.seat = HumanSeat(shown) if getattr(shown, "people", ()) else None
         self._seat.children = (self.seat,) if self.seat is not None else ()
+        # A chart keeps to the runs that it was made of, so that a further run takes a new one.
         if self.chart is None or len(runs) > 1:
             names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
             with suppress(ConfigError):  # nothing of it is a number

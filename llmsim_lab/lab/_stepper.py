@@ -656,6 +656,7 @@ class TurnStepper(TurnBrowser):
     def _add(self, new: Run, how: str, change: str) -> None:
         """Show a run that was made of the one shown."""
         with self._view:
+            # Of "fork 2 of fork 1 at turn 3" only "fork 2", else each fork's name would be longer.
             parent = self._origins[self._place].partition(" of ")[0]
             self._origins.append(f"{how} {len(self._runs)} of {parent} {change}")
             self._runs.append(new)

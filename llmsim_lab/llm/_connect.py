@@ -124,6 +124,7 @@ def _choose(
 
 def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
     wish = os.environ.get("LLMSIM_MODEL", "").strip()
+    # "auto" there means what follows, and must not lead back to here.
     if wish.lower().strip(": ") not in ("", "auto"):
         name, backend, chosen = _choose(wish, at, config, download=download)
         return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
@@ -141,6 +142,7 @@ def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str
             return _ollama(found.model, at.host, "it answers and has a model", found)
         why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
+        # Of why there is no Ollama without the ways out, which are not needed now.
         return _embedded("", config, why.partition(";")[0], download=download)
     here = (
         "fetch an embedded model: 'llmsim-lab model get', or connect(download=True)"

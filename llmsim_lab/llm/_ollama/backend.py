@@ -26,12 +26,7 @@ from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._connections import broken_off, run_aside
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._extract import alternatives
-from llmsim_lab.llm._ollama.faults import (
-    fault_of,
-    is_overflow,
-    no_thinking,
-    translated,
-)
+from llmsim_lab.llm._ollama.faults import fault_of, is_overflow, no_thinking, translated
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
@@ -85,7 +80,6 @@ class OllamaBackend:
     ) -> None:
         self.host = parse_host(host)
         self._model = None if model in _UNNAMED else model
-        self._stream = stream
         if stream:
             self.streams = "always"
         self._thinkless: set[str] = set()
@@ -245,7 +239,7 @@ class OllamaBackend:
     ) -> ChatReply:
         """Make one request over the wire."""
         extra, tell = ChatExchange(_further_fields(request)), Telling(on_text)
-        stream = self._stream or on_text is not None
+        stream = self.streams == "always" or on_text is not None
         began = time.perf_counter()
         with translated(model, host=self.host, extra=extra), scoped(outgoing=extra):
             try:

@@ -67,6 +67,12 @@ def few(texts: Sequence[str], most: int) -> list[str]:
     return [*texts[:most], *([f"and {left:,} more"] if left > 0 else [])]
 
 
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return names on one line, at most so many: ``A, B and 3 more``."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
+
+
 def end_of(text: str, length: int) -> str:
     """Return the end of a text as one line of at most so many characters, as ``clip`` does."""
     line = " ".join(text.split())

@@ -112,6 +112,7 @@ def headline_html(comparison: Comparison) -> Markup:
             said += f" [{effect.low:.2f}, {effect.high:.2f}]"
         if (p := effect.p_family) is not None:
             said += f", p {'< 0.001' if p < 0.001 else '> .99' if p > 0.99 else f'= {p:.3f}'}"
+        # Of the verdict the sentence on evidence: the line above has its numbers.
         found = re.search(r"(No e|E)vidence[^.]*\.", verdict)
         said = said.replace(" -", " \u2212").replace("[-", "[\u2212")
         lines.append(styled(said, LARGE) + styled(found.group() if found else verdict))
@@ -686,6 +687,7 @@ class PromptComparer(LabWidget):
         if self._unchanged is not None:
             return str(self._unchanged.plan())
         variants, samples = len(self.editors), self.samples_box.value
+        # Of no variant: the cost follows from how many there would be at each turn.
         draft = [
             Sample(number=place, variant="", turn=turn, sample=place, seed=0)
             for turn in turns

@@ -499,6 +499,7 @@ class RunTree(RunOpener):
 
     def _show_graph(self) -> None:
         nodes = nodes_of(self._text, title=self.tape.path.name, unfolded=self._unfolded)
+        # Over all cells, and first: the buttons after it lie above it.
         whole = w.Layout(grid_area="1 / 1 / -1 / -1", margin="0")
         edges = w.HTML(str(graph_svg(nodes, boxes=False)), layout=whole)
         self.nodes = {}

@@ -28,7 +28,7 @@ from urllib.parse import SplitResult
 import httpx
 from pydantic import SecretStr
 
-from llmsim_lab._util.text import clip, log_event, printable
+from llmsim_lab._util.text import clip, listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._completions import Completion, as_object, with_instruction
 from llmsim_lab.llm._connections import (
@@ -69,7 +69,7 @@ _SHORTEST_SECRET = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _LAST_WORDS_S = 5.0
 """How long a reply that is done is waited for to end: its counts come after it."""
-_MAX_TEXT, _MAX_NAMES = 500, 12
+_MAX_TEXT = 500
 _OPERATIONS = re.compile(r"/(?:chat/completions|completions|models)$")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 """The older name, which all servers but OpenAI's own understand, and the newer one."""
@@ -458,7 +458,7 @@ class OpenAIBackend:
             with suppress(BackendError, TimeoutError):
                 async with asyncio.timeout(_LIST_TIMEOUT_S):
                     names = [printable(one["id"]) for one in await self._listing() or ()]
-                message += f"; it has {clip_names(names)}" if names else ""
+                message += f"; it has {listed(names)}" if names else ""
         elif status == 404:
             message = (
                 f"there is no OpenAI-compatible server at {url}: {text}; base_url mostly ends "
@@ -755,18 +755,11 @@ def only_one(names: Sequence[str], url: str) -> str:
     """
     if len(names) == 1:
         return names[0]
-    listed = clip_names(names) if names else "lists none"
+    there = f"has {listed(names)}" if names else "lists none"
     raise BackendError(
-        f"name the model, as 'openai:NAME': the server at {url} "
-        f"{'has ' + listed if names else listed}",
+        f"name the model, as 'openai:NAME': the server at {url} {there}",
         reason="model_not_found",
     )
-
-
-def clip_names(names: Sequence[str]) -> str:
-    """Return names in words, not more than a line of them."""
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:

@@ -525,6 +525,7 @@ class FakeOllama:
         options, messages = body.get("options") or {}, body.get("messages") or []
         lifetime = _lifetime(body.get("keep_alive"))
         key = full_name(name)
+        # Ollama's way to load a model and to unload it: a request without messages.
         if not messages and not lifetime:
             self._loaded.pop(key, None)
             return Answer(name, reason="unload").bare()

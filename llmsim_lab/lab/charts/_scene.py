@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _TURN = re.compile(r"(^|; )turn \d+: ")
+"""How the words of interventions begin; their mark stands at that turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -500,6 +501,7 @@ def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
     periods = [row.get("period") for row in longest.rows]
     at = tuple(map(float, turns))
     if len(starts) == 1 and all(isinstance(period, str) for period in periods):
+        # Turns that are only planned have no row: from the last quarter on they are counted.
         names = (
             periods[turn - first] if turn <= last else next_quarter(periods[-1], steps=turn - last)
             for turn in turns

@@ -37,6 +37,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _MEASURED_NUM_CTX = 4096
+"""With which the memory of the catalogue's models was measured."""
 _RUNTIME_BYTES = 150_000_000
 _LAST_LINES = 60
 _SHOWN_LINES = 3
@@ -83,6 +84,7 @@ class ModelServer:
             child = self.running(num_ctx)
             if child is not None:
                 return child
+            # Never less than before: it is shared, and others may need what they had.
             num_ctx = max(num_ctx, self.settings.num_ctx)
             path = self.settings.model
             trained = read_header(path).context_length

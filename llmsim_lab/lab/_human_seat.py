@@ -1,4 +1,4 @@
-"""A seat at the table: a person sees what a model would see, and answers in its place."""
+"""A seat at the table, where a person answers in a model's place, and the score of such runs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import badge, details, flow, join, pre, safe, styled, table, visible
 from llmsim_lab._util.text import clip, number
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents._human import HumanAgent
-from llmsim_lab.economy import QuadraticLoss
+from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._fields import AnswerForm
-from llmsim_lab.lab._html import block
+from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._rate_chart import RateChart
-from llmsim_lab.lab._scores import AFTER, Leaderboard, leaderboard
 from llmsim_lab.lab._widget import LabWidget, button, flex, noted, row
 from llmsim_lab.lab.charts._export import figure_html
+from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion, checked_answer, same_choice
 from llmsim_lab.models import SimulationState
@@ -35,8 +36,12 @@ from llmsim_lab.run._turn import answer_in_words, decided, reply_of
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in, rule_for
 from llmsim_lab.simulation._headlines import headlines
-from llmsim_lab.simulation._scores import advice_asked
+from llmsim_lab.simulation._scores import Losses, advice_asked, compared, of_class
 from llmsim_lab.simulation._simulation import Turn
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 _LATEST = 16
 """Turns whose answers are shown."""
@@ -250,6 +255,103 @@ def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Playe
         )
     return chosen
 
+
+# --- the score -----------------------------------------------------------------------------------
+
+AFTER = 12
+"""Quarters after the term that count: a rate needs three to reach prices, and years to pay."""
+
+
+class Leaderboard(Losses):
+    """Runs of one world by their loss, as a table and a chart; arguments as for ``Losses``."""
+
+    @property
+    def figure(self) -> Figure:
+        """The runs' rates and what became of the economy, with history where there is one."""
+        first = next(iter(self.runs.values()))
+        period = first["period"].iloc[0]
+        past = history(period, len(first)) if isinstance(period, str) else None
+        after = f" (the last {self.after} by the rule for all)" if self.after else ""
+        return rate_figure(self.runs, history=past, title=f"The same quarters, decided by{after}")
+
+    def _repr_html_(self) -> str:
+        return str(self.html)
+
+    @property
+    def html(self) -> Markup:
+        """The table, as a notebook shows it."""
+        numbers = self.frame.dropna(subset="loss").drop(columns="note")
+        rows = [
+            [f"{cell:.2f}" if isinstance(cell, float) else safe(cell, limit=300) for cell in row]
+            for row in numbers.itertuples(index=False)
+        ]
+        header = [str(name).replace("_", " ") for name in numbers]
+        losses = sideways(table(header, rows, caption=self.caption), name="Losses")
+        notes = (styled(safe(note, limit=300), tag="p", dir="auto") for note in self.notes)
+        return join([losses, *notes])
+
+
+@overload
+def leaderboard(
+    simulation: Simulation,
+    *,
+    model: LLMClient | Simulation | Tape | str | Path | None = None,
+    loss: QuadraticLoss | None = None,
+    after: int = AFTER,
+) -> Leaderboard: ...
+@overload
+def leaderboard(
+    simulation: str | Path, *, loss: QuadraticLoss | None = None, after: int = AFTER
+) -> pd.DataFrame: ...
+def leaderboard(
+    simulation: Simulation | str | Path,
+    *,
+    model: LLMClient | Simulation | Tape | str | Path | None = None,
+    loss: QuadraticLoss | None = None,
+    after: int = AFTER,
+) -> Leaderboard | pd.DataFrame:
+    """Compare a run with people in it with the same run decided by others; or a class's runs.
+
+    The Taylor rule and a rate that is never moved are played at once, in every seat that a person
+    had: same start, same shocks, same interventions. The model's row needs a model, or a recorded
+    run. A loss of the term alone would reward those who leave inflation to the next chair, since a
+    rate takes three quarters to reach prices; so quarters after it count too, in which the Taylor
+    rule decides for all and there are no shocks.
+
+    Args:
+        simulation: the people's run; at least one turn played. Or a folder of tapes.
+        model: a client, which plays as many turns as the people did; or a run of a model's from
+            the same start: a simulation, or a tape or its file, whose latest run is taken.
+        loss: how runs are judged; Rudebusch and Svensson's benchmark with the inflation target of
+            the first person's nation if not given.
+        after: how many quarters after the term count; 0 for the term alone.
+
+    Returns:
+        The table; a row without a run has a note that says why, such as a model that failed. Of a
+        folder a frame, a row for each run with people: ``name``; ``seed``; ``turns`` played;
+        ``loss``; ``against_rule_pct``, how much more than the rule's in the same economy, negative
+        for less, by which it is sorted; ``advice_asked``, in how many quarters; ``date``; ``tape``;
+        ``note``, why there is no loss.
+
+    Raises:
+        ConfigError: there are no people in the run, no turn was played, or the recorded run had
+            another start or other shocks; or there are no tapes in the folder.
+    """
+    if loss is not None and not isinstance(loss, QuadraticLoss):
+        raise ConfigError(f"loss={loss!r:.80} is not a loss; pass QuadraticLoss(gap_weight=0.5)")
+    whole_number("after", after, least=0)
+    if isinstance(simulation, str | Path):
+        return of_class(Path(simulation), loss, after=after)
+    if not isinstance(simulation, Simulation):
+        raise ConfigError(
+            f"{type(simulation).__name__} is not an economic simulation and has no score to "
+            "compare; pass the people's run, a Simulation, or a recorded one: "
+            "leaderboard(load('x.tape'))"
+        )
+    return Leaderboard(*compared(simulation, model, loss, after=after), after=after)
+
+
+# --- the seat ------------------------------------------------------------------------------------
 
 _seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
 """The seats at each run, so that one seat's turn shows at the others; weak, so that they can go."""

@@ -36,6 +36,7 @@ def roughly(count: float) -> int:
 
 def duration(seconds: float) -> str:
     """Return a time for people: 42 s, 7 min, 2.5 h."""
+    # Two digits of each unit: 100 s are 2 min, and 100 min are 1.7 h.
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     if seconds < 5_940:

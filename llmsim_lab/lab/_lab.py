@@ -86,6 +86,7 @@ class Form(w.VBox):
         part["items"] = resolved(part.get("items", {}), self._known)
         value = _shown(value)
         if _fits(part, value):
+            # Without the word "set", with which all of what can be set would begin.
             label = " · ".join(place[place[0] == "set" :]).replace("_", " ")
             field = Field(label, part, compact=True)
             field.value = value

@@ -610,6 +610,7 @@ class PromptComparer(LabWidget):
 
     def _remove(self, editor: VariantEditor) -> None:
         """Take a variant away; the first one stays."""
+        # A click may have been on its way as a comparison began, which disables the button.
         if editor in self.editors[1:] and not editor.remove_button.disabled:
             self._set_editors([each for each in self.editors if each is not editor])
             editor.close()
@@ -726,6 +727,7 @@ class PromptComparer(LabWidget):
         comparison = self._unchanged
         if again and comparison is None:
             raise ConfigError("the set-up was changed since it was played; click Run")
+        # Of a set-up that was played nothing is wrong but that all of it is, which *again* is for.
         if not again and (fault := self.fault):
             raise ConfigError(fault)
         if comparison is None:

@@ -369,7 +369,8 @@ def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
         chains.setdefault(chain.agent, {}).setdefault(chain.component, []).append(chain)
     proposed: dict[str, list[str]] = {}
     if isinstance(turn, WorldTurn):
-        # What a world's players answered, in words, beside their chains.
+        # What a world's players answered, in words, beside their chains; by identity, since chains
+        # of equal contents are equal.
         ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
         for agent, its in chains.items():
             proposed[agent] = [

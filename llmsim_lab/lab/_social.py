@@ -114,7 +114,7 @@ class Reactions:
 
     def post_html(self, post: Post, *, css: str = "") -> Markup:
         """Return a post with its author, and whom it answers."""
-        to = self.posts.get(post.parent or 0)
+        to = self.posts.get(post.parent or 0)  # posts are numbered from 1
         how = {"reply": "replied to", "reshare": "reshared"}.get(post.kind, "")
         whom = f" {how} {to.author}" if to else ""
         head = [
@@ -400,6 +400,7 @@ class AgentStory(LabWidget):
         return person
 
     def _page(self) -> Sequence[_Event]:
+        # The first page has the latest, and each page is read from its oldest on.
         latest = self._moves(self.agent_box.value)[::-1]
         return latest[self._choices.page(self.page_box, len(latest), _MOVES_A_PAGE)][::-1]
 

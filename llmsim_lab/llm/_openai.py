@@ -298,12 +298,13 @@ class OpenAIBackend:
         if isinstance(request.think, str):
             fields["reasoning_effort"] = request.think
         elif request.think is not None and not self._hosted:
+            # vLLM's and llama.cpp's; OpenAI's own servers have no such field.
             fields["chat_template_kwargs"] = {"enable_thinking": request.think}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
         if request.top_logprobs:
             fields["logprobs"] = request.top_logprobs
-        if stream:
+        if stream:  # else it would come without token counts
             fields["stream_options"] = {"include_usage": True}
         if request.schema is not None and _FORMS[form] == "none":
             messages = with_instruction(
@@ -384,6 +385,7 @@ class OpenAIBackend:
         rest = {name: fields[name] for name in fields if name not in ("model", "messages")}
         if "logprobs" in rest:
             rest |= {"logprobs": True, "top_logprobs": rest["logprobs"]}
+        # As extra fields: the official client turns down options that are not OpenAI's own.
         told = {"model": model, "messages": fields["messages"], "extra_body": rest}
         tell, answer = Telling(on_text), Completion("the server")
         began = time.perf_counter()

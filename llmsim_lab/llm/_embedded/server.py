@@ -207,6 +207,7 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
 def release(server: ModelServer) -> None:
     """Release a server; the last user's release ends it."""
     with _entries_lock:
+        # Else another process's, from before a fork.
         if _entries.get(server.settings.model) is not server:
             return
         server.users -= 1
@@ -357,6 +358,7 @@ class ChildProcess:
 
     def stop(self) -> None:
         """End it at once; harmless if it has ended."""
+        # Not asked to end: it has nothing to save, and native code may not listen.
         self._process.kill()
         self._process.wait()
         for reader in self._readers:
@@ -376,7 +378,7 @@ class ChildProcess:
 
     def ending(self) -> str:
         """Return how the child ended, and what it printed last."""
-        try:
+        try:  # its connection breaks a moment before it has ended
             code = self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             return "it is still running but does not answer"

@@ -63,10 +63,6 @@ def _missing(value: Any) -> bool:
     return value is None or bool(value != value)
 
 
-def _answer(text: str) -> Markup:
-    return styled(safe(text, limit=_MOST_CHARS), dir="auto")
-
-
 _SIGNED, _SHARE = "{:+.2f}", "{:.0%}"
 _COLUMNS: dict[str, tuple[str, str | Callable[[Any], object]]] = {
     "outcome": ("outcome", lambda it: "{} ({})".format(*name_of(it))),
@@ -80,7 +76,7 @@ _COLUMNS: dict[str, tuple[str, str | Callable[[Any], object]]] = {
     "of": ("samples of", "{}"),
     "same_direction": ("same direction", _SHARE),
     "same_answer": ("same answer", _SHARE),
-    "decision": ("answer", _answer),
+    "decision": ("answer", lambda it: styled(safe(it, limit=_MOST_CHARS), dir="auto")),
     "count": ("times", "{}"),
     **{name: (name, _SHARE) for name in ("raise", "hold", "lower", "share")},
 }

@@ -1,4 +1,4 @@
-"""Where files are: those that ship with the package, those a user asks for, kept cards."""
+"""Where files are: those that ship with the package, that users ask for, or that are kept."""
 
 from __future__ import annotations
 
@@ -44,16 +44,21 @@ def write_file(path: Path, content: bytes) -> Path:
     return path
 
 
-def cards_folder() -> Path:
-    """Return the folder that keeps cards: ``$LLMSIM_CARDS``, else the user's cache."""
-    chosen = os.environ.get("LLMSIM_CARDS", "").strip()
+def kept_folder(name: str) -> Path:
+    """Return a folder of what is kept between programs.
+
+    Args:
+        name: ``cards`` or ``models``; ``$LLMSIM_CARDS`` and ``$LLMSIM_MODELS`` choose others than
+            those in the user's cache.
+    """
+    chosen = os.environ.get(f"LLMSIM_{name.upper()}", "").strip()
     if chosen:
         return Path(chosen).expanduser()
     import platformdirs
 
-    return platformdirs.user_cache_path("llmsim_lab") / "cards"
+    return platformdirs.user_cache_path("llmsim_lab") / name
 
 
 def economics_folder(folder: Path | None = None) -> Path:
     """Return where the economic gate's cards are, in a folder of cards, else the usual one."""
-    return (folder or cards_folder()) / "economics"
+    return (folder or kept_folder("cards")) / "economics"

@@ -36,6 +36,7 @@ def roughly(count: float) -> int:
 
 def duration(seconds: float) -> str:
     """Return a time for people: 42 s, 7 min, 2.5 h."""
+    # Two digits of each unit: 100 s are 2 min, and 100 min are 1.7 h.
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     if seconds < 5_940:
@@ -65,6 +66,12 @@ def few(texts: Sequence[str], most: int) -> list[str]:
     """Return the first of several texts, and how many more there are as one more."""
     left = len(texts) - most
     return [*texts[:most], *([f"and {left:,} more"] if left > 0 else [])]
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return names on one line, at most so many: ``A, B and 3 more``."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
 
 
 def end_of(text: str, length: int) -> str:

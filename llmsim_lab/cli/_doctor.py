@@ -17,7 +17,7 @@ import psutil
 import typer
 from rich.table import Column, Table
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import console, errors, literal, plain_table, right, say
 from llmsim_lab.cli._playing import Host
@@ -34,7 +34,7 @@ from llmsim_lab.llm._embedded.store import (
 )
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
 from llmsim_lab.llm._ollama.wire import parse_host
-from llmsim_lab.llm._openai import HOSTED, OpenAIBackend, clip_names
+from llmsim_lab.llm._openai import HOSTED, OpenAIBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation._verdicts import Told
@@ -279,7 +279,7 @@ def _openai() -> list[_Finding]:
         names = None if backend.base_url == HOSTED else backend.look()
     except LabError as error:
         return [_Finding(backend=kind, answer=clip(str(error), 300))]
-    known = clip_names(names) if names else "NAME, with --model openai:NAME"
+    known = listed(names) if names else "NAME, with --model openai:NAME"
     return [_Finding(backend=kind, model=known, answer=_NOT_ASKED)]
 
 

@@ -100,6 +100,7 @@ def run(
     if model not in {None, "rule", *_PLAYERS_WITHOUT_MODEL} and not config.needs_model:
         say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
     client = client_for(config, host=host)
+    # The tape is opened among what may fail without a run, but stays open until all is reported.
     with ExitStack() as opened:
         with closed_on_failure(client), errors_located():
             record = opened.enter_context(Tape(tape)) if tape is not None else None

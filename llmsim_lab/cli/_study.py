@@ -91,11 +91,12 @@ class _Described:
             ConfigError: something in it is wrong, or does not go with ``--model``.
         """
         file, source = read_study(path)
-        arguments = {**file.fixed, **file.arguments(path)}
-        if taken := file.fixed.keys() & file.arguments(path).keys():
+        given = file.arguments(path)
+        if taken := file.fixed.keys() & given.keys():
             name = sorted(taken)[0]
             what = f"stands at the top of the file, {name}: ..., not among what is fixed"
             raise ConfigError(source.fault(("fixed", name), what))
+        arguments = {**file.fixed, **given}
         if tape is not None:
             arguments["tape"] = tape
         part = "players" if model in _PLAYERS else "model"
@@ -141,18 +142,12 @@ class _Described:
         return made
 
     def _world(self) -> Any:
-        file, config = self.file, self.file.config
-        if not file.is_own_code:
-            try:
-                cls: Any = find_class(file.world)
-            except ConfigError as error:
-                hint = "; a world of your own is named by its file: pot.py:PublicGoods"
-                raise ConfigError(self.source.fault(("world",), f"{error}{hint}")) from error
-        else:
-            try:
-                cls = world_from(str(self.path.parent / file.world))
-            except ConfigError as error:
-                raise ConfigError(self.source.fault(("world",), str(error))) from error
+        named, own, config = self.file.world, self.file.is_own_code, self.file.config
+        try:
+            cls: Any = world_from(str(self.path.parent / named)) if own else find_class(named)
+        except ConfigError as error:
+            hint = "" if own else "; a world of your own is named by its file: pot.py:PublicGoods"
+            raise ConfigError(self.source.fault(("world",), f"{error}{hint}")) from error
         if config is None:
             return cls
         try:

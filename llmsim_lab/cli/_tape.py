@@ -230,6 +230,7 @@ def _show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     for run, other in ((a, b), (b, a)):
         for line in changes.outside(run.id, other.id):
             say(f"From outside, run {run.id} only: {line}")
+        # What a run began with is told as a change from its parent, and from nothing else.
         for line in changes.state(run.id) if run.parent == other.id else ():
             say(f"Run {run.id} began from another {line}")
     _show_trajectories(tape, a, b)
@@ -260,7 +261,7 @@ def _show_prompts(a: RunInfo, b: RunInfo) -> None:
 def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     try:
         frame = tape.compare(a.id, b.id)
-    except TapeError as error:
+    except TapeError as error:  # such as of two kinds without a column in common
         say(error)
         return
     apart = parting(frame)
@@ -288,6 +289,7 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
         source += f" at turn {info.fork_turn}"
     say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
     manifest = info.manifest
+    # What is indexed here ``valid_run`` has checked; the rest a tape may lack.
     facts = {
         "kind": kind_name(manifest),
         "turns": info.turns,
@@ -338,6 +340,7 @@ def _show_turn(tape: Tape, info: RunInfo, number: int) -> None:
     except TapeError as error:
         _show_as_recorded(tape, info, number, why=error)
         return
+    # From 0 on at least, so that the error can say which turns there are.
     turns = {turn.number: turn for turn in turns_of(tape, info.id, up_to=max(number, 0))}
     if number in turns:
         _show_whole_turn(run_class, info, turns[number])
@@ -391,6 +394,7 @@ def _show_whole_turn(run_class: RunClass, info: RunInfo, turn: Any) -> None:
         who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
         if chain.call is None:
             texts = (str(answers.get(id(chain)) or ""), chain.reasoning)
+            # A choice that is the same for several agents is measured once, and names none.
             asked_of = {(chain.component, chain.agent), (chain.component, None)}
             how = "from a model's probabilities" if asked_of & measured else "without a model"
             say(f"{who}, {how}: {'; '.join(filter(None, texts))}", style="bold")

@@ -16,15 +16,7 @@ from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
-from llmsim_lab.lab._widget import (
-    TurnBrowser,
-    checkbox,
-    dropdown,
-    flex,
-    number_box,
-    row,
-    settled,
-)
+from llmsim_lab.lab._widget import TurnBrowser, checkbox, dropdown, flex, number_box, row, settled
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run

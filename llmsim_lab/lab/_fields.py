@@ -1,15 +1,19 @@
-"""A field for a value that a JSON schema describes: filled in by a person, read, and judged."""
+"""Fields for values that JSON schemas describe: filled in by a person, read, judged and sent."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import ipywidgets as w
 
-from llmsim_lab.lab._widget import Choices, checkbox, row
-from llmsim_lab.llm._human import field_fault, place_of, typed_value
+from llmsim_lab._util.checks import plain_text, real_number
+from llmsim_lab._util.html import safe
+from llmsim_lab._util.waiting import background_loop
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._widget import Choices, Worker, button, checkbox, noted, row, settled
+from llmsim_lab.llm._human import OpenQuestion, field_fault, place_of, schema_words, typed_value
 
 _YES_NO = [("yes", True), ("no", False)]
 _MOST_BUTTONS, _MOST_BUTTON_CHARS = 5, 40
@@ -178,3 +182,170 @@ def _written(value: Any) -> str:
         plain = words[:1] not in ("", "[") and _texts(words) == value
         return words if plain else json.dumps(value)
     return json.dumps(value)
+
+
+# --- a whole answer ------------------------------------------------------------------------------
+
+
+class AnswerForm(w.VBox):
+    """One person's answer, as far as it is written, with a field for each value that is asked for.
+
+    Args:
+        optional: names of fields that may be left empty; they stand below the button.
+        on_change: called whenever something is written or chosen.
+        send: called to send it, once for however many clicks, when what was written has arrived.
+        more: what the seat shows beside the button.
+
+    Attributes:
+        fields: of the values, by the names that the answer has for them.
+        answer_button: sends it, as Enter in a number's box does.
+        sender: does so in the background.
+        hint: what would be wrong with it, shown while it is being written.
+        complaint: what was wrong with it when it was sent.
+    """
+
+    def __init__(
+        self,
+        optional: Collection[str],
+        *,
+        on_change: Callable[[], object],
+        send: Callable[[], object],
+        more: Sequence[w.Widget] = (),
+    ) -> None:
+        self.fields: dict[str, Field] = {}
+        self.optional = optional
+        # On the background loop, since the notebook's own may be blocked by a cell.
+        self.sender = Worker(loop=background_loop())
+        self.answer_button = button(
+            "Answer",
+            "Send this answer; the turn continues",
+            lambda: self.sender.start(self._settle_and_send),
+            button_style="primary",
+        )
+        self.hint, self.complaint = w.HTML(), w.HTML()
+        self._below = row(self.answer_button, *more, gap="4px 8px")
+        self._sent: tuple[int, Mapping[str, Any]] | None = None
+        self._on_change, self._on_send = on_change, send
+        super().__init__()
+        self.show({})
+
+    def show(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+        """Show a field for each value asked for; those that are the same keep what is in them.
+
+        Args:
+            schemas: of the fields, by name.
+        """
+        fields = {name: self._field(name, schema) for name, schema in schemas.items()}
+        if fields and fields == self.fields:
+            return  # so that the focus stays where it was
+        self.fields = fields
+        left = list(self._parts(optional=True))
+        self.children = (
+            *self._parts(optional=False),
+            self.hint,
+            self.complaint,
+            self._below,
+            *([w.HTML("<p>If you like, say why:</p>"), *left] if left else ()),
+        )
+
+    def _field(self, name: str, schema: Mapping[str, Any]) -> Field:
+        """Return the field there is for a value, if it still fits, or a new one."""
+        old = self.fields.get(name)
+        if old is not None and old.offers(schema):
+            return old
+        field = Field(name.replace("_", " ").capitalize(), schema)
+        if isinstance(field.box, w.Text):
+            field.box.on_msg(self._on_message)
+        field.box.observe(lambda _: self._on_change(), names="value")
+        return field
+
+    def _parts(self, *, optional: bool) -> Iterator[w.Widget]:
+        """Yield the fields, each below its description and limits where it has any."""
+        for name, field in self.fields.items():
+            if (name in self.optional) == optional:
+                schema = field.schema
+                limits = "" if schema.get("enum") else schema_words(schema)
+                if words := "; ".join(filter(None, (schema.get("description"), limits))):
+                    yield w.HTML(str(safe(words, limit=500)))
+                yield field.part
+
+    def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
+        if content.get("event") == "submit" and not self.answer_button.disabled:
+            self.answer_button.click()
+
+    async def _settle_and_send(self) -> None:
+        await settled(*(field.box for field in self.fields.values()))
+        self._on_send()
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with what is filled in, apart from what is missing."""
+        return [f"{name} {field.fault}" for name, field in self.fields.items() if field.fault]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What is filled in, by name; None where nothing is chosen, or written for a number."""
+        return {name: field.value for name, field in self.fields.items()}
+
+    def fill(self, **values: Any) -> None:
+        """Write an answer into the form, as a person would; a choice not on offer stays open.
+
+        Raises:
+            ConfigError: there is no such field; nothing was written then.
+        """
+        if unknown := [name for name in values if name not in self.fields]:
+            raise ConfigError(
+                f"{unknown[0]!r} is not asked for; the fields of the answer are "
+                f"{', '.join(self.fields) or 'not known before the question'}"
+            )
+        for name, value in values.items():
+            box, schema = self.fields[name].box, self.fields[name].schema
+            if value is None and (isinstance(box, w.Text) or schema.get("optional")):
+                continue
+            if isinstance(box, w.Text):
+                real_number(name, typed_value(value, schema) if isinstance(value, str) else value)
+            elif schema.get("type") == "string" and isinstance(box, w.Textarea):
+                plain_text(name, value)
+        for name, value in values.items():
+            self.fields[name].value = value
+
+    def ask(self, question: OpenQuestion | None, *, turn: int) -> None:
+        """Clear what was sent once its turn is played, keep what is new; show a complaint.
+
+        Args:
+            question: what waits for an answer; None while nothing does.
+            turn: the latest turn that was played.
+        """
+        # Only now: an answer to a turn that failed is asked again and need not be written again.
+        if self._sent is not None and turn >= self._sent[0]:
+            if self.values == self._sent[1]:
+                for field in self.fields.values():
+                    field.value = None
+                self.complain("")
+            self._sent = None
+        if question is not None and question.complaint:
+            self.complain(f"{question.complaint} This is the second try, and the last.")
+
+    def send(self, question: OpenQuestion | None, answer: Callable[[], None]) -> None:
+        """Send what stands in the form.
+
+        What is sent is remembered first, since the next question may come before this returns.
+
+        Args:
+            question: what it answers.
+            answer: does it.
+
+        Raises:
+            ConfigError: it was not sent.
+        """
+        self.complain("")
+        self._sent = None if question is None else (question.turn, self.values)
+        try:
+            answer()
+        except ConfigError:
+            self._sent = None
+            raise
+
+    def complain(self, text: str) -> None:
+        """Show what was wrong, in place, so that screen readers read it out; nothing if empty."""
+        self.complaint.value = noted(text) if text else ""

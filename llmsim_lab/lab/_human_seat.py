@@ -1,214 +1,47 @@
-"""A seat at the table: a person sees what a model would see, and answers in its place."""
+"""A seat at the table, where a person answers in a model's place, and the score of such runs."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import plain_text, real_number
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import badge, details, flow, join, pre, safe, styled, table, visible
 from llmsim_lab._util.text import clip, number
-from llmsim_lab._util.waiting import background_loop, run_sync
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents._human import HumanAgent
-from llmsim_lab.economy import QuadraticLoss
+from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._fields import Field
-from llmsim_lab.lab._html import block
+from llmsim_lab.lab._fields import AnswerForm
+from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._rate_chart import RateChart
-from llmsim_lab.lab._scores import AFTER, Leaderboard, leaderboard
-from llmsim_lab.lab._widget import LabWidget, Worker, button, flex, noted, row, settled
+from llmsim_lab.lab._widget import LabWidget, button, flex, noted, row
 from llmsim_lab.lab.charts._export import figure_html
+from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Person, Tape
-from llmsim_lab.llm._human import (
-    OpenQuestion,
-    checked_answer,
-    same_choice,
-    schema_words,
-    typed_value,
-)
+from llmsim_lab.llm._human import OpenQuestion, checked_answer, same_choice
 from llmsim_lab.models import SimulationState
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import answer_in_words, decided, reply_of
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in, rule_for
 from llmsim_lab.simulation._headlines import headlines
-from llmsim_lab.simulation._scores import advice_asked
+from llmsim_lab.simulation._scores import Losses, advice_asked, compared, of_class
 from llmsim_lab.simulation._simulation import Turn
 
-
-class AnswerForm(w.VBox):
-    """One person's answer, as far as it is written, with a field for each value that is asked for.
-
-    Args:
-        optional: names of fields that may be left empty; they stand below the button.
-        on_change: called whenever something is written or chosen.
-        send: called to send it, once for however many clicks, when what was written has arrived.
-        more: what the seat shows beside the button.
-
-    Attributes:
-        fields: of the values, by the names that the answer has for them.
-        answer_button: sends it, as Enter in a number's box does.
-        sender: does so in the background.
-        hint: what would be wrong with it, shown while it is being written.
-        complaint: what was wrong with it when it was sent.
-    """
-
-    def __init__(
-        self,
-        optional: Collection[str],
-        *,
-        on_change: Callable[[], object],
-        send: Callable[[], object],
-        more: Sequence[w.Widget] = (),
-    ) -> None:
-        self.fields: dict[str, Field] = {}
-        self.optional = optional
-        # On the background loop, since the notebook's own may be blocked by a cell.
-        self.sender = Worker(loop=background_loop())
-        self.answer_button = button(
-            "Answer",
-            "Send this answer; the turn continues",
-            lambda: self.sender.start(self._settle_and_send),
-            button_style="primary",
-        )
-        self.hint, self.complaint = w.HTML(), w.HTML()
-        self._below = row(self.answer_button, *more, gap="4px 8px")
-        self._sent: tuple[int, Mapping[str, Any]] | None = None
-        self._on_change, self._on_send = on_change, send
-        super().__init__()
-        self.show({})
-
-    def show(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
-        """Show a field for each value asked for; those that are the same keep what is in them.
-
-        Args:
-            schemas: of the fields, by name.
-        """
-        fields = {name: self._field(name, schema) for name, schema in schemas.items()}
-        if fields and fields == self.fields:
-            return  # so that the focus stays where it was
-        self.fields = fields
-        left = list(self._parts(optional=True))
-        self.children = (
-            *self._parts(optional=False),
-            self.hint,
-            self.complaint,
-            self._below,
-            *([w.HTML("<p>If you like, say why:</p>"), *left] if left else ()),
-        )
-
-    def _field(self, name: str, schema: Mapping[str, Any]) -> Field:
-        """Return the field there is for a value, if it still fits, or a new one."""
-        old = self.fields.get(name)
-        if old is not None and old.offers(schema):
-            return old
-        field = Field(name.replace("_", " ").capitalize(), schema)
-        if isinstance(field.box, w.Text):
-            field.box.on_msg(self._on_message)
-        field.box.observe(lambda _: self._on_change(), names="value")
-        return field
-
-    def _parts(self, *, optional: bool) -> Iterator[w.Widget]:
-        """Yield the fields, each below its description and limits where it has any."""
-        for name, field in self.fields.items():
-            if (name in self.optional) == optional:
-                schema = field.schema
-                limits = "" if schema.get("enum") else schema_words(schema)
-                if words := "; ".join(filter(None, (schema.get("description"), limits))):
-                    yield w.HTML(str(safe(words, limit=500)))
-                yield field.part
-
-    def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
-        if content.get("event") == "submit" and not self.answer_button.disabled:
-            self.answer_button.click()
-
-    async def _settle_and_send(self) -> None:
-        await settled(*(field.box for field in self.fields.values()))
-        self._on_send()
-
-    @property
-    def faults(self) -> list[str]:
-        """What is wrong with what is filled in, apart from what is missing."""
-        return [f"{name} {field.fault}" for name, field in self.fields.items() if field.fault]
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """What is filled in, by name; None where nothing is chosen, or written for a number."""
-        return {name: field.value for name, field in self.fields.items()}
-
-    def fill(self, **values: Any) -> None:
-        """Write an answer into the form, as a person would; a choice not on offer stays open.
-
-        Raises:
-            ConfigError: there is no such field; nothing was written then.
-        """
-        if unknown := [name for name in values if name not in self.fields]:
-            raise ConfigError(
-                f"{unknown[0]!r} is not asked for; the fields of the answer are "
-                f"{', '.join(self.fields) or 'not known before the question'}"
-            )
-        for name, value in values.items():
-            box, schema = self.fields[name].box, self.fields[name].schema
-            if value is None and (isinstance(box, w.Text) or schema.get("optional")):
-                continue
-            if isinstance(box, w.Text):
-                real_number(name, typed_value(value, schema) if isinstance(value, str) else value)
-            elif schema.get("type") == "string" and isinstance(box, w.Textarea):
-                plain_text(name, value)
-        for name, value in values.items():
-            self.fields[name].value = value
-
-    def ask(self, question: OpenQuestion | None, *, turn: int) -> None:
-        """Clear what was sent once its turn is played, keep what is new; show a complaint.
-
-        Args:
-            question: what waits for an answer; None while nothing does.
-            turn: the latest turn that was played.
-        """
-        # Only now: an answer to a turn that failed is asked again and need not be written again.
-        if self._sent is not None and turn >= self._sent[0]:
-            if self.values == self._sent[1]:
-                for field in self.fields.values():
-                    field.value = None
-                self.complain("")
-            self._sent = None
-        if question is not None and question.complaint:
-            self.complain(f"{question.complaint} This is the second try, and the last.")
-
-    def send(self, question: OpenQuestion | None, answer: Callable[[], None]) -> None:
-        """Send what stands in the form.
-
-        What is sent is remembered first, since the next question may come before this returns.
-
-        Args:
-            question: what it answers.
-            answer: does it.
-
-        Raises:
-            ConfigError: it was not sent.
-        """
-        self.complain("")
-        self._sent = None if question is None else (question.turn, self.values)
-        try:
-            answer()
-        except ConfigError:
-            self._sent = None
-            raise
-
-    def complain(self, text: str) -> None:
-        """Show what was wrong, in place, so that screen readers read it out; nothing if empty."""
-        self.complaint.value = noted(text) if text else ""
-
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 _LATEST = 16
 """Turns whose answers are shown."""
@@ -423,6 +256,103 @@ def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Playe
     return chosen
 
 
+# --- the score -----------------------------------------------------------------------------------
+
+AFTER = 12
+"""Quarters after the term that count: a rate needs three to reach prices, and years to pay."""
+
+
+class Leaderboard(Losses):
+    """Runs of one world by their loss, as a table and a chart; arguments as for ``Losses``."""
+
+    @property
+    def figure(self) -> Figure:
+        """The runs' rates and what became of the economy, with history where there is one."""
+        first = next(iter(self.runs.values()))
+        period = first["period"].iloc[0]
+        past = history(period, len(first)) if isinstance(period, str) else None
+        after = f" (the last {self.after} by the rule for all)" if self.after else ""
+        return rate_figure(self.runs, history=past, title=f"The same quarters, decided by{after}")
+
+    def _repr_html_(self) -> str:
+        return str(self.html)
+
+    @property
+    def html(self) -> Markup:
+        """The table, as a notebook shows it."""
+        numbers = self.frame.dropna(subset="loss").drop(columns="note")
+        rows = [
+            [f"{cell:.2f}" if isinstance(cell, float) else safe(cell, limit=300) for cell in row]
+            for row in numbers.itertuples(index=False)
+        ]
+        header = [str(name).replace("_", " ") for name in numbers]
+        losses = sideways(table(header, rows, caption=self.caption), name="Losses")
+        notes = (styled(safe(note, limit=300), tag="p", dir="auto") for note in self.notes)
+        return join([losses, *notes])
+
+
+@overload
+def leaderboard(
+    simulation: Simulation,
+    *,
+    model: LLMClient | Simulation | Tape | str | Path | None = None,
+    loss: QuadraticLoss | None = None,
+    after: int = AFTER,
+) -> Leaderboard: ...
+@overload
+def leaderboard(
+    simulation: str | Path, *, loss: QuadraticLoss | None = None, after: int = AFTER
+) -> pd.DataFrame: ...
+def leaderboard(
+    simulation: Simulation | str | Path,
+    *,
+    model: LLMClient | Simulation | Tape | str | Path | None = None,
+    loss: QuadraticLoss | None = None,
+    after: int = AFTER,
+) -> Leaderboard | pd.DataFrame:
+    """Compare a run with people in it with the same run decided by others; or a class's runs.
+
+    The Taylor rule and a rate that is never moved are played at once, in every seat that a person
+    had: same start, same shocks, same interventions. The model's row needs a model, or a recorded
+    run. A loss of the term alone would reward those who leave inflation to the next chair, since a
+    rate takes three quarters to reach prices; so quarters after it count too, in which the Taylor
+    rule decides for all and there are no shocks.
+
+    Args:
+        simulation: the people's run; at least one turn played. Or a folder of tapes.
+        model: a client, which plays as many turns as the people did; or a run of a model's from
+            the same start: a simulation, or a tape or its file, whose latest run is taken.
+        loss: how runs are judged; Rudebusch and Svensson's benchmark with the inflation target of
+            the first person's nation if not given.
+        after: how many quarters after the term count; 0 for the term alone.
+
+    Returns:
+        The table; a row without a run has a note that says why, such as a model that failed. Of a
+        folder a frame, a row for each run with people: ``name``; ``seed``; ``turns`` played;
+        ``loss``; ``against_rule_pct``, how much more than the rule's in the same economy, negative
+        for less, by which it is sorted; ``advice_asked``, in how many quarters; ``date``; ``tape``;
+        ``note``, why there is no loss.
+
+    Raises:
+        ConfigError: there are no people in the run, no turn was played, or the recorded run had
+            another start or other shocks; or there are no tapes in the folder.
+    """
+    if loss is not None and not isinstance(loss, QuadraticLoss):
+        raise ConfigError(f"loss={loss!r:.80} is not a loss; pass QuadraticLoss(gap_weight=0.5)")
+    whole_number("after", after, least=0)
+    if isinstance(simulation, str | Path):
+        return of_class(Path(simulation), loss, after=after)
+    if not isinstance(simulation, Simulation):
+        raise ConfigError(
+            f"{type(simulation).__name__} is not an economic simulation and has no score to "
+            "compare; pass the people's run, a Simulation, or a recorded one: "
+            "leaderboard(load('x.tape'))"
+        )
+    return Leaderboard(*compared(simulation, model, loss, after=after), after=after)
+
+
+# --- the seat ------------------------------------------------------------------------------------
+
 _seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
 """The seats at each run, so that one seat's turn shows at the others; weak, so that they can go."""
 
@@ -568,23 +498,8 @@ class HumanSeat(LabWidget):
             )
             for agent in agents
         }
-        if isinstance(self.simulation, Simulation):
-            columns = [field for _, field, _ in _INDICATORS]
-            self.chart: w.VBox = RateChart(
-                self.simulation,
-                names=[clip(", ".join(self.agents), 30)],
-                main=columns.pop(),
-                panels=columns,
-                history=False,
-                rule=False,
-                on_select=lambda *_: None,  # others' prompts are not for a person's eyes
-            )
-            for part in self.chart.children:
-                shown = self.chart.chart in getattr(part, "children", ())
-                part.layout.display = "" if shown else "none"
-        else:
-            self.chart = w.VBox()
-            self.score_button.layout.display = "none"
+        self.score_button.layout.display = "" if economic else "none"
+        self.chart = self._path()
         self.controls = (self.step_button, self.score_button)
         for part in (self.facts, self.form_box, self.chart):
             part.layout.max_width = "100%"
@@ -597,6 +512,26 @@ class HumanSeat(LabWidget):
             row(left, right, gap="8px 24px"),
             self.prompt,
         )
+
+    def _path(self) -> w.VBox:
+        """Return the chart of the path so far; an empty box for a world of one's own."""
+        if not isinstance(self.simulation, Simulation):
+            return w.VBox()
+        columns = [field for _, field, _ in _INDICATORS]
+        made = RateChart(
+            self.simulation,
+            names=[clip(", ".join(self.agents), 30)],
+            main=columns.pop(),
+            panels=columns,
+            history=False,
+            rule=False,
+            on_select=lambda *_: None,  # others' prompts are not for a person's eyes
+        )
+        # The chart alone: what else is around it would show other columns, and prompts.
+        for part in made.children:
+            shown = made.chart in getattr(part, "children", ())
+            part.layout.display = "" if shown else "none"
+        return made
 
     @property
     def shown(self) -> HumanAgent | Player:
@@ -659,6 +594,7 @@ class HumanSeat(LabWidget):
                 fields = {"rate": fields.pop("proposed_rate")} | fields  # first, and called so
             form.show(fields)
         form.ask(asked, turn=self.simulation.turn_number)
+        # To begin with, the rate stays as it is: the form says so, and the button too.
         if expected and "rate" in form.fields and form.values["rate"] is None:
             form.fill(rate=round(self.simulation.state.global_state.interest_rate, 2))
         may_begin = expected is not None and self._may_begin and not self._over

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import ipywidgets as w
 from markupsafe import Markup
@@ -29,12 +29,7 @@ from llmsim_lab._util.html import (
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import as_text, block, bold, prose, word_diff
-from llmsim_lab.lab._run_reading import (
-    Source,
-    decisions_of,
-    simulation_of,
-    turn_name,
-)
+from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_name
 from llmsim_lab.lab._widget import (
     Choices,
     TurnBrowser,
@@ -46,7 +41,7 @@ from llmsim_lab.lab._widget import (
     text_box,
 )
 from llmsim_lab.run._turn import decided, decision_columns, every_chain, reply_of
-from llmsim_lab.types import LLMReasoningChain
+from llmsim_lab.types import LLMReasoningChain, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,7 +257,7 @@ class Matrix(w.VBox):
         cell.layout.border = f"2px solid {SERIES_COLOURS[5] if turn == shown else 'transparent'}"
 
 
-_STATUSES = ("ok", "repaired", "fallback", "failed")
+_STATUSES = get_args(Status)
 _SIGNS = {"repaired": "r", "fallback": "f", "failed": "!", "by rule": "·", "nothing decided": "-"}
 """Beside the turn in a cell, so that colour is not all that says how a decision came about."""
 
@@ -387,6 +382,7 @@ class ReasoningInspector(TurnBrowser):
         self._set_turn(number)
         self._offer(self._named())
         self.say("")
+        # Back to the first page; how many there are is known when it is drawn.
         self._choices.number(self.page_box, 1, least=1, most=1)
         self._draw()
 

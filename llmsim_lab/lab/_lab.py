@@ -86,6 +86,7 @@ class Form(w.VBox):
         part["items"] = resolved(part.get("items", {}), self._known)
         value = _shown(value)
         if _fits(part, value):
+            # Without the word "set", with which all of what can be set would begin.
             label = " · ".join(place[place[0] == "set" :]).replace("_", " ")
             field = Field(label, part, compact=True)
             field.value = value
@@ -279,6 +280,7 @@ class Lab(TurnStepper):
         self._prompts.children = (self._prompts.children[0], self.prompts)
         self.seat = HumanSeat(shown) if getattr(shown, "people", ()) else None
         self._seat.children = (self.seat,) if self.seat is not None else ()
+        # A chart keeps to the runs that it was made of, so that a further run takes a new one.
         if self.chart is None or len(runs) > 1:
             names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
             with suppress(ConfigError):  # nothing of it is a number

@@ -63,10 +63,6 @@ def _missing(value: Any) -> bool:
     return value is None or bool(value != value)
 
 
-def _answer(text: str) -> Markup:
-    return styled(safe(text, limit=_MOST_CHARS), dir="auto")
-
-
 _SIGNED, _SHARE = "{:+.2f}", "{:.0%}"
 _COLUMNS: dict[str, tuple[str, str | Callable[[Any], object]]] = {
     "outcome": ("outcome", lambda it: "{} ({})".format(*name_of(it))),
@@ -80,7 +76,7 @@ _COLUMNS: dict[str, tuple[str, str | Callable[[Any], object]]] = {
     "of": ("samples of", "{}"),
     "same_direction": ("same direction", _SHARE),
     "same_answer": ("same answer", _SHARE),
-    "decision": ("answer", _answer),
+    "decision": ("answer", lambda it: styled(safe(it, limit=_MOST_CHARS), dir="auto")),
     "count": ("times", "{}"),
     **{name: (name, _SHARE) for name in ("raise", "hold", "lower", "share")},
 }
@@ -112,6 +108,7 @@ def headline_html(comparison: Comparison) -> Markup:
             said += f" [{effect.low:.2f}, {effect.high:.2f}]"
         if (p := effect.p_family) is not None:
             said += f", p {'< 0.001' if p < 0.001 else '> .99' if p > 0.99 else f'= {p:.3f}'}"
+        # Of the verdict the sentence on evidence: the line above has its numbers.
         found = re.search(r"(No e|E)vidence[^.]*\.", verdict)
         said = said.replace(" -", " \u2212").replace("[-", "[\u2212")
         lines.append(styled(said, LARGE) + styled(found.group() if found else verdict))
@@ -609,6 +606,7 @@ class PromptComparer(LabWidget):
 
     def _remove(self, editor: VariantEditor) -> None:
         """Take a variant away; the first one stays."""
+        # A click may have been on its way as a comparison began, which disables the button.
         if editor in self.editors[1:] and not editor.remove_button.disabled:
             self._set_editors([each for each in self.editors if each is not editor])
             editor.close()
@@ -686,6 +684,7 @@ class PromptComparer(LabWidget):
         if self._unchanged is not None:
             return str(self._unchanged.plan())
         variants, samples = len(self.editors), self.samples_box.value
+        # Of no variant: the cost follows from how many there would be at each turn.
         draft = [
             Sample(number=place, variant="", turn=turn, sample=place, seed=0)
             for turn in turns
@@ -724,6 +723,7 @@ class PromptComparer(LabWidget):
         comparison = self._unchanged
         if again and comparison is None:
             raise ConfigError("the set-up was changed since it was played; click Run")
+        # Of a set-up that was played nothing is wrong but that all of it is, which *again* is for.
         if not again and (fault := self.fault):
             raise ConfigError(fault)
         if comparison is None:

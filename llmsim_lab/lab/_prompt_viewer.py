@@ -366,6 +366,7 @@ class PromptViewer(TurnBrowser):
         if hit is None:
             self._draw()
         else:
+            # All texts were searched: the hit may be of another status than the one chosen.
             self._choices.set(self.status_box, "")
             self._go(hit.seen.turn, hit.seen)
         self.say(words)

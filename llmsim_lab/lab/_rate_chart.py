@@ -403,6 +403,7 @@ class RateChart(LabWidget):
     # --- prompts -----------------------------------------------------------------------------
 
     def _on_point(self, track: Track | None, turn: int) -> None:
+        # As work, so that it is done on the widget's loop, and what it raises is shown in place.
         async def select() -> None:
             self._select(track, turn)
 

@@ -21,6 +21,7 @@ from llmsim_lab.lab.charts._tracks import plain_number
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
+from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import WorldTurn, answer_in_words, decided, every_chain, reply_of
 from llmsim_lab.types import Attempt, CallSite, LLMReasoningChain, Status
 
@@ -256,9 +257,7 @@ def _line(text: str, at: int) -> str:
     return text[max(start, at - 100) : at + 200 if end < 0 else min(end, at + 200)]
 
 
-_BOOKKEEPING = frozenset(
-    ("turn", "period", "calls", "ok", "repaired", "fallback", "failed", "tokens", "seconds")
-)
+_BOOKKEEPING = COMMON_COLUMNS | {"period"}
 """Columns of every run's frame that the stepper shows elsewhere."""
 _DEEPEST = 3
 _LEAST_CHANGE = 0.0001
@@ -370,7 +369,8 @@ def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
         chains.setdefault(chain.agent, {}).setdefault(chain.component, []).append(chain)
     proposed: dict[str, list[str]] = {}
     if isinstance(turn, WorldTurn):
-        # What a world's players answered, in words, beside their chains.
+        # What a world's players answered, in words, beside their chains; by identity, since chains
+        # of equal contents are equal.
         ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
         for agent, its in chains.items():
             proposed[agent] = [

@@ -114,7 +114,7 @@ class Reactions:
 
     def post_html(self, post: Post, *, css: str = "") -> Markup:
         """Return a post with its author, and whom it answers."""
-        to = self.posts.get(post.parent or 0)
+        to = self.posts.get(post.parent or 0)  # posts are numbered from 1
         how = {"reply": "replied to", "reshare": "reshared"}.get(post.kind, "")
         whom = f" {how} {to.author}" if to else ""
         head = [
@@ -146,6 +146,7 @@ class Reactions:
     def network_html(self) -> Markup:
         """Return who reacted to whom as a picture; the more reactions received, the darker."""
         pairs: Counter[tuple[str, ...]] = Counter()
+        # Added up by what is drawn: of two names that begin alike the picture shows one.
         for pair, times in self.pairs.items():
             pairs[tuple(clip(visible(name), 16) for name in pair)] += times
         active = Counter(name for pair in pairs.elements() for name in pair)
@@ -263,6 +264,7 @@ class SocialBoard(TurnBrowser):
     def _counts(self, place: int) -> Counter[AgentState]:
         """Return how many users are in each state, after the turn shown or one before it."""
         turns = self._shown
+        # Before the first turn there is none; compared with itself, nothing has changed in it.
         return Counter(one.state for one in turns[max(place, -len(turns))].state.people)
 
     # --- the static view ----------------------------------------------------------------------
@@ -398,6 +400,7 @@ class AgentStory(LabWidget):
         return person
 
     def _page(self) -> Sequence[_Event]:
+        # The first page has the latest, and each page is read from its oldest on.
         latest = self._moves(self.agent_box.value)[::-1]
         return latest[self._choices.page(self.page_box, len(latest), _MOVES_A_PAGE)][::-1]
 

@@ -22,7 +22,7 @@ from traitlets import Int
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import badge, details, join, pre, safe, styled, table
-from llmsim_lab._util.text import clip, number, printable
+from llmsim_lab._util.text import clip, listed, number, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._run_reading import (
     Decisions,
@@ -133,10 +133,9 @@ def waiting_text(calls: InFlight) -> str:
     if waiting:
         names = [
             clip(printable(str(call)), 60) + (" (second attempt)" if call.attempt > 1 else "")
-            for call in waiting[:_MOST_NAMED]
+            for call in waiting
         ]
-        more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
-        parts.append(f"waiting {waiting[0].seconds:.0f} s for {', '.join(names)}{more}")
+        parts.append(f"waiting {waiting[0].seconds:.0f} s for {listed(names, _MOST_NAMED)}")
     if calls.finished:
         taped = f" ({calls.taped} from the tape)" if calls.taped else ""
         faulty = f", {calls.faulty} failed" if calls.faulty else ""
@@ -656,6 +655,7 @@ class TurnStepper(TurnBrowser):
     def _add(self, new: Run, how: str, change: str) -> None:
         """Show a run that was made of the one shown."""
         with self._view:
+            # Of "fork 2 of fork 1 at turn 3" only "fork 2", else each fork's name would be longer.
             parent = self._origins[self._place].partition(" of ")[0]
             self._origins.append(f"{how} {len(self._runs)} of {parent} {change}")
             self._runs.append(new)

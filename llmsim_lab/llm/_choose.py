@@ -33,6 +33,7 @@ from collections.abc import (
     Sequence,
     Set,
 )
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -517,24 +518,17 @@ def _canonical(text: str) -> str:
     return text.strip().replace("\u2212", "-").removeprefix("+")
 
 
-def _decimal(text: str) -> Decimal | None:
-    try:
-        found = Decimal(text)
-    except InvalidOperation:
-        return None
-    return found if found.is_finite() else None
-
-
 def _plain_number(text: str) -> bool:
     return re.fullmatch(r"-?\d+(?:\.\d+)?", text) is not None
 
 
 def _option_at(number: str, options: Options[OptionT]) -> OptionT | None:
     """Return the option that a whole number is."""
-    value = _decimal(number)
-    for option, text in zip(options.values, options.texts, strict=True):
-        if value is not None and value == Decimal(text):
-            return option
+    with suppress(InvalidOperation):  # it is not a number, or not one yet
+        value = Decimal(number)
+        for option, text in zip(options.values, options.texts, strict=True):
+            if value == Decimal(text):
+                return option
     return None
 
 

@@ -97,6 +97,7 @@ class Completion:
         if not event.get("choices"):
             return "", ""
         choice = _first(event["choices"])
+        # A stream's events have a delta, a whole answer has a message.
         message = as_object(choice.get("delta") or choice.get("message") or {})
         self._finish = _text(choice, "finish_reason") or self._finish
         self.is_done = self.is_done or bool(self._finish)
@@ -105,6 +106,7 @@ class Completion:
             listed = map(as_object, _first(tokens).get("top_logprobs") or ())
             pairs = ((one.get("token"), one.get("logprob")) for one in listed)
             self._top_logprobs = alternatives(pairs, who=self.who)
+        # A refusal is what OpenAI's models write in place of an answer.
         text = _text(message, "content", "refusal")
         thinking = _text(message, "reasoning_content", "reasoning")
         self._text.append(text)
@@ -119,6 +121,7 @@ class Completion:
         self.add(body)
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
+        # Of servers that leave the index out, each part is a whole call.
         place = count(part.get("index", len(self._calls)), "index")
         call = self._calls.setdefault(place or 0, {"id": None, "name": "", "arguments": ""})
         function = as_object(part.get("function") or {})

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmsim_lab._util.text import listed
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._connections import without_password
@@ -20,7 +21,7 @@ from llmsim_lab.llm._ollama.backend import (
     full_name,
     look,
 )
-from llmsim_lab.llm._openai import Key, OpenAIBackend, clip_names, only_one
+from llmsim_lab.llm._openai import Key, OpenAIBackend, only_one
 from llmsim_lab.types import ChatBackend
 
 _SPECS = (
@@ -124,6 +125,7 @@ def _choose(
 
 def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
     wish = os.environ.get("LLMSIM_MODEL", "").strip()
+    # "auto" there means what follows, and must not lead back to here.
     if wish.lower().strip(": ") not in ("", "auto"):
         name, backend, chosen = _choose(wish, at, config, download=download)
         return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
@@ -141,6 +143,7 @@ def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str
             return _ollama(found.model, at.host, "it answers and has a model", found)
         why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
+        # Of why there is no Ollama without the ways out, which are not needed now.
         return _embedded("", config, why.partition(";")[0], download=download)
     here = (
         "fetch an embedded model: 'llmsim-lab model get', or connect(download=True)"
@@ -191,7 +194,7 @@ def _openai(name: str, at: _ServerAddress) -> tuple[str, ChatBackend, str]:
         name = name or only_one(names or [], backend.base_url)
     except BackendError as error:
         raise ConfigError(str(error)) from error
-    known = f", which lists {clip_names(names)}" if names and name not in names else ""
+    known = f", which lists {listed(names)}" if names and name not in names else ""
     return name, backend, f"Using {name} on the server at {backend.base_url}{known}."
 
 

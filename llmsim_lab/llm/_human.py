@@ -57,6 +57,7 @@ class OpenQuestion:
     @property
     def complaint(self) -> str:
         """What was wrong with the first answer; empty if this asks for the first one."""
+        # A second request after a lost connection is the first one again, and complains of nothing.
         first_line = self.request.messages[-1].content.partition("\n")[0]
         if self.request.attempt == 1 or not first_line.startswith(_COMPLAINT):
             return ""
@@ -207,6 +208,7 @@ def _out_of_bounds(value: float, schema: Mapping[str, Any]) -> str:
 def same_choice(value: Any, choice: Any) -> bool:
     """Return True if an answer is one of the choices; a number need only be close to it."""
     if isinstance(value, int | float) and isinstance(choice, int | float):
+        # Half of the second decimal: rates are shown with two, and typed as they are shown.
         return math.isclose(value, choice, abs_tol=0.005)
     return bool(value == choice)
 
@@ -473,7 +475,7 @@ def human_client(
         model="human",
         timeout_s=timeout_s,
         retry_wait_s=0,
-        num_ctx=1_000_000,
+        num_ctx=1_000_000,  # a person has no window that a prompt could be too long for
         max_text_chars=2_000,
         max_concurrency=1,
     )

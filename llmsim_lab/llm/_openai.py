@@ -28,7 +28,7 @@ from urllib.parse import SplitResult
 import httpx
 from pydantic import SecretStr
 
-from llmsim_lab._util.text import clip, log_event, printable
+from llmsim_lab._util.text import clip, listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._completions import Completion, as_object, with_instruction
 from llmsim_lab.llm._connections import (
@@ -69,7 +69,7 @@ _SHORTEST_SECRET = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _LAST_WORDS_S = 5.0
 """How long a reply that is done is waited for to end: its counts come after it."""
-_MAX_TEXT, _MAX_NAMES = 500, 12
+_MAX_TEXT = 500
 _OPERATIONS = re.compile(r"/(?:chat/completions|completions|models)$")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 """The older name, which all servers but OpenAI's own understand, and the newer one."""
@@ -298,12 +298,13 @@ class OpenAIBackend:
         if isinstance(request.think, str):
             fields["reasoning_effort"] = request.think
         elif request.think is not None and not self._hosted:
+            # vLLM's and llama.cpp's; OpenAI's own servers have no such field.
             fields["chat_template_kwargs"] = {"enable_thinking": request.think}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
         if request.top_logprobs:
             fields["logprobs"] = request.top_logprobs
-        if stream:
+        if stream:  # else it would come without token counts
             fields["stream_options"] = {"include_usage": True}
         if request.schema is not None and _FORMS[form] == "none":
             messages = with_instruction(
@@ -384,6 +385,7 @@ class OpenAIBackend:
         rest = {name: fields[name] for name in fields if name not in ("model", "messages")}
         if "logprobs" in rest:
             rest |= {"logprobs": True, "top_logprobs": rest["logprobs"]}
+        # As extra fields: the official client turns down options that are not OpenAI's own.
         told = {"model": model, "messages": fields["messages"], "extra_body": rest}
         tell, answer = Telling(on_text), Completion("the server")
         began = time.perf_counter()
@@ -397,17 +399,7 @@ class OpenAIBackend:
             else:
                 # Closed whatever happens: the server stops a model nobody listens to.
                 async with chat.with_streaming_response.create(stream=True, **told) as response:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(None) as patience:
-                            async for event in events(response.iter_bytes()):
-                                if error := event.get("error"):  # some have it always, as null
-                                    raise _StatusError(200, error, None)
-                                was_done = answer.is_done
-                                if tell(*answer.add(event)) and not answer.is_done:
-                                    break
-                                if answer.is_done and not was_done:
-                                    loop = asyncio.get_running_loop()
-                                    patience.reschedule(loop.time() + _LAST_WORDS_S)
+                    await _read(events(response.iter_bytes()), answer, tell)
                 # Without a length the end of a broken connection looks like the end of the reply.
                 if not (answer.is_done or tell.stopped or outgoing.framed):
                     raise broken_off(self.base_url, f"{answer.events} events")
@@ -468,7 +460,7 @@ class OpenAIBackend:
             with suppress(BackendError, TimeoutError):
                 async with asyncio.timeout(_LIST_TIMEOUT_S):
                     names = [printable(one["id"]) for one in await self._listing() or ()]
-                message += f"; it has {clip_names(names)}" if names else ""
+                message += f"; it has {listed(names)}" if names else ""
         elif status == 404:
             message = (
                 f"there is no OpenAI-compatible server at {url}: {text}; base_url mostly ends "
@@ -487,6 +479,25 @@ class OpenAIBackend:
         return BackendError(
             message, reason=reason, status_code=status, retry_after_s=error.retry_after_s
         )
+
+
+async def _read(parts: AsyncIterator[dict[str, Any]], answer: Completion, tell: Telling) -> None:
+    """Read the events of a stream as far as they are wanted.
+
+    Raises:
+        _StatusError: one of them is an error.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None) as patience:
+            async for event in parts:
+                if error := event.get("error"):  # some have it always, as null
+                    raise _StatusError(200, error, None)
+                was_done = answer.is_done
+                if tell(*answer.add(event)) and not answer.is_done:
+                    break
+                if answer.is_done and not was_done:
+                    loop = asyncio.get_running_loop()
+                    patience.reschedule(loop.time() + _LAST_WORDS_S)
 
 
 _TURNED_DOWN: dict[str, tuple[int, str]] = {
@@ -746,18 +757,11 @@ def only_one(names: Sequence[str], url: str) -> str:
     """
     if len(names) == 1:
         return names[0]
-    listed = clip_names(names) if names else "lists none"
+    there = f"has {listed(names)}" if names else "lists none"
     raise BackendError(
-        f"name the model, as 'openai:NAME': the server at {url} "
-        f"{'has ' + listed if names else listed}",
+        f"name the model, as 'openai:NAME': the server at {url} {there}",
         reason="model_not_found",
     )
-
-
-def clip_names(names: Sequence[str]) -> str:
-    """Return names in words, not more than a line of them."""
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:

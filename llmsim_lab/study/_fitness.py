@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, computed_field
 
-from llmsim_lab._util.files import cards_folder
+from llmsim_lab._util.files import kept_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
@@ -325,7 +325,7 @@ def fitness_card(
         info, used = await client.model_info(), client.config.num_ctx
         # What a card leaves out without a reload is measured once it may be.
         settings = {"think": client.config.think, "reload": reload, "full": full}
-        path = place_of(folder or cards_folder(), _checks.VERSION, client, info, **settings)
+        path = place_of(folder or kept_folder("cards"), _checks.VERSION, client, info, **settings)
         card = None if again else FitnessCard.read(path)
         # A file that was copied or edited may be another model's.
         if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
@@ -380,7 +380,7 @@ def measured_of(
 
 def kept_cards(folder: Path | None = None) -> list[FitnessCard]:
     """Return the finished cards that are kept, the newest first."""
-    return FitnessCard.kept(folder or cards_folder())
+    return FitnessCard.kept(folder or kept_folder("cards"))
 
 
 def of_model(info: ModelInfo) -> dict[str, Any]:

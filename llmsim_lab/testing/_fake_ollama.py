@@ -207,6 +207,7 @@ class FakeModel:
 
     def as_shown(self) -> dict[str, Any]:
         """Return what ``/api/show`` tells of the model."""
+        # The architecture begins many keys there, such as "llama.context_length".
         text = json.dumps(recorded("05-show")).replace('"llama', f'"{self.family}')
         text = text.replace("smollm2:latest", full_name(self.name))
         return filled(json.loads(text), self.about())
@@ -221,6 +222,7 @@ class FakeModel:
         if body.get("think") and "thinking" not in self.capabilities:
             return refuse("40-think", asked)
         if "completion" not in self.capabilities:
+            # No recording has it; in the server's words only what is lacking differs.
             return refuse("40-think", asked | {"thinking": "chat"})
         return None
 
@@ -523,6 +525,7 @@ class FakeOllama:
         options, messages = body.get("options") or {}, body.get("messages") or []
         lifetime = _lifetime(body.get("keep_alive"))
         key = full_name(name)
+        # Ollama's way to load a model and to unload it: a request without messages.
         if not messages and not lifetime:
             self._loaded.pop(key, None)
             return Answer(name, reason="unload").bare()

@@ -111,6 +111,7 @@ class Connection(asyncio.Protocol):
             return None
         content = bytes(self._buffer[end + 4 : end + 4 + length])
         del self._buffer[: end + 4 + length]
+        # With spaces after it also a line that lacks something has three parts.
         method, target, _ = (first + "  ").split(" ", 2)
         return Request(
             method=method, path=target.partition("?")[0], headers=headers, content=content

@@ -16,7 +16,7 @@ from builders import make_client
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper
-from llmsim_lab.lab._human_seat import AnswerForm
+from llmsim_lab.lab._fields import AnswerForm
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in

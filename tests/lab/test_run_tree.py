@@ -18,8 +18,7 @@ from counter_kit import answer as count
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab import RunTree
-from llmsim_lab.lab._run_graph import nodes_of
-from llmsim_lab.lab._run_tree import prompt_changes
+from llmsim_lab.lab._run_tree import nodes_of, prompt_changes
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._changes import TextTree

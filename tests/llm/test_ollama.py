@@ -100,7 +100,7 @@ class TestReplies:
         made = ChatReply(text="Done.", thinking="Hm, rates.", tool_calls=(call,))
         model = FakeModel(name="llama3.2", capabilities=("completion", "tools", "thinking"))
         with FakeOllama([model], reply=made) as server:
-            other = OllamaBackend(host=server.host, stream=backend._stream)
+            other = OllamaBackend(host=server.host, stream=backend.streams == "always")
             reply = await other.chat(ask(think=True, tools=(TOOL,)))
             await other.aclose()
         assert (reply.text, reply.thinking, reply.tool_calls) == ("Done.", "Hm, rates.", (call,))

@@ -150,6 +150,7 @@ class Interactive:
             for drawn, (trace, track) in zip(self.widget.data, traces, strict=True):
                 for name in _MOVING & trace.keys():
                     drawn[name] = trace[name]
+                # In place of the callback before: this trace may have been another run's.
                 drawn.on_click(partial(self._on_click, track))
             for name, value in layout.items():
                 if value != (before := self._shown.get(name)):
@@ -166,6 +167,7 @@ class Interactive:
 
     def resize(self) -> None:
         """Let the figure take the width that it now has."""
+        # It means nothing to plotly, but each change of the layout makes it measure its room.
         self.widget.layout.meta = (self.widget.layout.meta or 0) + 1
 
     def _on_click(self, track: Track | None, trace: Any, points: Any, _: object) -> None:

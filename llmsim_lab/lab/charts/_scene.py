@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _TURN = re.compile(r"(^|; )turn \d+: ")
+"""How the words of interventions begin; their mark stands at that turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,15 +285,9 @@ def compose(
     since = f" from {tracks[0].first_period}" if tracks[0].first_period and ticks.names else ""
     turns = [x for curve in made.curves for x, _ in curve.points.values() if len(x)]
     first, last = min(float(x[0]) for x in turns), max(float(x[-1]) for x in turns)
+    # At least a turn wide, also before the first one is played.
     span = first, max(last, float(planned), first + 1)
-    limits, bounds = {}, []
-    for name in made.labels:
-        low, high = ends = _limits(made.curves, made.bands, name)
-        near = _bounds_near(tracks, name, ends)
-        room = _BEYOND * (high - low)
-        beyond = [one.value + (room if one.upper else -room) for one in near]
-        limits[name] = ends = min([low, *beyond]), max([high, *beyond])
-        bounds += [replace(one, at=_clear(made.curves, one, span, ends)) for one in near]
+    limits, bounds = made.limits(span)
     return Scene(
         items=items,
         title=title or f"{series[0].label}{since}",
@@ -338,6 +333,24 @@ class _Composer:
                 self._track(item, item.name, start, **look)
                 drawn.append(item)
         self._predictions()
+
+    def limits(
+        self, span: tuple[float, float]
+    ) -> tuple[dict[str, tuple[float, float]], list[Bound]]:
+        """Return each panel's lowest and highest value, and the bounds that come near its values.
+
+        Args:
+            span: the first and the last turn drawn.
+        """
+        limits, bounds = {}, list[Bound]()
+        for name in self.labels:
+            low, high = ends = _limits(self.curves, self.bands, name)
+            near = _bounds_near(self.tracks, name, ends)
+            room = _BEYOND * (high - low)
+            beyond = [one.value + (room if one.upper else -room) for one in near]
+            limits[name] = ends = min([low, *beyond]), max([high, *beyond])
+            bounds += [replace(one, at=_clear(self.curves, one, span, ends)) for one in near]
+        return limits, bounds
 
     def _track(self, track: Track, legend: str, start: int, **look: Any) -> None:
         turns = track.numbers("turn")[start:]
@@ -488,6 +501,7 @@ def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
     periods = [row.get("period") for row in longest.rows]
     at = tuple(map(float, turns))
     if len(starts) == 1 and all(isinstance(period, str) for period in periods):
+        # Turns that are only planned have no row: from the last quarter on they are counted.
         names = (
             periods[turn - first] if turn <= last else next_quarter(periods[-1], steps=turn - last)
             for turn in turns
@@ -504,7 +518,7 @@ def _limits(curves: Sequence[Curve], bands: Sequence[Band], column: str) -> tupl
     parts = [curve.points[column][1] for curve in curves if column in curve.points]
     for band in bands:
         parts += band.points[column][1:]
-    values = np.concatenate([*parts, []])
+    values = np.concatenate([*parts, []])  # of no part at all, numpy would raise
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 1.0
@@ -555,4 +569,5 @@ def _clear(
         apart = [np.interp(turns, *line, left=np.nan, right=np.nan) - bound.value for line in lines]
         return sum(int(((low <= line) & (line <= high)).sum()) for line in apart)
 
+    # Left before right: of places that are crossed as little, ``min`` takes the first.
     return min((first + part * width for part in (0, 0.8, 0.6, 0.4, 0.2)), key=crossed)

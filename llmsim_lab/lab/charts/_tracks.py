@@ -410,6 +410,7 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
     except (TapeError, ValueError, KeyError):
         run_class = config = None  # not known here, or not any more
     prediction: Mapping[str, float] = {}
+    # A run is made only to be asked, so not of a class that has nothing to say.
     if run_class is not None and run_class.prediction is not Run.prediction:
         prediction = _predicted(run_class(config))
     rows = read()

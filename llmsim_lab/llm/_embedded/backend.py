@@ -321,6 +321,7 @@ def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]
     if model is None or model in _UNNAMED:
         model = default_model()[0]
     text = str(model)
+    # A slash stands in paths on Windows, too.
     if isinstance(model, Path) or text.endswith(".gguf") or os.sep in text or "/" in text:
         path = Path(text).expanduser().resolve()
         if not path.is_file():

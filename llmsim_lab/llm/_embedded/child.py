@@ -20,7 +20,7 @@ _LOG_WARNINGS = 2
 _BATCH_TOKENS = 256
 """Between batches the runtime checks whether the request was given up."""
 _CACHE_RAM_MIB = 512
-"""The most memory for prompts that were read before."""
+"""The most memory for prompts that were read before; the runtime's own default is 8 GiB."""
 
 
 def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
@@ -53,6 +53,7 @@ def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
     parameters = runtime.CommonParams()
     parameters.model.path = settings["model"]
     parameters.n_ctx = settings["num_ctx"]
+    # More slots gain nothing on the larger model, and only with one a seed repeats its reply.
     parameters.n_parallel = 1
     parameters.n_batch = parameters.n_ubatch = _BATCH_TOKENS
     parameters.cpuparams.n_threads = settings["threads"]

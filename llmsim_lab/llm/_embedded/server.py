@@ -37,6 +37,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _MEASURED_NUM_CTX = 4096
+"""With which the memory of the catalogue's models was measured."""
 _RUNTIME_BYTES = 150_000_000
 _LAST_LINES = 60
 _SHOWN_LINES = 3
@@ -83,6 +84,7 @@ class ModelServer:
             child = self.running(num_ctx)
             if child is not None:
                 return child
+            # Never less than before: it is shared, and others may need what they had.
             num_ctx = max(num_ctx, self.settings.num_ctx)
             path = self.settings.model
             trained = read_header(path).context_length
@@ -205,6 +207,7 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
 def release(server: ModelServer) -> None:
     """Release a server; the last user's release ends it."""
     with _entries_lock:
+        # Else another process's, from before a fork.
         if _entries.get(server.settings.model) is not server:
             return
         server.users -= 1
@@ -300,6 +303,7 @@ def child_command() -> list[str]:
         raise ConfigError(
             "the embedded model runs in a Python process of its own, but sys.executable is empty"
         )
+    # -P: modules of this folder must not hide those of the runtime or the standard library.
     return [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]
 
 
@@ -354,6 +358,7 @@ class ChildProcess:
 
     def stop(self) -> None:
         """End it at once; harmless if it has ended."""
+        # Not asked to end: it has nothing to save, and native code may not listen.
         self._process.kill()
         self._process.wait()
         for reader in self._readers:
@@ -373,7 +378,7 @@ class ChildProcess:
 
     def ending(self) -> str:
         """Return how the child ended, and what it printed last."""
-        try:
+        try:  # its connection breaks a moment before it has ended
             code = self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             return "it is still running but does not answer"

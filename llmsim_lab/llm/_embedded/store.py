@@ -13,6 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmsim_lab._util.files import kept_folder
 from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.machine import available_memory_bytes
 
@@ -52,7 +53,7 @@ class CatalogueModel:
     @property
     def path(self) -> Path:
         """Where its file is, or will be."""
-        return models_folder() / self.file_name
+        return kept_folder("models") / self.file_name
 
 
 CATALOGUE: tuple[CatalogueModel, ...] = (
@@ -105,16 +106,6 @@ def find_model(name: str) -> CatalogueModel:
     )
 
 
-def models_folder() -> Path:
-    """Return the folder that holds the models: ``$LLMSIM_MODELS``, else the user's cache."""
-    chosen = os.environ.get("LLMSIM_MODELS", "").strip()
-    if chosen:
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_cache_path("llmsim_lab") / "models"
-
-
 def installed_models() -> list[str]:
     """Return the names of the models that are on this machine, the larger one first."""
     return [model.name for model in CATALOGUE if is_verified(model)]
@@ -132,7 +123,7 @@ def default_model() -> tuple[str, str]:
         )
     if is_verified(best):
         return best.name, "it is here and fits into memory"
-    space = free_space_bytes(models_folder())
+    space = free_space_bytes(kept_folder("models"))
     space_needed = best.size_bytes * _DISK_MARGIN
     if space < space_needed:
         return small.name, (

@@ -287,6 +287,7 @@ def read_tool_reply(reply: ChatReply) -> ChatReply:
         value = read_json(reply.text)
     except ValueError:
         return reply  # mostly cut off at the token limit, as its done_reason says
+    # The grammar leaves no other form than these two.
     if _ANSWER in value:
         answer = value[_ANSWER]
         return replace(reply, text=answer if isinstance(answer, str) else json.dumps(answer))

@@ -26,12 +26,7 @@ from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._connections import broken_off, run_aside
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._extract import alternatives
-from llmsim_lab.llm._ollama.faults import (
-    fault_of,
-    is_overflow,
-    no_thinking,
-    translated,
-)
+from llmsim_lab.llm._ollama.faults import fault_of, is_overflow, no_thinking, translated
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
@@ -85,7 +80,6 @@ class OllamaBackend:
     ) -> None:
         self.host = parse_host(host)
         self._model = None if model in _UNNAMED else model
-        self._stream = stream
         if stream:
             self.streams = "always"
         self._thinkless: set[str] = set()
@@ -108,6 +102,7 @@ class OllamaBackend:
         gauge = self._gauges.setdefault(full_name(model), PromptGauge())
         texts = texts_read(request.messages)
         num_ctx = request.options.get("num_ctx")
+        # Before it is sent: servers that do not know ``truncate`` would cut it without a word.
         if num_ctx is not None and (least := gauge.least_tokens(texts, limit=num_ctx)) > num_ctx:
             raise await self._overflow(model, f"at least {least} tokens", num_ctx)
         think = None if full_name(model) in self._thinkless else request.think
@@ -187,6 +182,7 @@ class OllamaBackend:
         name = await self._resolve("")
         with translated(name, host=self.host):
             clients = await clients_for(self.host, self)
+            # Ollama's way to unload: no message, and no time to live. It answers before it is done.
             await clients.chat.chat(name, [], keep_alive=0)
             for _ in range(_UNLOADED_POLLS):
                 if await self._loaded(name) is None:
@@ -245,7 +241,7 @@ class OllamaBackend:
     ) -> ChatReply:
         """Make one request over the wire."""
         extra, tell = ChatExchange(_further_fields(request)), Telling(on_text)
-        stream = self._stream or on_text is not None
+        stream = self.streams == "always" or on_text is not None
         began = time.perf_counter()
         with translated(model, host=self.host, extra=extra), scoped(outgoing=extra):
             try:
@@ -436,6 +432,7 @@ class PromptGauge:
     def learn(self, texts: list[str], tokens: int) -> None:
         """Learn from a prompt that was read whole."""
         highest = self._highest or 0.0
+        # All characters are at least the countable ones: mostly this tells, without counting those.
         if tokens < _LEAST_TOKENS or sum(map(len, texts)) <= highest * tokens:
             return
         self._highest = max(highest, sum(map(countable, texts)) / tokens)
@@ -501,6 +498,7 @@ async def in_use(clients: Clients, models: Iterable[InstalledModel]) -> str | No
 
     None if no model completes text; one without a list of capabilities is expected to.
     """
+    # One that is loaded answers at once, and pushes no other user's out of memory.
     loaded = [printable(model.model or "") for model in (await clients.chat.ps()).models]
     for name in dict.fromkeys(loaded + [model.name for model in models]):
         capabilities = (await clients.chat.show(name)).capabilities

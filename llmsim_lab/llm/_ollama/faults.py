@@ -59,6 +59,7 @@ def fault_of(
         chars: the prompt's length in characters.
         trained: the longest context the model was trained for, tokens, where known.
     """
+    # The client has -1 for an error within a stream, whose own status was 200.
     status = error.status_code if error.status_code >= 100 else None
     text, details = unwrapped(error.error)
     text = error_text(text)[:_MAX_TEXT]  # again: escapes in the inner JSON were decoded just now
@@ -77,6 +78,7 @@ def fault_of(
         explanation += "; is this the address of an Ollama server?"
     if status == 403 and not text:
         explanation = "it rejects this host name or origin; see its setting OLLAMA_ORIGINS"
+    # A 404 is also what anything else than Ollama answers at that path.
     if status == 404 and "model" in text:
         return BackendError(
             f"model {model!r} is not on {where}; get it with: ollama pull {model}",

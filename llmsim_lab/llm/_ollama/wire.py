@@ -62,6 +62,7 @@ def parse_host(host: str | None = None) -> str:
     """
 
     def url_of(split: urllib.parse.SplitResult, has_scheme: bool) -> str:
+        # As in the official client: 11434 only where no scheme is named.
         usual = (80 if split.scheme == "http" else 443) if has_scheme else _DEFAULT_PORT
         port = usual if split.port is None else split.port
         name = split.hostname or "127.0.0.1"

@@ -8,6 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from llmsim_lab._util.files import kept_folder
 from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import backend, store
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend
@@ -16,7 +17,6 @@ from llmsim_lab.llm._embedded.store import (
     file_sha256,
     installed_models,
     is_verified,
-    models_folder,
     note_verified,
     remove_model,
     verified_path,
@@ -53,7 +53,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *, memory: float, disk: float) -> N
 
 def test_the_folder_is_the_users_cache_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLMSIM_MODELS", raising=False)
-    assert models_folder() == platformdirs.user_cache_path("llmsim_lab") / "models"
+    assert kept_folder("models") == platformdirs.user_cache_path("llmsim_lab") / "models"
 
 
 def test_what_is_here_is_known(models: Path, catalogue: tuple[str, str]) -> None:

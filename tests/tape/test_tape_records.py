@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,14 +18,15 @@ from counter_kit import (
     counter_client,
     make_counter,
 )
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, TypeAdapter
 from tape_kit import make_recorded
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.run import load, replay
-from llmsim_lab.run._records import record_of
+from llmsim_lab.run._records import record_of, tape_turn
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import Places
 
 
 def test_what_refers_to_a_chain_or_a_call_says_its_place(tmp_path: Path) -> None:
@@ -39,6 +40,18 @@ def test_what_refers_to_a_chain_or_a_call_says_its_place(tmp_path: Path) -> None
         assert action["chain"] == place
         assert record["chains"][action["validation_result"]["chain"]]["component"] == "validator"
     assert "messages" not in json.dumps(record)
+
+
+def test_chains_are_written_as_pydantic_would_write_them(tmp_path: Path) -> None:
+    made = make_recorded(tmp_path / "x.tape", turns=1)
+    turn = made.turns[1]
+    chains = [*turn.chains, LLMReasoningChain(component="a", agent="NaN", turn=1, reasoning="Inf")]
+    turn = replace(turn, chains=tuple(chains))
+    by_pydantic = TypeAdapter(list[LLMReasoningChain]).dump_python(
+        chains, mode="json", context=Places(turn.calls)
+    )
+    assert record_of(Simulation, turn)["chains"] == by_pydantic
+    assert json.loads(tape_turn(Simulation, turn, {})[1])["chains"] == by_pydantic
 
 
 def test_a_loaded_turn_has_each_chain_and_call_once(tmp_path: Path) -> None:

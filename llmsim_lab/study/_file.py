@@ -22,6 +22,8 @@ from llmsim_lab.run._registry import file_of
 from llmsim_lab.study._design import AA, AnyStudy, World, label_of, said, seeds_of
 
 _EXAMPLE = "world: economic"
+_OF_A_STUDY = {"world", "study", "vary", "fixed", "design", "seeds", "outcome"}
+"""Keys of which every study's file has one, and a run's none."""
 _ONLY_IN_PYTHON = "only in Python"
 
 
@@ -107,6 +109,12 @@ def read_study(path: Path) -> tuple[StudyFile, YamlFile]:
             and key.
     """
     source = YamlFile.read(path, example=_EXAMPLE)
+    # Its errors would be that every key of a run's file is unknown.
+    if source.values and not source.values.keys() & _OF_A_STUDY:
+        raise ConfigError(
+            f"{path} describes one run, and a study has a world and what varies in it, such as "
+            f"{_EXAMPLE!r}; llmsim-lab run {path} plays it"
+        )
     return source.parse(StudyFile), source
 
 

@@ -233,6 +233,14 @@ def test_a_study_in_the_place_of_a_run_is_said_to_be_one(llmsim_lab: Run, comman
     assert "llmsim-lab study plan.yaml run plays it" in err
 
 
+def test_a_run_in_the_place_of_a_study_is_said_to_be_one(llmsim_lab: Run) -> None:
+    Path("run.yaml").write_text("turns: 2\nnations: [Aland]\n")
+    status, _, err = llmsim_lab("study", "run.yaml", "status")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "run.yaml describes one run, and a study has a world" in err
+    assert "llmsim-lab run run.yaml plays it" in err
+
+
 def test_lint_says_of_another_worlds_file_what_it_is(llmsim_lab: Run) -> None:
     status, _, err = llmsim_lab("lint", str(data_path("scenarios/bank_run.yaml")))
     assert (status, err.count("\n")) == (1, 1)

@@ -660,12 +660,11 @@ class LLMClient:
             await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         lane, attempt = self._lane(), None
         # The time limit begins inside the queue: waiting for a slot is not charged to the model.
-        await lane.enter()
-        time_limit, began = lane.sent(request.timeout_s), time.perf_counter()
+        sent, began = await lane.enter(request.timeout_s), time.perf_counter()
         try:
             if watch is not None:
                 watch.began(request)
-            async with time_limit:
+            with sent:
                 reply = await self._chat(request, watch, seed)
             seconds = time.perf_counter() - began
             attempt = Attempt(request=request, reply=reply, seconds=seconds)
@@ -678,7 +677,7 @@ class LLMClient:
             attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
             return attempt, fault
         finally:
-            lane.leave(time_limit, attempt)
+            lane.leave(sent, attempt)
             if attempt is not None:
                 # Loading happens once and says nothing of how long the next reply takes.
                 loading = attempt.reply.load_seconds if attempt.reply is not None else 0.0

@@ -595,6 +595,15 @@ class Immutable(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._every_field = set(cls.model_fields)
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, some of its fields with other values, which are not validated."""
+        if deep or self.__pydantic_extra__ is not None:
+            return super().model_copy(update=update, deep=deep)
+        # Without noting which fields were given, which is forgotten here.
+        copied = self.__copy__()
+        copied.__dict__.update(update or {})
+        return copied
+
     def __copy__(self) -> Self:
         if self.__pydantic_extra__ is not None or self.__pydantic_private__ is not None:
             return super().__copy__()

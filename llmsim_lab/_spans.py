@@ -155,24 +155,15 @@ class SystemMessage:
     last: tuple[tuple[Form, Mapping[str, str], Sequence[tuple[str, _Fact]]], str] | None = None
 
 
-class Layout(NamedTuple):
-    """Where the values in a prompt's messages are, as noted while they are put together.
+Layout = tuple[SystemMessage, Form, list[int]]
+"""Where the values in a prompt's messages are, as noted while they are put together: in the system
+message, and in the user message its form and the lengths of its values."""
 
-    Attributes:
-        system: the system message.
-        user: the user message's form.
-        lengths: of its values.
-    """
 
-    system: SystemMessage
-    user: Form
-    lengths: list[int]
-
-    def spans(self) -> tuple[Span, ...]:
-        """Return where the values are as spans."""
-        return tuple(_spans("system", self.system.form, self.system.lengths)) + tuple(
-            _spans("user", self.user, self.lengths)
-        )
+def spans_of(layout: Layout) -> tuple[Span, ...]:
+    """Return where the values are as spans."""
+    system, user, lengths = layout
+    return (*_spans("system", system.form, system.lengths), *_spans("user", user, lengths))
 
 
 def _spans(role: _Role, form: Form, lengths: Iterable[int]) -> Iterator[Span]:

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import Layout, Origin, Provenance, Span, SystemMessage, name_sources
+from llmsim_lab._spans import (
+    Layout,
+    Origin,
+    Provenance,
+    Span,
+    SystemMessage,
+    name_sources,
+    spans_of,
+)
 from llmsim_lab._util.html import ADDED, INK, REMOVED, join, pre, styled
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
@@ -229,8 +237,8 @@ class Prompt:
             )
             system = self._system_messages.get(key)
             if system is None:
-                filled = system_template.fill(values)
-                system = SystemMessage(filled.text, filled.form, tuple(filled.lengths))
+                text, form, lengths = system_template.fill(values)
+                system = SystemMessage(text, form, tuple(lengths))
                 if len(self._system_messages) < _MAX_SYSTEM_MESSAGES:
                     self._system_messages[key] = system
             message = "User"
@@ -241,7 +249,7 @@ class Prompt:
             system=system.text,
             user=text,
             template=self,
-            provenance=Layout(system, form, lengths),
+            provenance=(system, form, lengths),
         )
 
     def _mismatch(self, values: dict[str, object]) -> str:
@@ -350,8 +358,8 @@ class RenderedPrompt(str):
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known; worked out when first asked for."""
         known = self._provenance
-        if isinstance(known, Layout):
-            known = Provenance(spans=known.spans())
+        if isinstance(known, tuple):
+            known = Provenance(spans=spans_of(known))
         elif not isinstance(known, Provenance):
             known = self._provenance = known()
         if self._sources is None:
@@ -368,7 +376,7 @@ class RenderedPrompt(str):
             PromptError: spans not noted by ``render`` overlap, or end after their message.
         """
         known = self._provenance
-        if not isinstance(known, Layout):
+        if not isinstance(known, tuple):
             texts = {"system": self.system, "user": self.user}
             return Origin.of_provenance(self.provenance, texts)
         agent, turn = (site.agent, site.turn) if site else (None, None)

@@ -137,7 +137,7 @@ Form = tuple[tuple[int, str], ...]
 """Of a message: for each value the characters between the one before and it, and its name."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SystemMessage:
     """A filled system message, which many prompts begin with.
 

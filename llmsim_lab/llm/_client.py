@@ -664,12 +664,15 @@ class LLMClient:
         try:
             if watch is not None:
                 watch.began(request)
-            with sent:
-                reply = await self._chat(request, watch, seed)
+            reply = await self._chat(request, watch, seed)
             seconds = time.perf_counter() - began
             attempt = Attempt(request=request, reply=reply, seconds=seconds)
             return attempt, None
-        except Exception as error:  # not a cancellation, which leaves nothing to record
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError):
+                if not sent.only_late:  # cancelled by somebody, which leaves nothing to record
+                    raise
+                error = TimeoutError()
             fault = as_backend_error(error, timeout_s=request.timeout_s)
             if fault is None:
                 raise

@@ -145,9 +145,9 @@ class Limits:
 
 
 class Sent:
-    """A request in flight: a context manager that raises TimeoutError when its time is over.
+    """A request in flight, which the lane's timer ends when its time is over.
 
-    It does what ``asyncio.timeout`` does, for the lane's one timer, in a third of the time.
+    It does what ``asyncio.timeout`` does, in a third of the time.
     """
 
     __slots__ = ("_cancelling", "_task", "due", "is_late", "seconds")
@@ -160,21 +160,18 @@ class Sent:
         self.due, self.seconds, self.is_late = due, seconds, False
 
     def end(self) -> None:
-        """End the work inside, whose time is over."""
+        """Cancel the work, whose time is over; ``take_back`` must follow."""
         self.is_late = True
         self._task.cancel()
 
-    def __enter__(self) -> None:
-        """Do nothing: the time has begun."""
+    def take_back(self) -> None:
+        """Take the cancellation back, once the work has ended."""
+        self._task.uncancel()
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
-        # Of two who cancel the task at once the other one must be heard.
-        if (
-            self.is_late
-            and self._task.uncancel() <= self._cancelling
-            and kind is asyncio.CancelledError
-        ):
-            raise TimeoutError
+    @property
+    def only_late(self) -> bool:
+        """True if it was cancelled since its time was over, and by nobody else."""
+        return self.is_late and self._task.cancelling() <= self._cancelling + 1
 
 
 class Lane:
@@ -239,6 +236,8 @@ class Lane:
             sent: the request, as ``enter`` gave it.
             attempt: what became of it; None if it was cancelled or the backend broke.
         """
+        if sent.is_late:
+            sent.take_back()
         now = self.loop.time()
         reply = attempt.reply if attempt is not None else None
         self._limits.ended(

@@ -137,26 +137,33 @@ Form = tuple[tuple[int, str], ...]
 """Of a message: for each value the characters between the one before and it, and its name."""
 
 
-class Layout(NamedTuple):
-    """Where the values in a prompt's messages are, as noted while they are put together.
+@dataclass(slots=True, eq=False)
+class SystemMessage:
+    """A filled system message, which many prompts begin with.
 
     Attributes:
-        system: the system message's form.
-        fixed: the lengths of its values, which change as rarely as the message does.
-        user: the user message's form.
+        text: the message.
+        form: where its values are.
         lengths: of its values.
+        last: the form of the last origin of a prompt that begins with it, behind what it follows
+            from: the user message's form, the sources and the facts.
     """
 
-    system: Form
-    fixed: tuple[int, ...]
-    user: Form
-    lengths: list[int]
+    text: str
+    form: Form
+    lengths: tuple[int, ...]
+    last: tuple[tuple[Form, Mapping[str, str], Sequence[tuple[str, _Fact]]], str] | None = None
 
-    def spans(self) -> tuple[Span, ...]:
-        """Return where the values are as spans."""
-        return tuple(_spans("system", self.system, self.fixed)) + tuple(
-            _spans("user", self.user, self.lengths)
-        )
+
+Layout = tuple[SystemMessage, Form, list[int]]
+"""Where the values in a prompt's messages are, as noted while they are put together: in the system
+message, and in the user message its form and the lengths of its values."""
+
+
+def spans_of(layout: Layout) -> tuple[Span, ...]:
+    """Return where the values are as spans."""
+    system, user, lengths = layout
+    return (*_spans("system", system.form, system.lengths), *_spans("user", user, lengths))
 
 
 def _spans(role: _Role, form: Form, lengths: Iterable[int]) -> Iterator[Span]:
@@ -204,8 +211,8 @@ class Origin(NamedTuple):
             agent: the call's.
             turn: the call's.
         """
-        system, fixed, user, lengths = layout
-        if len(system) + len(user) > MAX_SPANS:
+        system, user, lengths = layout
+        if len(system.form) + len(user) > MAX_SPANS:
             return None
         relative: list[tuple[str, _Fact]] = []
         for name, fact in facts.items():
@@ -216,11 +223,15 @@ class Origin(NamedTuple):
                 relative.append((name, fact - turn))
             else:
                 relative.append((name, _cut(str(fact))))
-        # Not as pairs, which would be made and hashed anew for each call.
-        words = tuple(sources), tuple(sources.values())
-        form = _form_of(system, fixed, user, words, tuple(relative))
+        # Nearly always that of the last prompt, made of the very same objects: to see that takes
+        # no time, and to look it up by what is in them would.
+        parts, last = (user, sources, relative), system.last
+        if last is None or last[0] != parts:
+            words = tuple(sources), tuple(sources.values())
+            form = _form_of(system.form, system.lengths, user, words, tuple(relative))
+            last = system.last = parts, form
         # The JSON of a list of integers, faster than ``json`` writes it.
-        return cls(form, repr(lengths).replace(" ", ""))
+        return cls(last[1], repr(lengths).replace(" ", ""))
 
     @classmethod
     def of_provenance(cls, known: Provenance, texts: Mapping[str, str]) -> Origin | None:

@@ -41,6 +41,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
+from llmsim_lab._util.frozen import quick_init
 from llmsim_lab._util.html import badge, cell, details, fields_html, join, pairs, pre
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
@@ -85,6 +86,7 @@ class ToolCall:
     id: str | None = None
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation."""
@@ -98,6 +100,7 @@ class Message:
     """For role ``tool``: whose result this is."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSite:
     """Where in a run a call was made; with the request itself it identifies the call."""
@@ -108,6 +111,7 @@ class CallSite:
     replicate: int = 0
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """One request to a model.
@@ -167,6 +171,7 @@ class ChatRequest:
         return "\n\n".join(message.content for message in self.messages)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
     """What a model answered.
@@ -263,6 +268,7 @@ Status = Literal["ok", "repaired", "fallback", "failed"]
 _STATUSES = get_args(Status)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One request of a call and what became of it: a reply, a fault, or a reply with a fault.
@@ -587,6 +593,15 @@ class Immutable(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._every_field = set(cls.model_fields)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, some of its fields with other values, which are not validated."""
+        if deep or self.__pydantic_extra__ is not None:
+            return super().model_copy(update=update, deep=deep)
+        # Without noting which fields were given, which is forgotten here.
+        copied = self.__copy__()
+        copied.__dict__.update(update or {})
+        return copied
 
     def __copy__(self) -> Self:
         if self.__pydantic_extra__ is not None or self.__pydantic_private__ is not None:

@@ -660,17 +660,19 @@ class LLMClient:
             await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         lane, attempt = self._lane(), None
         # The time limit begins inside the queue: waiting for a slot is not charged to the model.
-        await lane.enter()
-        time_limit, began = lane.sent(request.timeout_s), time.perf_counter()
+        sent, began = await lane.enter(request.timeout_s), time.perf_counter()
         try:
             if watch is not None:
                 watch.began(request)
-            async with time_limit:
-                reply = await self._chat(request, watch, seed)
+            reply = await self._chat(request, watch, seed)
             seconds = time.perf_counter() - began
             attempt = Attempt(request=request, reply=reply, seconds=seconds)
             return attempt, None
-        except Exception as error:  # not a cancellation, which leaves nothing to record
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError):
+                if not sent.only_late:  # cancelled by somebody, which leaves nothing to record
+                    raise
+                error = TimeoutError()
             fault = as_backend_error(error, timeout_s=request.timeout_s)
             if fault is None:
                 raise
@@ -678,7 +680,7 @@ class LLMClient:
             attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
             return attempt, fault
         finally:
-            lane.leave(time_limit, attempt)
+            lane.leave(sent, attempt)
             if attempt is not None:
                 # Loading happens once and says nothing of how long the next reply takes.
                 loading = attempt.reply.load_seconds if attempt.reply is not None else 0.0

@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -48,21 +48,6 @@ class TemplateFault(ValueError):  # noqa: N818 - a finding, which becomes a Prom
 
 class _MissingItem(TemplateFault):
     """A value lacks what a template looks up in it."""
-
-
-class Filled(NamedTuple):
-    """A filled template, and where the values are in it.
-
-    Attributes:
-        text: of it all.
-        form: for each value the characters between the one before and it, and its slot, or several
-            with commas between. Templates filled in the same way share one object.
-        lengths: of the values.
-    """
-
-    text: str
-    form: Form
-    lengths: list[int]
 
 
 class _Filling:
@@ -331,8 +316,12 @@ class Template:
         self.slots = tuple(compiler.slots)
         self._pieces = _pieces(body)
 
-    def fill(self, values: Mapping[str, Any]) -> Filled:
+    def fill(self, values: Mapping[str, Any]) -> tuple[str, Form, list[int]]:
         """Fill the slots.
+
+        Returns:
+            The text; where its values are, of which templates filled in the same way share one
+            object; and the values' lengths.
 
         Raises:
             TemplateFault: a value lacks what is looked up in it, or a limit was reached.
@@ -342,13 +331,12 @@ class Template:
             if self._pieces is None:
                 filling = _Filling(values)
                 self._body(filling)
-                form = _same(tuple(filling.form))
-                return Filled("".join(filling.parts), form, filling.lengths)
+                return "".join(filling.parts), _same(tuple(filling.form)), filling.lengths
             # Nothing but text and slots, as most: without the interpreter.
-            slots, last, form, length = self._pieces
-            parts: list[str] = []
+            pieces, slots, form, length = self._pieces
+            parts = pieces.copy()
             lengths: list[int] = []
-            for fixed, slot in slots:
+            for place, slot in slots:
                 value = values[slot]
                 its_type = type(value)
                 # Texts and short floats, nearly all values, without a call.
@@ -359,13 +347,11 @@ class Template:
                 length += len(text)
                 if length > MAX_OUTPUT:
                     raise _too_long()
-                parts.append(fixed)
-                parts.append(text)
+                parts[place] = text
                 lengths.append(len(text))
         except RecursionError as error:
             raise TemplateFault(f"{_NESTED}, or simpler values") from error
-        parts.append(last)
-        return Filled("".join(parts), form, lengths)
+        return "".join(parts), form, lengths
 
 
 @lru_cache(maxsize=1024)
@@ -430,27 +416,28 @@ def _nesting_limited() -> Iterator[None]:
         raise TemplateFault(f"{_NESTED}, or simpler values") from error
 
 
-_Pieces = tuple[list[tuple[str, str]], str, Form, int]
-"""Each slot and the fixed text before it, the text at the end, the form, the texts' length."""
+_Pieces = tuple[list[str], list[tuple[int, str]], Form, int]
+"""The texts with an empty one for each slot, the slots with their places, the form, and the length
+of the texts in it."""
 
 
 def _pieces(body: Sequence[nodes.Node]) -> _Pieces | None:
     """Return a template's pieces, or None if it holds more than text and bare slots."""
-    slots: list[tuple[str, str]] = []
-    fixed = ""
+    texts = [""]
+    slots: list[tuple[int, str]] = []
     for output in body:
         if not isinstance(output, nodes.Output):
             return None
         for node in output.nodes:
             if isinstance(node, nodes.TemplateData):
-                fixed += node.data
+                texts[-1] += node.data
             elif isinstance(node, nodes.Name):
-                slots.append((fixed, node.name))
-                fixed = ""
+                slots.append((len(texts), node.name))
+                texts += ["", ""]
             else:
                 return None
-    form = tuple((len(text), slot) for text, slot in slots)
-    return slots, fixed, form, sum(gap for gap, _ in form)
+    form = tuple((len(texts[place - 1]), slot) for place, slot in slots)
+    return texts, slots, form, sum(gap for gap, _ in form)
 
 
 class _Compiler:

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import Form, Layout, Origin, Provenance, Span, name_sources
+from llmsim_lab._spans import (
+    Layout,
+    Origin,
+    Provenance,
+    Span,
+    SystemMessage,
+    name_sources,
+    spans_of,
+)
 from llmsim_lab._util.html import ADDED, INK, REMOVED, join, pre, styled
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from llmsim_lab.prompts._language import Template
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
-_MAX_CACHED_SYSTEM_TEXTS = 4096
+_MAX_SYSTEM_MESSAGES = 4096
 _UNKNOWN = Provenance(how="unknown", why="whoever put the prompt together did not say")
 
 _Sources = tuple[Mapping[str, str], Mapping[str, object]]
@@ -109,7 +117,7 @@ class Prompt:
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system_slots + self._user_slots))
         """Names of the values that ``render`` takes, in order of first use."""
         self._wanted = frozenset(self.slots)
-        self._system_texts: dict[tuple[object, ...], tuple[str, Form, tuple[int, ...]]] = {}
+        self._system_messages: dict[tuple[object, ...], SystemMessage] = {}
 
     def _read(self, text: str, part: str) -> Template:
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
@@ -221,24 +229,27 @@ class Prompt:
         try:
             # The system message is filled once for each set of values. What is no text stands in
             # the key by its ``repr``, in a tuple: 1 is not "1", and a list cannot be a key.
-            own = [values[slot] for slot in self._system_slots]
-            key = tuple([value if type(value) is str else (repr(value),) for value in own])
-            system = self._system_texts.get(key)
+            key = tuple(
+                [
+                    value if type(value := values[slot]) is str else (repr(value),)
+                    for slot in self._system_slots
+                ]
+            )
+            system = self._system_messages.get(key)
             if system is None:
-                filled = system_template.fill(values)
-                system = filled.text, filled.form, tuple(filled.lengths)
-                if len(self._system_texts) < _MAX_CACHED_SYSTEM_TEXTS:
-                    self._system_texts[key] = system
+                text, form, lengths = system_template.fill(values)
+                system = SystemMessage(text, form, tuple(lengths))
+                if len(self._system_messages) < _MAX_SYSTEM_MESSAGES:
+                    self._system_messages[key] = system
             message = "User"
-            user = user_template.fill(values)
+            text, form, lengths = user_template.fill(values)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(f"prompt {self.name!r}, {message} message: {error}") from error
-        text, form, lengths = system
         return RenderedPrompt(
-            system=text,
-            user=user.text,
+            system=system.text,
+            user=text,
             template=self,
-            provenance=Layout(form, lengths, user.form, user.lengths),
+            provenance=(system, form, lengths),
         )
 
     def _mismatch(self, values: dict[str, object]) -> str:
@@ -337,7 +348,7 @@ class RenderedPrompt(str):
 
         Args:
             sources: by slot, in words: ``{"inflation": "state.global_state.inflation, turn
-                {turn}"}``; a fact's name in braces is all that is filled in.
+                {turn}"}``; a fact's name in braces is all that is filled in. Not to be changed.
             facts: what ``{turn}`` and the like in the words stand for.
         """
         self._sources = sources, facts
@@ -347,8 +358,8 @@ class RenderedPrompt(str):
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known; worked out when first asked for."""
         known = self._provenance
-        if isinstance(known, Layout):
-            known = Provenance(spans=known.spans())
+        if isinstance(known, tuple):
+            known = Provenance(spans=spans_of(known))
         elif not isinstance(known, Provenance):
             known = self._provenance = known()
         if self._sources is None:
@@ -365,7 +376,7 @@ class RenderedPrompt(str):
             PromptError: spans not noted by ``render`` overlap, or end after their message.
         """
         known = self._provenance
-        if not isinstance(known, Layout):
+        if not isinstance(known, tuple):
             texts = {"system": self.system, "user": self.user}
             return Origin.of_provenance(self.provenance, texts)
         agent, turn = (site.agent, site.turn) if site else (None, None)

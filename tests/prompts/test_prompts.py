@@ -159,7 +159,7 @@ def test_equal_looking_values_of_different_kinds_do_not_share_a_system_message()
 
 
 def test_system_messages_stay_right_beyond_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmsim_lab.prompts._prompt._MAX_CACHED_SYSTEM_TEXTS", 2)
+    monkeypatch.setattr("llmsim_lab.prompts._prompt._MAX_SYSTEM_MESSAGES", 2)
     prompt = Prompt("Hi", system="I am {{ x }}.")
     for _ in range(2):
         assert [prompt.render(x=x).system for x in range(4)] == [f"I am {x}." for x in range(4)]

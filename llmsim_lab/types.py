@@ -41,7 +41,6 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
-from llmsim_lab._util.frozen import quick_init
 from llmsim_lab._util.html import badge, cell, details, fields_html, join, pairs, pre
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
@@ -86,7 +85,6 @@ class ToolCall:
     id: str | None = None
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation."""
@@ -100,7 +98,6 @@ class Message:
     """For role ``tool``: whose result this is."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSite:
     """Where in a run a call was made; with the request itself it identifies the call."""
@@ -111,7 +108,6 @@ class CallSite:
     replicate: int = 0
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """One request to a model.
@@ -171,7 +167,6 @@ class ChatRequest:
         return "\n\n".join(message.content for message in self.messages)
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
     """What a model answered.
@@ -268,7 +263,6 @@ Status = Literal["ok", "repaired", "fallback", "failed"]
 _STATUSES = get_args(Status)
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One request of a call and what became of it: a reply, a fault, or a reply with a fault.

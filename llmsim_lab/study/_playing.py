@@ -222,6 +222,7 @@ class StudyPlayer:
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
             run._purse, run._quiet = self.purse, arm.name in self.warned
             self.warned.add(arm.name)
+            # Of a run that starts from a state, the first turn need not be turn 0.
             left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
             await run.play_on(left, progress=False)
             over = run.turn_number - run.turns[0].number >= run.config.turns
@@ -327,6 +328,7 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
         world.known(arm, world.trial(arm, 0))
     try:
         found: bytes = cloudpickle.dumps((world, models.given, player.notes, list(arms)))
+    # Pickling runs code of any object's, which raises anything.
     except Exception as error:
         raise ConfigError(
             f"the study cannot travel to other processes: {error}. A client cannot: name the model "
@@ -435,7 +437,7 @@ async def play_elsewhere(
     spec = packed(player, list({arm.name: arm for arm, _ in jobs}.values()))
     parts = tape.path.with_name(f"{tape.path.name}.runs")
     parts.mkdir(exist_ok=True)
-    waiting = list(reversed(jobs))
+    waiting = list(reversed(jobs))  # taken from the end, where one that was lost is put back
     tries: dict[Key, int] = {}
     out: dict[asyncio.Future[Any], tuple[Arm, StudyRun]] = {}
     workers = _Workers(executor)
@@ -445,7 +447,7 @@ async def play_elsewhere(
                 arm, before = waiting[-1]
                 begun = None if before.run is None else _taken_out(tape, before.run, parts)
                 if (future := workers.submit(work, spec, before, begun)) is None:
-                    break
+                    break  # the job is still waiting, to be counted in what is said below
                 out[asyncio.wrap_future(future)] = waiting.pop()
             if not out:
                 raise ConfigError(

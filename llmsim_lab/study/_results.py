@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import number
+from llmsim_lab._util.text import counted, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
@@ -468,7 +468,7 @@ def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, faile
     """
     name, unit = name_of(effect.outcome)
     what = f"{name}, {effect.contrast}"
-    used = f"{pairs} {'pair' if pairs == 1 else 'pairs'} used, {failed} failed"
+    used = f"{counted(pairs, 'pair')} used, {failed} failed"
     if effect.estimate is None:
         return f"{what}: no number ({effect.note}); {used}."
     text = f"{what}: {effect.estimate:+.2f}{' ' if unit else ''}{unit}"

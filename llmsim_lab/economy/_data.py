@@ -122,6 +122,7 @@ def _measured(table: Sequence[Mapping[str, str | None]], path: Path) -> dict[str
             f"{path} has no column {', '.join(missing)}; needed are quarter, {', '.join(_UNITS)}"
         )
     names = [next_quarter(line["quarter"], steps=0) for line in table]
+    # All lags count rows, so that a missing quarter would shift every one after it.
     for before, name in pairwise(names):
         if name != next_quarter(before):
             raise DataError(f"{path}: after {before} comes {name}; every quarter is needed, once")

@@ -104,7 +104,7 @@ class ShockGenerator:
             turn: the number of the state they help to make, from 0.
         """
         whole_number("turn", turn, least=0)
-        if self.scale == 0:
+        if self.scale == 0:  # 0 times a draw would be -0.0 half of the time
             return NO_SHOCKS
         from numpy.random import Philox  # here, since numpy takes time to import
 
@@ -498,6 +498,7 @@ class RateLimits:
         first = ceil(low / self.step - _TOLERANCE)
         last = floor(high / self.step + _TOLERANCE)
         rates = {round(number * self.step, 6) for number in range(first, last + 1)}
+        # The current rate may stand between the grid's points: to hold is always offered.
         return sorted(rates | {round(here, 6)})
 
     def problem(self, rate: float, *, current: float) -> str | None:
@@ -603,6 +604,7 @@ class QuadraticLoss:
             )
         of_inflation = fmean((value - self.inflation_target) ** 2 for value in prices[1:])
         of_gap = fmean(value**2 for value in gaps[1:])
+        # The first change is from the rate that the run starts with, whose quarter does not count.
         of_change = fmean((now - before) ** 2 for before, now in pairwise(rates))
         total = of_inflation + self.gap_weight * of_gap + self.rate_change_weight * of_change
         return LossParts(

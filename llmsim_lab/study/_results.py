@@ -52,6 +52,9 @@ _ALPHA = 0.05
 _MOST_OUTCOMES = 3
 """How many of a world's columns are compared if none is named: each makes the family larger."""
 
+_MOST_ANSWERS = 5
+"""How many of a variant's answers are listed: the commonest."""
+
 _WORST_FIRST: tuple[Status, ...] = ("failed", "fallback", "repaired", "ok")
 
 Place = tuple[str, Any, Any]
@@ -170,9 +173,8 @@ def samples_frame(
     return frame_of(rows, columns=columns)
 
 
-def _sample_rows(
-    bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes
-) -> Iterable[dict[str, Any]]:
+def _turn_cells(bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes) -> dict[str, Any]:
+    """Return what a sample's rows share: which it is, what the turn led to, what went wrong."""
     done = came_off(bench, sample, played)
     common: dict[str, Any] = {"turn": sample.turn, "sample": sample.sample, "seed": sample.seed}
     common["completed"] = done
@@ -189,7 +191,15 @@ def _sample_rows(
         for chain in played.chains
         if chain.status == "failed"
     )
-    common["detail"] = "; ".join(dict.fromkeys(failures))
+    return common | {"detail": "; ".join(dict.fromkeys(failures))}
+
+
+def _sample_rows(
+    bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes
+) -> Iterable[dict[str, Any]]:
+    """Yield a row for each agent that the component was asked for, or that decided."""
+    common = _turn_cells(bench, sample, played, outcomes)
+    done = common["completed"]
     actions = {action.agent_name: action for action in getattr(played, "actions", ())}
     found = bench.decided(played)
     # What was answered from the recording, beside the component, cost nothing.
@@ -579,15 +589,11 @@ def _same(
     return sum(a == b for a, b in known) / len(known) if known else math.nan, len(known)
 
 
-def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
+def common_answers(frame: pd.DataFrame) -> pd.DataFrame:
     """Return each variant's commonest decisions: ``variant``, ``decision``, ``count``, ``share``.
 
     Answers that differ only in spaces or in capital letters count as the same. Shares are of the
     decisions that the variant gave; failed ones are in a row with the decision ``(failed)``.
-
-    Args:
-        frame: the results.
-        most: of each variant.
     """
     rows = []
     for variant in dict.fromkeys(frame["variant"]):
@@ -596,7 +602,7 @@ def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
         total = counts.total()
         rows += [
             {"variant": variant, "decision": text, "count": count, "share": count / total}
-            for text, count in counts.most_common(most)
+            for text, count in counts.most_common(_MOST_ANSWERS)
         ]
         if silent := len(own) - total:
             failed = {"decision": "(failed)", "count": silent, "share": math.nan}

@@ -9,22 +9,6 @@ Frames of numbers in, ``Effect`` out; nothing here knows of runs, tapes or model
   runs it speaks of new ones. Where an arm was asked in several wordings, they are the units, and
   the interval speaks of new wordings.
 
-Signatures::
-
-    run_effects(values, *, reference=None, contrasts=None, level=.95, paired=True, watched=False,
-                grid=None) -> list[Effect]          # columns arm, seed, outcome, value
-    situation_effects(values, *, contrasts=None, speak_of=None,
-                grid=None) -> list[Effect]          # arm, run, situation, replicate, outcome,
-                                                    # value, and seed where arms share seeds,
-                                                    # wording where arms have several
-    exact_situation_effects(values, *, reference=None) -> list[Effect]
-                                                    # arm, run, situation, outcome, value, chance
-    energy_test(x, y, *, distance="words", blocks=None, permutations=999, seed=0) -> (statistic, p)
-    sup_t_band(curves, *, level=.95, draws=2000, seed=0) -> (mean, low, high)
-    power(sd, n, effect) -> float
-    smallest_effect(sd, n, *, wanted=.8) -> float | None
-    holm(p_values) -> list of p-values
-
 How often each interval contains the true value is in ``benchmarks/coverage.json``, which
 ``benchmarks/coverage.py`` measures. Where it missed its level, there is no interval but a note.
 """

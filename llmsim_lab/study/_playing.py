@@ -462,13 +462,7 @@ async def play_elsewhere(
                 error = job.exception() if not job.cancelled() else asyncio.CancelledError()
                 if error is None:
                     workers.lost = 0
-                    entry, content = job.result()
-                    if content is not None:
-                        # First: what a worker has played is not lost with this process.
-                        path = parts / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
-                        path.write_bytes(content)
-                        entry = replace(entry, run=merge(tape, path))
-                    yield entry
+                    yield _put_on(tape, parts, *job.result())
                     continue
                 key = before.key
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
@@ -484,6 +478,16 @@ async def play_elsewhere(
         workers.close()
         with suppress(OSError):
             parts.rmdir()
+
+
+def _put_on(tape: Tape, folder: Path, entry: StudyRun, content: bytes | None) -> StudyRun:
+    """Import what a worker played of a run, if it began it; returns the run with its number."""
+    if content is None:
+        return entry
+    # A file first: what a worker has played is not lost with this process.
+    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
+    path.write_bytes(content)
+    return replace(entry, run=merge(tape, path))
 
 
 def _taken_out(tape: Tape, run: int, folder: Path) -> bytes:

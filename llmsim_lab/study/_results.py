@@ -205,6 +205,7 @@ def _sample_rows(
     # What was answered from the recording, beside the component, cost nothing.
     known = bench.recorded(sample.turn)
     asked = [call for call in played.calls if identity_of(call) not in known]
+    # A rule's answer makes no call: its chain is the next one without, in the same order.
     fields = iter(getattr(played, "answers", ()))
     words = {id(chain): next(fields, None) for chain in played.chains if chain.call is None}
     others = (chain.agent for chain in found if chain.agent)

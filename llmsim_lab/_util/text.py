@@ -62,6 +62,11 @@ def clip(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return how many of a thing there are: ``1 seed``, ``8 seeds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def few(texts: Sequence[str], most: int) -> list[str]:
     """Return the first of several texts, and how many more there are as one more."""
     left = len(texts) - most

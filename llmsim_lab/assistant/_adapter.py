@@ -150,6 +150,7 @@ class OllamaAdapter:
         if not wire or self._calling == "native":
             return await ask()
         recorder = scope().recorder
+        # Outside of a run there is no replay to agree with, and the adapter itself remembers.
         agents = set() if recorder is None else self._without_tools_in.setdefault(recorder, set())
         is_known = self._without_tools if recorder is None else site.agent in agents
         if self._calling == "auto" and not is_known:
@@ -266,7 +267,7 @@ def _object(call: FunctionCall) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {"arguments": call.arguments}
 
 
-def _complaint(reply: ChatReply, *, as_json: bool = False) -> str | None:
+def _complaint(reply: ChatReply, *, as_json: bool) -> str | None:
     try:
         _read(reply, as_json=as_json)
     except ValidationError as error:
@@ -276,7 +277,7 @@ def _complaint(reply: ChatReply, *, as_json: bool = False) -> str | None:
     return None
 
 
-def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
+def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
     """Return what a reply says.
 
     Args:
@@ -329,6 +330,7 @@ def _in_json(text: str, as_json: bool, is_cut: bool) -> FunctionCall | str | Non
         name, arguments, answer = map(value.get, ("name", "arguments", "answer"))
         if isinstance(answer, str) and answer.strip():
             return answer if whole else f"{answer} …"
+        # Its text alone: kind and claim come after it, and may be what was cut.
         if not whole and name == RESPOND and isinstance(arguments, dict):
             return FunctionCall(name, {"text": arguments.get("text")})
         if whole and isinstance(name, str) and isinstance(arguments, dict | str):

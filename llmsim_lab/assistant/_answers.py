@@ -266,7 +266,7 @@ def _value_text(value: Any) -> str:
 
 
 def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
-    for call in reversed(seen):
+    for call in reversed(seen):  # the latest result has the title as it is now
         # A note with the same number must not lend its title to a task.
         if noun not in in_words(call.tool_name) or call.result is None:
             continue

@@ -496,6 +496,7 @@ _BETWEEN = r"""\\*["']?(?:
 """What stands between a name and its value; the group says how far the value goes. The escapes are
 a wide colon and a wide equals sign.
 """
+# As many escapes before the closing quote as before the opening one: JSON may stand in JSON.
 _QUOTED = re.compile(r"(\\*)([\"']).*?(?:(?<!\\)\1\2[^\s,;&}\])\\]*|\Z)", re.DOTALL)
 _BRACKETED = re.compile(r"[\[{].*", re.DOTALL)
 _WORD = re.compile(r"(?:(?:bearer|basic|digest|token)\s+)?(?:[^\s,;&]|,(?=\S))+", re.IGNORECASE)
@@ -507,6 +508,7 @@ _PLAIN = {
 }
 _OPTION_START = re.compile(r"(?:^|\s)--?[\w-]*$")
 _LONGEST_START = 40
+"""How far before a name an option's dashes are looked for, characters."""
 _NUMBER = re.compile(r"[\d.,_ ]*\d\b")
 
 
@@ -631,6 +633,7 @@ def _any_of(names: Iterable[list[str]], between: str) -> str:
     """Return a pattern of names; short ones must begin a word."""
     patterns = []
     for words in names:
+        # Neither a letter nor a digit before it: an underscore begins a word too.
         start = "" if len("".join(words)) >= _LONG else r"(?<![^\W_])"
         patterns.append(start + between.join(map(re.escape, words)))
     return f"(?:{'|'.join(patterns)})"

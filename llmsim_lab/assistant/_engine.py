@@ -370,6 +370,7 @@ def yes_or_no(message: str) -> Literal["yes", "no"] | None:
 def settle(pending: PendingAction) -> bool:
     """Return True the first time that a pending action is answered in this process."""
     # A yes may come twice, as by a double click, also on two threads: only the first may delete.
+    # Ids are never taken out again: a copy of an old question may come at any time.
     with _settling:
         is_first = pending.call_id not in _settled
         _settled.add(pending.call_id)

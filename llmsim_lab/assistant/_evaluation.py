@@ -269,7 +269,7 @@ class Cases(Settings):
 
     def one_of_each_kind(self) -> Cases:
         """Return the first message of each kind, for a quick look."""
-        first = {case.kind: case for case in reversed(self.messages)}
+        first = {case.kind: case for case in reversed(self.messages)}  # the last entry stays
         messages = tuple(case for case in self.messages if case is first[case.kind])
         return self.model_copy(update={"messages": messages})
 

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab.economy._data import load_us_macro
 from llmsim_lab.economy._macro import (
+    NO_SHOCKS,
     STEADY_STATE,
     MacroModel,
     RudebuschSvensson,
     Rule,
+    Shocks,
     TaylorRule,
+    function_of,
     rate_by,
 )
-from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState, MacroLags
 
@@ -154,6 +156,7 @@ def closed_loop(
         move[column] = 0.5
         now, seen = move[:_WIDTH], move[-_WIDTH:]
         matrix[:_WIDTH, column] = after(rest + now, rest + seen) - after(rest - now, rest - seen)
+    # Below, earlier quarters move back by one: what the rule sees is the last of them.
     for back in range(_WIDTH, size):
         matrix[back, back - _WIDTH] = 1.0
     hits = []
@@ -209,7 +212,7 @@ def backtest(
     """
     import pandas as pd
 
-    rate = (rule or TaylorRule()).rate if rule is None or isinstance(rule, TaylorRule) else rule
+    rate = function_of(rule or TaylorRule())
     data = load_us_macro() if data is None else data.copy()
     data["no_change"] = data["interest_rate"].shift()
     data = data.loc[first:last]

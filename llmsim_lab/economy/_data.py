@@ -122,6 +122,7 @@ def _measured(table: Sequence[Mapping[str, str | None]], path: Path) -> dict[str
             f"{path} has no column {', '.join(missing)}; needed are quarter, {', '.join(_UNITS)}"
         )
     names = [next_quarter(line["quarter"], steps=0) for line in table]
+    # All lags count rows, so that a missing quarter would shift every one after it.
     for before, name in pairwise(names):
         if name != next_quarter(before):
             raise DataError(f"{path}: after {before} comes {name}; every quarter is needed, once")
@@ -249,6 +250,7 @@ def initial_state(quarter: object, *, data: pd.DataFrame | None = None) -> Simul
     """
     rows = _quarters() if data is None else _rows_of(data)
     names = list(rows)
+    # From the fifth quarter on, since four of inflation take five of prices.
     period = _known_quarter(quarter, FIRST_START if data is None else names[4], last=names[-1])
     here = names.index(period)
 
@@ -339,6 +341,7 @@ def mirrored_quarters(quarters: Sequence[Quarter], *, around: float, last: int) 
                 ),
                 unemployment=2 * rest.unemployment - quarter.unemployment,
                 interest_rate=2 * rest.interest_rate - quarter.interest_rate,
+                # Output is a level, so its logarithm is what is turned round the trend.
                 real_output=trend * trend / quarter.real_output,
             )
         )

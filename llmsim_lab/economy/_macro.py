@@ -1,4 +1,4 @@
-"""Macro models, policy rules, the limits of one rate change, and the loss that a policy leads to.
+"""Macro models and shocks, policy rules, the limits of a rate change, the loss of a policy.
 
 Rates are percent per year, gaps percent of potential output, inflation is over four quarters unless
 it says otherwise; a state is one quarter.
@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import pairwise
 from math import ceil, exp, floor, fsum, inf, isfinite, isnan
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Protocol
 
-from llmsim_lab._util.checks import real_number
-from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, MacroLags
 
@@ -33,6 +32,94 @@ _TOLERANCE = 1e-6
 """Percentage points; smaller differences are rounding."""
 _MAX_GROWTH = 40_000.0
 """Percent per year; only an economy that has exploded gets near. Far beyond, ``exp`` overflows."""
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Shocks:
+    """What one quarter adds to the model's equations.
+
+    Attributes:
+        supply: added to quarterly inflation at an annual rate, percentage points.
+        demand: added to the output gap, percent of potential.
+    """
+
+    supply: float = 0.0
+    demand: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.supply) and isfinite(self.demand)):
+            raise ConfigError(f"{self} must hold finite numbers")
+
+    def __add__(self, other: Shocks) -> Shocks:
+        if not isinstance(other, Shocks):
+            return NotImplemented
+        return Shocks(self.supply + other.supply, self.demand + other.demand)
+
+
+NO_SHOCKS = Shocks()
+"""A quarter without surprises."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShockGenerator:
+    """Independent normal shocks, one pair a turn.
+
+    A draw depends on seed and turn only, not on how often or in which order draws are made. So runs
+    with one seed share their shocks whatever the policy (common random numbers), and a fork or a
+    resumed run needs no generator state.
+
+    Made with the counter-based Philox generator (Salmon et al., 2011, "Parallel random numbers: as
+    easy as 1, 2, 3"): the seed is its key, the turn its counter. numpy keeps Philox's raw numbers
+    the same in every release; the step to normal ones is the standard library's inverse
+    distribution function. Differs from Rudebusch and Svensson (1999): they allow the two shocks to
+    be correlated; here, as in the Macroeconomic Model Data Base, they are not.
+
+    Attributes:
+        seed: a whole number from 0.
+        scale: factor on both standard deviations; 0 gives exactly no shocks.
+        mirrored: whether every shock has the opposite sign.
+        supply_std: standard deviation of the supply shock, percentage points; the default is the
+            standard error of Rudebusch and Svensson's inflation equation.
+        demand_std: the same for their output gap equation, percent of potential.
+    """
+
+    seed: int
+    scale: float = 1.0
+    supply_std: float = 1.009
+    demand_std: float = 0.819
+    mirrored: bool = False
+
+    def __post_init__(self) -> None:
+        whole_number("seed", self.seed)
+        if not 0 <= self.seed < 2**128:  # Philox's key has 128 bits
+            raise ConfigError(f"seed={self.seed} must be from 0 to below 2**128")
+        for name in ("scale", "supply_std", "demand_std"):
+            real_number(name, getattr(self, name), least=0)
+
+    def at(self, turn: int) -> Shocks:
+        """Return the shocks of the quarter that ``turn`` leads to.
+
+        Args:
+            turn: the number of the state they help to make, from 0.
+        """
+        whole_number("turn", turn, least=0)
+        if self.scale == 0:  # 0 times a draw would be -0.0 half of the time
+            return NO_SHOCKS
+        from numpy.random import Philox  # here, since numpy takes time to import
+
+        supply, demand = Philox(key=self.seed, counter=turn).random_raw(2).tolist()
+        scale = -self.scale if self.mirrored else self.scale
+        return Shocks(
+            scale * self.supply_std * _standard_normal(supply),
+            scale * self.demand_std * _standard_normal(demand),
+        )
+
+
+def _standard_normal(raw: int) -> float:
+    """Turn 64 random bits, of which the uppermost 52 are used, into a standard normal number."""
+    # Half a unit keeps the probability off 0 and 1, where the inverse is infinite.
+    return _NORMAL.inv_cdf(((raw >> 12) + 0.5) * 2.0**-52)
 
 
 class MacroModel(Protocol):
@@ -317,10 +404,14 @@ class TaylorRule:
         return max(self.lower_bound, rate)
 
 
+def function_of(rule: TaylorRule | Rule) -> Rule:
+    """Return a rule as a function with its arguments."""
+    return rule.rate if isinstance(rule, TaylorRule) else rule
+
+
 def rate_by(rule: TaylorRule | Rule, state: GlobalState) -> float:
     """Return the rate that a rule asks for on a quarter's data, percent per year."""
-    rate = rule.rate if isinstance(rule, TaylorRule) else rule
-    return rate(
+    return function_of(rule)(
         inflation=state.inflation, output_gap=state.output_gap, previous_rate=state.interest_rate
     )
 
@@ -407,6 +498,7 @@ class RateLimits:
         first = ceil(low / self.step - _TOLERANCE)
         last = floor(high / self.step + _TOLERANCE)
         rates = {round(number * self.step, 6) for number in range(first, last + 1)}
+        # The current rate may stand between the grid's points: to hold is always offered.
         return sorted(rates | {round(here, 6)})
 
     def problem(self, rate: float, *, current: float) -> str | None:
@@ -512,6 +604,7 @@ class QuadraticLoss:
             )
         of_inflation = fmean((value - self.inflation_target) ** 2 for value in prices[1:])
         of_gap = fmean(value**2 for value in gaps[1:])
+        # The first change is from the rate that the run starts with, whose quarter does not count.
         of_change = fmean((now - before) ** 2 for before, now in pairwise(rates))
         total = of_inflation + self.gap_weight * of_gap + self.rate_change_weight * of_change
         return LossParts(

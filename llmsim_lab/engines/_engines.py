@@ -18,8 +18,15 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event, number
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import FiscalBackstop, MacroModel, RateLimits, RudebuschSvensson
-from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator, Shocks
+from llmsim_lab.economy._macro import (
+    NO_SHOCKS,
+    FiscalBackstop,
+    MacroModel,
+    RateLimits,
+    RudebuschSvensson,
+    ShockGenerator,
+    Shocks,
+)
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient

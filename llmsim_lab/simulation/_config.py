@@ -22,8 +22,7 @@ from pydantic import (
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state
-from llmsim_lab.economy._macro import RateLimits, StaticEconomy, mirrored, set_levels
-from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.economy._macro import RateLimits, Shocks, StaticEconomy, mirrored, set_levels
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._committee import Committee, check_idle
 from llmsim_lab.engines._engines import EngineConfig

@@ -23,10 +23,11 @@ from llmsim_lab.economy._macro import (
     MacroModel,
     RateLimits,
     Rule,
+    ShockGenerator,
+    Shocks,
     StaticEconomy,
     rate_by,
 )
-from llmsim_lab.economy._shocks import ShockGenerator, Shocks
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, SimulationState
 

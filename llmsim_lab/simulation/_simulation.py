@@ -17,15 +17,16 @@ from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._macro import (
+    NO_SHOCKS,
     FiscalBackstop,
     MacroModel,
     RateLimits,
     Rule,
+    ShockGenerator,
     StaticEconomy,
     mirrored,
     rate_by,
 )
-from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import changed_by

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
@@ -443,7 +442,7 @@ def _enum_of(names: tuple[str, ...]) -> Any:
 def _path_of(source: str | Path) -> Path:
     if isinstance(source, Path) or source.endswith((".yaml", ".yml")):
         return Path(source)
-    folder = Path(str(resources.files("llmsim_lab.statechart") / "charts"))
+    folder = Path(__file__).parent / "charts"
     shipped = sorted(path.stem for path in folder.glob("*.yaml"))
     if source not in shipped:
         raise ConfigError(

@@ -205,6 +205,7 @@ def _arranged(
     edges = np.array(ends, dtype=int).reshape(-1, 2)
     # There and back are two lines, which need more room.
     room = np.array([1.4 if (order[b], order[a]) in ways else 0.9 for a, b in ends])
+    # Fewer columns than rows, since boxes are wide, and twice the rows, to leave cells free.
     columns = max(3, round(math.sqrt(len(order)) / 1.2))
     rows = max(7, 2 * -(-len(order) // columns))
     grid = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=float)
@@ -215,7 +216,7 @@ def _arranged(
     for warmth in _WARMTHS:
         for state in range(len(order)):
             tries = np.repeat(at[None], len(grid), axis=0)
-            tries[:, state] = grid
+            tries[:, state] = grid  # all cells at once, since the costs are computed as arrays
             # Two states change places where the cell is taken.
             for cell, other in np.argwhere((grid[:, None] == at).all(2)):
                 tries[cell, other] = grid[cell] if other == state else at[state]

@@ -323,6 +323,7 @@ class Bench:
         Raises:
             LLMFailureException: the server failed, which says nothing about the prompt.
         """
+        # The sample's seed, or the run's replicate below, from which each call's seed follows.
         asked = _Noting(client, None if by_replicate else sample.seed, self)
         run = self.branch(sample.turn, variant, asked)
         if by_replicate:
@@ -437,6 +438,7 @@ class _SampleSession(Session):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return the recorded answer of an earlier question, or what the sample was answered."""
+        # Here, within the step: its scope is gone when ``play`` asks what a failed step had called.
         self.log = scope().log
         if not self._bench.tests(request.site):
             if known := self._earlier.get(_question(request)):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.html import badge, table
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, counted
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.simulation import SimulationConfig
@@ -213,10 +213,6 @@ def _asks(question: str) -> Callable[[_Ask], _Ask]:
     return on_the_list
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 # --- the plan ------------------------------------------------------------------------------------
 
 
@@ -309,7 +305,7 @@ def _family(evidence: Evidence) -> _Answers:
     if not study.outcome:
         yield "missing", "no outcome is named", "Study(..., outcome='a column')"
     elif size:
-        what = f"{_count(pairs, 'contrast')} in {_count(len(study.outcome), 'outcome')}"
+        what = f"{counted(pairs, 'contrast')} in {counted(len(study.outcome), 'outcome')}"
         yield "ok", f"{what}, p-values adjusted over all {size}" if size > 1 else "just one"
 
 

@@ -306,6 +306,7 @@ async def _writing(asker: Asker) -> Measure:
         await asker.text(_COUNT, tokens=1)  # from here on the prompt is in the cache
         _, short = await asker.text(_COUNT, tokens=1)
         reply, long = await asker.text(_COUNT, tokens=48)
+        # The first token is in both answers, and so is the reading.
         took, tokens = long - short, (reply.reply_tokens or 0) - 1
         if tokens >= 8 and took > _MIN_TIMED_S:
             rates.append(tokens / took)

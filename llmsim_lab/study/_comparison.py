@@ -237,6 +237,10 @@ class Comparison:
         self._known: tuple[list[Effect], list[_results.Noise]] | None = None
 
     @property
+    def _of_models(self) -> bool:
+        return any(isinstance(variant, LLMClient) for variant in self.variants.values())
+
+    @property
     def _first(self) -> _Part:
         return next(iter(self._parts.values()))
 
@@ -314,12 +318,11 @@ class Comparison:
     def plan(self) -> Plan:
         """Return what is still to be played, and an estimate of what it takes."""
         left = self.schedule[len(self.played) :]
-        whole = any(isinstance(variant, LLMClient) for variant in self.variants.values())
         parts = [
             (part.bench, [sample for sample in left if sample.run == part.run])
             for part in self._parts.values()
         ]
-        return plan_of(parts, done=len(self.played), storage=self.storage, whole=whole)
+        return plan_of(parts, done=len(self.played), storage=self.storage, whole=self._of_models)
 
     def run(
         self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
@@ -497,7 +500,7 @@ class Comparison:
         recorded = _keeping.recorded_config(info)
         varied: dict[str, Any] = {"model" if extra.get("models") else "prompt": each[0]}
         if len(infos) > 1:
-            settings["turns"] = None
+            settings["turns"] = None  # each run has its own, which are put in below
         runs = [part.parent for part in infos if part.parent is not None]
         found = cls(
             tape,
@@ -631,8 +634,7 @@ class Comparison:
         return list(self._statistics()[1])
 
     def _only(self) -> str:
-        models = any(isinstance(variant, LLMClient) for variant in self.variants.values())
-        return "" if models else _results.these_wordings(self.frame)
+        return "" if self._of_models else _results.these_wordings(self.frame)
 
     def _statistics(self) -> tuple[list[Effect], list[_results.Noise]]:
         # Tables, sentences and charts each ask, and the answer takes some 60 ms.

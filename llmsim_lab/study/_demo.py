@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import counted
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import Agent, TaylorRuleAgent
 from llmsim_lab.agents._agents import moves_to_choose
@@ -164,7 +165,7 @@ class RateAnswer:
         if least >= ANSWERS:
             return "it answers the economy"
         if most >= ANSWERS:
-            return f"{_seeds(self.seeds)} do not decide whether it answers the economy"
+            return f"{counted(self.seeds, 'seed')} do not decide whether it answers the economy"
         if most <= -ANSWERS:
             return "it does the opposite of what the economy asks for"
         if least > _NOTHING:
@@ -180,9 +181,9 @@ class RateAnswer:
         around = f", 95 % interval {low:+.1f} to {high:+.1f}" if self.interval else ""
         return (
             f"Its chance of a rise is {self.chance_low:.0%} where the rate is too low and "
-            f"{self.chance_high:.0%} where it is too high (difference over {_seeds(self.seeds)} "
-            f"{100 * self.difference:+.1f} points{around}; to answer the economy takes "
-            f"{100 * ANSWERS:.0f} or more)."
+            f"{self.chance_high:.0%} where it is too high (difference over "
+            f"{counted(self.seeds, 'seed')} {100 * self.difference:+.1f} points{around}; to answer "
+            f"the economy takes {100 * ANSWERS:.0f} or more)."
         )
 
     def __str__(self) -> str:
@@ -392,19 +393,17 @@ class Demonstration:
         return (
             f"An oil shock moves the rate, on average over the {self.response().quarters} quarters "
             f"after it, by {_points(self.response(RULE))} under the {RULE} and by "
-            f"{_points(self.response())} under {self.model} ({_seeds(self.response().seeds)})."
+            f"{_points(self.response())} under {self.model} "
+            f"({counted(self.response().seeds, 'seed')})."
         )
 
     def __repr__(self) -> str:
-        return f"<Demonstration of {self.model}, {_seeds(len(self.runs))}: {self.answer().verdict}>"
+        seeds = counted(len(self.runs), "seed")
+        return f"<Demonstration of {self.model}, {seeds}: {self.answer().verdict}>"
 
 
 def _points(response: OilResponse) -> str:
     return str(response).removeprefix(f"{response.player}: ")
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 def _played(recorded: Simulation, player: str) -> Simulation:
@@ -428,6 +427,7 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
     ]
     moves = [turn.actions[0].rate_change_bp for turn in simulation.turns[1:]]
     chances = [_chance(turn, simulation.config) for turn in simulation.turns[1:]]
+    # A row a state, and one decision fewer: nothing was decided in the last.
     return frame_of(
         {
             "player": player,

@@ -351,6 +351,7 @@ class World:
             if path in known or _may_be_new(self.base, path):
                 return "config", path
         else:
+            # A field of several nations is one place: its levels are for all of them.
             places = dict.fromkeys(
                 tuple("*" if isinstance(part, int) else part for part in path)
                 for path in known
@@ -445,8 +446,9 @@ class World:
         values: Any = self.base
         for path, value in self._levels(arm, "config"):
             values = _with(values, path, value)
-        if isinstance(values, BaseModel):
+        if isinstance(values, BaseModel):  # no level has made a dict of it yet, to be validated
             values = _with(values, ("seed",), seed)
+        # None stays None: the server draws anew then, and nothing is to be counted on.
         before = self.base.replicate if "replicate" in self.base.model_fields_set else 0
         values |= {"seed": seed, **self._own(arm, seed)}
         if arm.further and before is not None:

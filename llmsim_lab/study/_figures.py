@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, share_axis, told
+from llmsim_lab._util.text import counted
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._checks import Measure
@@ -223,7 +224,7 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: s
     for player in demonstration.players:
         label = drawable(player, 60)
         if player == demonstration.model:
-            label = f"{label}: mean and range of {count} seed{'' if count == 1 else 's'}"
+            label = f"{label}: mean and range of {counted(count, 'seed')}"
         _line(axes, demonstration.path(player, world), player, label)
     low, high = _first(demonstration).config.engine.rate_bounds
     axes.set(xlabel="quarter", ylabel="% per year", ylim=(low - 3, high + 3))

@@ -130,6 +130,7 @@ class FitnessCard(Card):
     context_used: int
     full: bool = False
     measured_at: AwareDatetime
+    # Bounds and not a Literal, which takes no constant: a card of another version is not valid.
     version_of_checks: Annotated[int, Field(ge=_checks.VERSION, le=_checks.VERSION)] = (
         _checks.VERSION
     )
@@ -237,6 +238,7 @@ def _verdict(known: Mapping[str, _checks.Measure], *, full: bool) -> str:
         why = {known[it].why_not for it in (*_checks.SHORT_FORMS, "obeyed") if it in known} - {""}
         return f"Undecided: {'; '.join(sorted(why)) or 'the card is not finished'}."
     whole = _checks.share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
+    # Each level takes what the one before takes, so the first that is not reached ends it.
     reached, rest = "", ""
     for level in LEVELS:
         faults, open_ = [], []

@@ -39,8 +39,7 @@ from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, next_quarter
-from llmsim_lab.economy._macro import STEADY_STATE
-from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.economy._macro import STEADY_STATE, Rule, Shocks, function_of
 from llmsim_lab.errors import EconomyError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._choose import Decide
@@ -53,7 +52,7 @@ from llmsim_lab.types import ModelInfo
 if TYPE_CHECKING:
     import pandas as pd
 
-Rule = Callable[..., float]
+
 VERSION = GATE_VERSION
 
 GATE_MOVES_BP = (-200, -75, -25, 0, 25, 75, 200)
@@ -165,6 +164,7 @@ def _played(rng: random.Random) -> list[GlobalState] | None:
     for _ in range(_QUARTERS):
         slip = _SLIP * slip + rng.gauss(0, _SLIP_STD)
         wanted = _asked(rule, state.inflation, state.output_gap)
+        # Inertia of 0.8, half of the slip; the shocks vary as ``ShockGenerator``'s do.
         rate = 0.8 * state.interest_rate + 0.2 * wanted + 0.5 * slip
         shocks = Shocks(supply=rng.gauss(0, 1.009), demand=rng.gauss(0, 0.819))
         try:
@@ -172,6 +172,7 @@ def _played(rng: random.Random) -> list[GlobalState] | None:
         except EconomyError:
             return None
         path.append(state)
+    # As far on both sides of the steady state, so that mirror images are as usual.
     usual = all(
         0.25 <= one.interest_rate <= 7.75
         and -1.5 < one.inflation < 5.5
@@ -190,6 +191,7 @@ def _asked(rule: TaylorRule, inflation: float, gap: float) -> float:
 def _clear(path: Sequence[GlobalState], pair: str) -> Situation | None:
     growth = STEADY_STATE.gdp_growth / 400
     output = [STEADY_STATE.total_economic_value * exp(-growth * n) for n in range(STEADY_QUARTERS)]
+    # A trend needs a past: quarters of the steady state, whose output grew as it does there.
     before = [_quarter(STEADY_STATE, value) for value in reversed(output[1:])]
     quarters = (*before, *(_quarter(one, one.total_economic_value) for one in path))
     gap = latest_gap([one.real_output for one in quarters])
@@ -825,7 +827,7 @@ def economics_card(
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
     if isinstance(player, TaylorRule) or not isinstance(player, LLMClient | str):
-        rule = player.rate if isinstance(player, TaylorRule) else player
+        rule = function_of(player)
         name = getattr(player, "__name__", type(player).__name__)
         name = repr(player) if isinstance(player, TaylorRule) else name
         answers, now = {key: _by_rule(rule, one) for key, one, _ in _plan()}, datetime.now(UTC)
@@ -849,6 +851,7 @@ def economics_card(
             answer = await _answered(client, question(situation, told=told, named=named))
             card = card.model_copy(update={"answers": card.answers | {key: answer}})
             write_card(path, card.model_dump_json())
+        # Also where the last answer was written and the program then ended before its verdicts.
         if todo or '"verdicts":' not in path.read_text(encoding="utf-8"):
             write_card(path, card.kept_json())
         return card

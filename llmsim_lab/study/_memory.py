@@ -32,7 +32,7 @@ from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.economy import TaylorRule, load_us_macro
 from llmsim_lab.economy._data import Quarter, latest_gap, next_quarter, quarters_before
-from llmsim_lab.economy._macro import Rule
+from llmsim_lab.economy._macro import Rule, function_of
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape, connect
 from llmsim_lab.models import Action, SimulationState
@@ -207,9 +207,8 @@ def _by_rule(rule: TaylorRule | Rule, quarters: Sequence[Quarter]) -> float:
     now, gap = quarters[-1], latest_gap([quarter.real_output for quarter in quarters])
     assert now.inflation is not None
     assert gap is not None  # there are always enough quarters
-    of = rule.rate if isinstance(rule, TaylorRule) else rule
     here = now.interest_rate
-    rate = of(inflation=now.inflation, output_gap=gap, previous_rate=here)
+    rate = function_of(rule)(inflation=now.inflation, output_gap=gap, previous_rate=here)
     return 100 * (real_number("the rule's rate", rate) - here)
 
 
@@ -379,6 +378,7 @@ def questions(start: str, *, place: int, seed: int) -> list[_Question]:
     """
     real = tuple(quarters_before(next_quarter(start)))
     done = next_moves()[start]
+    # Towards the middle, so that each shifted start is a quarter of the data too.
     shift = SHIFT if start < _MIDDLE else -SHIFT
     twin, twin_move = twin_of(start, seed=seed)
     other = _OTHERS[place % len(_OTHERS)]
@@ -428,7 +428,7 @@ def _law() -> tuple[Any, Any, Any]:
     lag = np.hstack(over[1:]) @ np.linalg.inv(np.block(blocks))
     before = np.hstack([away[_ORDER - back : size - back] for back in range(1, _ORDER + 1)])
     left = away[_ORDER:] - before @ lag.T
-    left = left - left.mean(axis=0)
+    left = left - left.mean(axis=0)  # else the twin's means would not be the data's
     wanted = np.linalg.cholesky(over[0] - lag @ np.hstack(over[1:]).T)
     there = np.linalg.cholesky(left.T @ left / len(left))
     return mean, lag, left @ np.linalg.inv(there).T @ wanted.T
@@ -440,7 +440,7 @@ def twin_path(quarters: int, *, rng: random.Random) -> Any:
 
     mean, lag, surprises = _law()
     drawn = surprises[[rng.randrange(len(surprises)) for _ in range(quarters + _WARM_UP)]]
-    away, path = np.zeros(4 * _ORDER), []
+    away, path = np.zeros(4 * _ORDER), []  # four quarters of four series, the latest first
     for surprise in drawn:
         away = np.concatenate([lag @ away + surprise, away[:-4]])
         path.append(mean + away[:4])

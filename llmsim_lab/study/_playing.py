@@ -222,6 +222,7 @@ class StudyPlayer:
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
             run._purse, run._quiet = self.purse, arm.name in self.warned
             self.warned.add(arm.name)
+            # Of a run that starts from a state, the first turn need not be turn 0.
             left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
             await run.play_on(left, progress=False)
             over = run.turn_number - run.turns[0].number >= run.config.turns
@@ -327,6 +328,7 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
         world.known(arm, world.trial(arm, 0))
     try:
         found: bytes = cloudpickle.dumps((world, models.given, player.notes, list(arms)))
+    # Pickling runs code of any object's, which raises anything.
     except Exception as error:
         raise ConfigError(
             f"the study cannot travel to other processes: {error}. A client cannot: name the model "
@@ -435,7 +437,7 @@ async def play_elsewhere(
     spec = packed(player, list({arm.name: arm for arm, _ in jobs}.values()))
     parts = tape.path.with_name(f"{tape.path.name}.runs")
     parts.mkdir(exist_ok=True)
-    waiting = list(reversed(jobs))
+    waiting = list(reversed(jobs))  # taken from the end, where one that was lost is put back
     tries: dict[Key, int] = {}
     out: dict[asyncio.Future[Any], tuple[Arm, StudyRun]] = {}
     workers = _Workers(executor)
@@ -445,7 +447,7 @@ async def play_elsewhere(
                 arm, before = waiting[-1]
                 begun = None if before.run is None else _taken_out(tape, before.run, parts)
                 if (future := workers.submit(work, spec, before, begun)) is None:
-                    break
+                    break  # the job is still waiting, to be counted in what is said below
                 out[asyncio.wrap_future(future)] = waiting.pop()
             if not out:
                 raise ConfigError(
@@ -460,13 +462,7 @@ async def play_elsewhere(
                 error = job.exception() if not job.cancelled() else asyncio.CancelledError()
                 if error is None:
                     workers.lost = 0
-                    entry, content = job.result()
-                    if content is not None:
-                        # First: what a worker has played is not lost with this process.
-                        path = parts / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
-                        path.write_bytes(content)
-                        entry = replace(entry, run=merge(tape, path))
-                    yield entry
+                    yield _put_on(tape, parts, *job.result())
                     continue
                 key = before.key
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
@@ -482,6 +478,16 @@ async def play_elsewhere(
         workers.close()
         with suppress(OSError):
             parts.rmdir()
+
+
+def _put_on(tape: Tape, folder: Path, entry: StudyRun, content: bytes | None) -> StudyRun:
+    """Import what a worker played of a run, if it began it; returns the run with its number."""
+    if content is None:
+        return entry
+    # A file first: what a worker has played is not lost with this process.
+    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
+    path.write_bytes(content)
+    return replace(entry, run=merge(tape, path))
 
 
 def _taken_out(tape: Tape, run: int, folder: Path) -> bytes:

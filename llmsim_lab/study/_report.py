@@ -444,12 +444,14 @@ class _Palette:
 
 def _seen_on(background: str, colour: str, least: float) -> str:
     """Return a colour, as much lighter or darker as makes it seen on a background."""
-    hue, light, saturation = colorsys.rgb_to_hls(*_parts(colour))
+    from matplotlib.colors import to_hex, to_rgb  # here, since it takes long to import
+
+    hue, light, saturation = colorsys.rgb_to_hls(*to_rgb(colour))
     step = 0.02 if _luminance(background) < 0.2 else -0.02
     while 0 < light < 1 and _contrast(colour, background) < least:
         light = min(1.0, max(0.0, light + step))
-        red, green, blue = (round(255 * it) for it in colorsys.hls_to_rgb(hue, light, saturation))
-        colour = f"#{red:02x}{green:02x}{blue:02x}"
+        # Rounded as it is written, since its contrast is measured as it is seen.
+        colour = to_hex(colorsys.hls_to_rgb(hue, light, saturation))
     return colour
 
 
@@ -460,15 +462,12 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _luminance(colour: str) -> float:
+    from matplotlib.colors import to_rgb  # likewise
+
     linear = [
-        it / 12.92 if it <= 0.04045 else ((it + 0.055) / 1.055) ** 2.4 for it in _parts(colour)
+        it / 12.92 if it <= 0.04045 else ((it + 0.055) / 1.055) ** 2.4 for it in to_rgb(colour)
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _parts(colour: str) -> tuple[float, float, float]:
-    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    return red, green, blue
 
 
 # --- settings and runs ---------------------------------------------------------------------------

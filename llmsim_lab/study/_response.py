@@ -24,7 +24,7 @@ from llmsim_lab._util.text import among, closest
 from llmsim_lab._util.waiting import gather_all, run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
-from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.economy._macro import Shocks
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, EconomyError, LabError, LLMFailureException
@@ -400,6 +400,7 @@ def _fork_on(
             and all(fork.prompts[at].digest == base.prompts[at].digest for at in there_too)
         ):
             found.append(fork)
+    # An interrupted call may have left several; the one that was played farthest is continued.
     return max(found, key=lambda fork: int(fork.turn_number), default=None)
 
 
@@ -420,6 +421,7 @@ def _linear(
         return {}
     loop = closed_loop(against, model=run.engine.macro)
     response = loop.response(**hits, quarters=horizon + 1)
+    # Its quarter 0 is the one before the shock, horizon 0 the one that has it.
     return {name: response[name].tolist()[1:] for name in response.columns}
 
 

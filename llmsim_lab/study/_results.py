@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import number
+from llmsim_lab._util.text import counted, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
@@ -51,6 +51,9 @@ _ALPHA = 0.05
 
 _MOST_OUTCOMES = 3
 """How many of a world's columns are compared if none is named: each makes the family larger."""
+
+_MOST_ANSWERS = 5
+"""How many of a variant's answers are listed: the commonest."""
 
 _WORST_FIRST: tuple[Status, ...] = ("failed", "fallback", "repaired", "ok")
 
@@ -170,9 +173,8 @@ def samples_frame(
     return frame_of(rows, columns=columns)
 
 
-def _sample_rows(
-    bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes
-) -> Iterable[dict[str, Any]]:
+def _turn_cells(bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes) -> dict[str, Any]:
+    """Return what a sample's rows share: which it is, what the turn led to, what went wrong."""
     done = came_off(bench, sample, played)
     common: dict[str, Any] = {"turn": sample.turn, "sample": sample.sample, "seed": sample.seed}
     common["completed"] = done
@@ -189,12 +191,21 @@ def _sample_rows(
         for chain in played.chains
         if chain.status == "failed"
     )
-    common["detail"] = "; ".join(dict.fromkeys(failures))
+    return common | {"detail": "; ".join(dict.fromkeys(failures))}
+
+
+def _sample_rows(
+    bench: Bench, sample: Sample, played: Turn, outcomes: Outcomes
+) -> Iterable[dict[str, Any]]:
+    """Yield a row for each agent that the component was asked for, or that decided."""
+    common = _turn_cells(bench, sample, played, outcomes)
+    done = common["completed"]
     actions = {action.agent_name: action for action in getattr(played, "actions", ())}
     found = bench.decided(played)
     # What was answered from the recording, beside the component, cost nothing.
     known = bench.recorded(sample.turn)
     asked = [call for call in played.calls if identity_of(call) not in known]
+    # A rule's answer makes no call: its chain is the next one without, in the same order.
     fields = iter(getattr(played, "answers", ()))
     words = {id(chain): next(fields, None) for chain in played.chains if chain.call is None}
     others = (chain.agent for chain in found if chain.agent)
@@ -468,7 +479,7 @@ def verdict(effect: Effect, floors: Sequence[float | None], *, pairs: int, faile
     """
     name, unit = name_of(effect.outcome)
     what = f"{name}, {effect.contrast}"
-    used = f"{pairs} {'pair' if pairs == 1 else 'pairs'} used, {failed} failed"
+    used = f"{counted(pairs, 'pair')} used, {failed} failed"
     if effect.estimate is None:
         return f"{what}: no number ({effect.note}); {used}."
     text = f"{what}: {effect.estimate:+.2f}{' ' if unit else ''}{unit}"
@@ -579,15 +590,11 @@ def _same(
     return sum(a == b for a, b in known) / len(known) if known else math.nan, len(known)
 
 
-def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
+def common_answers(frame: pd.DataFrame) -> pd.DataFrame:
     """Return each variant's commonest decisions: ``variant``, ``decision``, ``count``, ``share``.
 
     Answers that differ only in spaces or in capital letters count as the same. Shares are of the
     decisions that the variant gave; failed ones are in a row with the decision ``(failed)``.
-
-    Args:
-        frame: the results.
-        most: of each variant.
     """
     rows = []
     for variant in dict.fromkeys(frame["variant"]):
@@ -596,7 +603,7 @@ def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
         total = counts.total()
         rows += [
             {"variant": variant, "decision": text, "count": count, "share": count / total}
-            for text, count in counts.most_common(most)
+            for text, count in counts.most_common(_MOST_ANSWERS)
         ]
         if silent := len(own) - total:
             failed = {"decision": "(failed)", "count": silent, "share": math.nan}

@@ -9,22 +9,6 @@ Frames of numbers in, ``Effect`` out; nothing here knows of runs, tapes or model
   runs it speaks of new ones. Where an arm was asked in several wordings, they are the units, and
   the interval speaks of new wordings.
 
-Signatures::
-
-    run_effects(values, *, reference=None, contrasts=None, level=.95, paired=True, watched=False,
-                grid=None) -> list[Effect]          # columns arm, seed, outcome, value
-    situation_effects(values, *, contrasts=None, speak_of=None,
-                grid=None) -> list[Effect]          # arm, run, situation, replicate, outcome,
-                                                    # value, and seed where arms share seeds,
-                                                    # wording where arms have several
-    exact_situation_effects(values, *, reference=None) -> list[Effect]
-                                                    # arm, run, situation, outcome, value, chance
-    energy_test(x, y, *, distance="words", blocks=None, permutations=999, seed=0) -> (statistic, p)
-    sup_t_band(curves, *, level=.95, draws=2000, seed=0) -> (mean, low, high)
-    power(sd, n, effect) -> float
-    smallest_effect(sd, n, *, wanted=.8) -> float | None
-    holm(p_values) -> list of p-values
-
 How often each interval contains the true value is in ``benchmarks/coverage.json``, which
 ``benchmarks/coverage.py`` measures. Where it missed its level, there is no interval but a note.
 """
@@ -41,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llmsim_lab._util.text import counted
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -118,13 +103,9 @@ class Effect:
             text += f", p = {short_p(self.p)}".replace("= <", "<")
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
                 text += f" ({short_p(self.p_family)} in its family)"
-        text += f", n = {_count(self.n, self.unit)}"
-        text += "" if self.runs is None else f" of {_count(self.runs, 'runs')}"
+        text += f", n = {counted(self.n, self.unit.removesuffix('s'))}"
+        text += "" if self.runs is None else f" of {counted(self.runs, 'run')}"
         return text if self.wordings is None else f"{text}, {self.wordings} wordings"
-
-
-def _count(n: int, what: Unit) -> str:
-    return f"{n} {what if n != 1 else what[:-1]}"
 
 
 def short_p(p: float) -> str:
@@ -171,6 +152,7 @@ def run_effects(
         return []
     declared = _steps(grid, table.outcomes)
     wild = _taken_out(table)
+    # Below 0 where only the values tell the step: ``_check_spread`` takes these less strictly.
     steps = np.where(declared > 0, declared, -_common_steps(table.array))
     found = []
     for one, other in _contrasts(table.arms, reference, contrasts):
@@ -301,7 +283,8 @@ def _common_steps(values: Numbers) -> Numbers:
     flat = values.reshape(-1, values.shape[-1])
     low, high = np.nanmin(flat, axis=0, initial=np.inf), np.nanmax(flat, axis=0, initial=-np.inf)
     span = np.where(high > low, high - low, 1.0)
-    # Whole numbers of a small unit, since a greatest common divisor takes no fractions.
+    # Whole numbers of a small unit, since a greatest common divisor takes no fractions; of seven
+    # digits of the span, since what differs beyond may be rounding.
     unit = 10.0 ** (np.floor(np.log10(span)) - 7)
     steps = np.rint(np.nan_to_num((flat - low) / unit)).astype(np.int64)
     return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
@@ -649,6 +632,7 @@ def _flipped_t(differences: Numbers) -> Numbers:
 def _flipped(differences: Numbers) -> Numbers:
     """Return each hypothesis' own p-value from sign flips."""
     t = _flipped_t(differences)
+    # As large but for rounding counts as large: sums in another order differ in their last bits.
     return np.asarray((t >= t[:, :1] * (1 - _NOTHING)).mean(axis=1))
 
 
@@ -902,15 +886,7 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
                 silent, of = asked.wordings[arm] - count[place], asked.wordings[arm]
                 found.notes[place].append(f"{silent} of {of} wordings of {arm!r} have no answer")
     found.speaks_of = _in_words(len(asked.run_of), len(runs), new)
-    if all(worded):
-        found.speaks_of += ", new wordings of both"
-    elif asked.wordings:
-        named = dict(zip(worded, (one, other), strict=True))
-        found.speaks_of += (
-            f", new wordings of {named[True]!r} and this one of {named[False]!r}"
-            if any(worded)
-            else ", this wording only"
-        )
+    found.speaks_of += _which_wordings(asked, one, other)
     for place in np.flatnonzero(n < len(used)):
         found.notes[place].append(
             f"{len(used) - n[place]} of {len(used)} situations left out: an arm has no answer"
@@ -990,6 +966,7 @@ def _of_these(
             off = np.where(known, share * (group - mean[:, None]), 0.0).sum(axis=0)
             seeds = known.any(axis=0).sum(axis=0)
             several = np.maximum(each.sum(axis=0) - alone, 1e-300)
+            # Situations with one answer have no deviations, and are taken to vary like the others.
             found = (off**2).sum(axis=0) * (1 - 1 / np.maximum(seeds, 1)) * (1 + alone / several)
             parts.append(found[None])
             # Fewer where answers are missing, since the seeds' weights then differ.
@@ -1004,6 +981,16 @@ def _of_these(
     variance, spread = stacked.sum(axis=0), np.max(spreads, axis=0)
     freedom = _satterthwaite(stacked, np.concatenate(freedoms))
     return variance, freedom, np.where((variance == 0) & ~np.isnan(spread), 0.0, spread)
+
+
+def _which_wordings(asked: _Answers, one: str, other: str) -> str:
+    """Return in words which wordings of two arms a contrast is about; empty if none are named."""
+    several = {asked.wordings.get(arm, 1) > 1: arm for arm in (one, other)}
+    if not asked.wordings:
+        return ""
+    if len(several) == 1:
+        return ", new wordings of both" if True in several else ", this wording only"
+    return f", new wordings of {several[True]!r} and this one of {several[False]!r}"
 
 
 def _in_words(situations: int, runs: int, new: bool) -> str:
@@ -1125,8 +1112,7 @@ def energy_test(
     in_x = np.arange(len(both)) < len(x)
     block = np.zeros(len(both), dtype=np.int64)
     if blocks is not None:
-        places: dict[object, int] = {}
-        block = np.array([places.setdefault(key, len(places)) for key in (*blocks[0], *blocks[1])])
+        block = _numbered([*blocks[0], *blocks[1]])
     rng = np.random.default_rng(seed)
     # Sorting by block and then by chance permutes within blocks.
     order = np.argsort(block + rng.random((permutations + 1, len(both))), axis=1)
@@ -1135,6 +1121,7 @@ def energy_test(
     assigned[0] = in_x
 
     def energy(apart: Numbers, share_x: Numbers, share_y: Numbers) -> Numbers:
+        # With shares as weights, those of y negative, all three means are one quadratic form.
         weight = np.where(assigned, share_x, -share_y)
         return np.asarray(-((weight @ apart) * weight).sum(axis=1))
 
@@ -1150,10 +1137,16 @@ def energy_test(
     return float(found[0]), float(reached.mean())
 
 
+def _numbered(items: Sequence[Any]) -> NDArray[np.int64]:
+    """Return for each item the number of the first one that equals it, counted without repeats."""
+    # Not ``np.unique``, which would make an axis of each pair, and sorts what has no order.
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(item, len(known)) for item in items])
+
+
 def _distances(items: Sequence[Any], distance: Distance) -> Numbers:
     if distance == "labels":
-        names: dict[Any, int] = {}
-        codes = np.array([names.setdefault(item, len(names)) for item in items])
+        codes = _numbered(items)
         return np.asarray(codes[:, None] != codes, dtype=float)
     measure = word_distance if distance == "words" else distance
     found = np.zeros((len(items), len(items)))
@@ -1203,12 +1196,14 @@ def sup_t_band(
     correlation = np.atleast_2d(np.corrcoef(rows[:, moves], rowvar=False))
     correlation += 1 / n * (np.eye(len(correlation)) - correlation)
     values, vectors = np.linalg.eigh(correlation)
+    # Single precision is enough: a quantile of random draws is known less exactly.
     mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
     rng = np.random.default_rng(seed)
     # The mean of n normal curves, and, independent of it, their variances with n - 1.
     drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
     spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
     largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
+    # Weibull's quantile is k / (draws + 1), as a permutation test counts, and rather too large.
     reach = np.where(moves, np.quantile(largest, level, method="weibull") * error, 0.0)
     return mean, mean - reach, mean + reach
 
@@ -1251,6 +1246,7 @@ def smallest_effect(sd: float, n: int, *, wanted: float = 0.8) -> float | None:
         return None
     if sd == 0:
         return 0.0
+    # In units of the standard deviation, since power depends on their ratio alone.
     high = 1.0
     while power(1.0, n, high) < wanted:
         high *= 2

@@ -487,6 +487,7 @@ class Study:
                 if self._entries[key].status != "done" or entry.status == "done":
                     self._entries[key] = entry
                 registered[key] = note.get("registration")
+                # A digest that an older tape lacks is taken to be the same.
                 other_code[key] = any(code.get(it, now.get(it)) != now.get(it) for it in _CODE)
         self._registrations = registered
         self._other_code = sum(other_code.values())
@@ -743,7 +744,7 @@ class Study:
         if outcome.endswith(_design.LAST):
             return _number(rows[-1].get(column), outcome)
         there = [_number(row.get(column), outcome) for row in rows[1:]]
-        numbers = [value for value in there if value == value]
+        numbers = [value for value in there if value == value]  # but for NaN
         return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
     def effects(
@@ -911,6 +912,7 @@ class Study:
             "stop": there.get("stop", f"after {len(self.seeds)} seeds in every arm"),
         }
         real_number("alpha", plan["alpha"], least=0.0001, most=0.5)
+        # What the file leaves out may be anything, so that only its own keys are compared.
         for key, value in there.items():
             if value != plan[key]:
                 raise ConfigError(

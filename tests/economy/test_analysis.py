@@ -16,8 +16,7 @@ from llmsim_lab.economy import (
 )
 from llmsim_lab.economy._analysis import long_run_response
 from llmsim_lab.economy._data import latest_gap, one_sided_gap
-from llmsim_lab.economy._macro import STEADY_STATE, StaticEconomy
-from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
+from llmsim_lab.economy._macro import NO_SHOCKS, STEADY_STATE, Shocks, StaticEconomy
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state
-from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, StaticEconomy, set_levels
-from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, Shocks, StaticEconomy, set_levels
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState
 

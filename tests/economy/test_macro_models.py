@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, closed_loop, initial_state
-from llmsim_lab.economy._macro import STEADY_STATE
-from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator, Shocks
+from llmsim_lab.economy._macro import NO_SHOCKS, STEADY_STATE, ShockGenerator, Shocks
 from llmsim_lab.models import GlobalState, MacroLags
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]

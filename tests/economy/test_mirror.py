@@ -6,8 +6,7 @@ import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
 from llmsim_lab.economy._data import START_VALUE, latest_gap, mirrored_quarters, quarters_before
-from llmsim_lab.economy._macro import STEADY_STATE, mirrored
-from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.economy._macro import STEADY_STATE, Shocks, mirrored
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator, Shocks
+from llmsim_lab.economy._macro import NO_SHOCKS, ShockGenerator, Shocks
 from llmsim_lab.errors import ConfigError
 
 DRAWS = [ShockGenerator(2024).at(turn) for turn in range(10_000)]

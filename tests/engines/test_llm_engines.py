@@ -12,8 +12,7 @@ import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
 
 from llmsim_lab.economy import RudebuschSvensson
-from llmsim_lab.economy._macro import StaticEconomy
-from llmsim_lab.economy._shocks import ShockGenerator, Shocks
+from llmsim_lab.economy._macro import ShockGenerator, Shocks, StaticEconomy
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, LLMEngine
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError

@@ -14,7 +14,7 @@ import pytest
 from llmsim_lab import data_path
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
+from llmsim_lab.economy._macro import NO_SHOCKS, Shocks
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig, _lint, lint

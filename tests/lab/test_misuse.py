@@ -7,7 +7,7 @@ import gc
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,12 @@ def seated_run() -> Simulation:
 
 
 @pytest.fixture
-def unraisable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What Python reports that no code can catch, as from ``__del__``."""
+    gc.collect()  # what other tests have left is reported to them
     heard: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", heard.append)
-    gc.freeze()  # looking for garbage takes long among all that other tests have left
-    yield heard
-    gc.unfreeze()
+    return heard
 
 
 # --- what is not built is not heard of ------------------------------------------------------------

@@ -44,10 +44,16 @@ def seated_run() -> Simulation:
     )
 
 
+@pytest.fixture(scope="module")
+def no_garbage() -> None:
+    """Report what other tests have left to them; what of it is in use is not looked at again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
-def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def unraisable(no_garbage: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What Python reports that no code can catch, as from ``__del__``."""
-    gc.collect()  # what other tests have left is reported to them
     heard: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", heard.append)
     return heard

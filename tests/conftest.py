@@ -185,12 +185,15 @@ def _may_write(path: Path) -> bool:
     )
 
 
+_WATCHED = {"open", "os.mkdir", "sqlite3.connect", "subprocess.Popen"}
+
+
 def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
-    if not Watch.running:
+    if event not in _WATCHED or not Watch.running:
         return
     if event == "subprocess.Popen" and not Watch.process:
         _check_program(os.fsdecode(args[0]))
-    if event not in ("open", "os.mkdir", "sqlite3.connect"):
+    if event == "subprocess.Popen":
         return
     target = args[0]
     if event == "open" and not (isinstance(args[2], int) and args[2] & _WRITE_FLAGS):

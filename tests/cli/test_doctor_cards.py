@@ -18,6 +18,7 @@ from cli_kit import Run
 from ollama_rules import refusal
 
 from llmsim_lab.cli import main
+from llmsim_lab.study import economics_card
 from llmsim_lab.testing import FakeOllama, Fault
 
 
@@ -179,15 +180,17 @@ def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
     assert last in out
 
 
-@pytest.mark.usefixtures("raiser")
 def test_a_run_of_a_model_that_failed_the_gate_says_so(
-    llmsim_lab: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llmsim_lab: Run, raiser: FakeOllama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "none"))
     Path("run.yaml").write_text("turns: 0\nllm: {model: 'ollama:smollm2-135m'}\n")
     _, out, _ = llmsim_lab("run", "run.yaml")
     assert "economic gate" not in out
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
+    asked = len(raiser.requests)
+    assert economics_card("ollama:smollm2-135m").finished  # the name alone finds what was measured
+    assert len(raiser.requests) == asked
     _, out, _ = llmsim_lab("run", "run.yaml")
     assert "smollm2-135m failed the economic gate: of draws raises" in out
     Path("run.yaml").write_text("turns: 0\nbriefing: thin\nllm: {model: 'ollama:smollm2-135m'}\n")

@@ -8,7 +8,7 @@ COVERAGE_PCT := 90
 LOWEST := build/lowest
 LAB_EXTRAS := charts,embedded,notebooks,parquet,tools
 
-WORKERS = -n logical --maxprocesses 8 --dist worksteal
+WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
 	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
 

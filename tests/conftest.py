@@ -6,6 +6,7 @@ are not watched, since some of them fetch and run the embedded model.
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import json
 import os
@@ -15,15 +16,18 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import platformdirs
 import pytest
 from ollama_rules import refusal
 
 from llmsim_lab.testing import FakeOllama
+
+if TYPE_CHECKING:
+    from llmsim_lab.study import Demonstration
 
 REPO = Path(__file__).resolve().parents[1]
 OLLAMA_PORT = 11434
@@ -34,6 +38,17 @@ MODEL_VARIABLES = (
 
 os.environ["MPLBACKEND"] = "Agg"
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and rich would obey it
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Keep what was imported and collected out of the search for garbage: all of it stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # Tests that run only when asked for by their marker
@@ -170,12 +185,15 @@ def _may_write(path: Path) -> bool:
     )
 
 
+_WATCHED = {"open", "os.mkdir", "sqlite3.connect", "subprocess.Popen"}
+
+
 def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
-    if not Watch.running:
+    if event not in _WATCHED or not Watch.running:
         return
     if event == "subprocess.Popen" and not Watch.process:
         _check_program(os.fsdecode(args[0]))
-    if event not in ("open", "os.mkdir", "sqlite3.connect"):
+    if event == "subprocess.Popen":
         return
     target = args[0]
     if event == "open" and not (isinstance(args[2], int) and args[2] & _WRITE_FLAGS):
@@ -258,6 +276,43 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Ask for real pictures where ``undrawn`` would spare them."""
+
+
+@pytest.fixture
+def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make figures whole but write them as tiny pictures, unless a test asks for ``drawn``.
+
+    For tests about what stands around a picture: drawing one takes a quarter of a second.
+    """
+    if "drawn" in request.fixturenames:
+        return
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    save = Figure.savefig
+
+    def tiny(_: object, file: str | Path | IO[bytes], **__: object) -> None:
+        Image.new("L", (1, 1)).save(file, format="png")
+
+    def saved(figure: Figure, file: Any, **options: Any) -> None:
+        (tiny if options.get("format", "png") == "png" else save)(figure, file, **options)
+
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", tiny)
+    monkeypatch.setattr(Figure, "savefig", saved)
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Demonstration:
+    """The recording that is shipped, replayed beside the rules."""
+    from llmsim_lab.study import Demonstration  # most folders' tests do without it
+
+    return Demonstration.read()
 
 
 _RUN_CODE = """

@@ -11,6 +11,11 @@ from cli_kit import Run
 from llmsim_lab.cli import main
 
 
+@pytest.fixture(autouse=True)
+def _pictures(undrawn: None) -> None:
+    """Draw a run's chart for the tests that look at it."""
+
+
 @pytest.fixture
 def llmsim_lab(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path

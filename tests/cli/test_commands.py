@@ -16,6 +16,7 @@ from llmsim_lab.llm._embedded.store import CATALOGUE
 from llmsim_lab.testing import FakeOllama, Fault
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_lab: Run) -> None:
     status, out, _ = llmsim_lab("demo", "--model", "rule", "--turns", "3")
     assert status == 0
@@ -33,6 +34,7 @@ def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_
     assert Path("out/demo/rates.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> None:
     nations = ["United States", "Federal Republic of Germany"]
     llm = {"model": "auto", "num_ctx": 2048}
@@ -81,6 +83,7 @@ def test_a_demo_whose_model_fails_keeps_the_turns_before_and_ends_with_status_1(
     assert len(pd.read_csv("out/demo/turns.csv")) == 2
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_run_from_a_file_obeys_the_file(llmsim_lab: Run) -> None:
     Path("run.yaml").write_text(
         yaml_text(
@@ -116,8 +119,8 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
     ("arguments", "message"),
     [
         (("demo", "--start", "1850Q1", "--model", "rule"), "1850Q1"),
-        (("demo", "--model", "llama3.2"), "'ollama:llama3.2'"),
-        (("demo", "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server answers"),
+        (("demo", "--live", "--model", "llama3.2"), "'ollama:llama3.2'"),
+        (("demo", "--live", "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server"),
         (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("model", "get", "gpt-9"), "gpt-9"),
         (("model", "rm", "gpt-9"), "gpt-9"),

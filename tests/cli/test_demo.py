@@ -27,11 +27,13 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
 
 
-@pytest.fixture(scope="module")
-def shipped() -> Demonstration:
-    return Demonstration.read()
+@pytest.fixture
+def read(shipped: Demonstration, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare a test that is about what comes after the recorded part the reading of it."""
+    monkeypatch.setattr(Demonstration, "read", lambda _: shipped)
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
 ) -> None:
@@ -67,6 +69,7 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
     assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", parent, 20, 22)
 
 
+@pytest.mark.usefixtures("read")
 def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
 ) -> None:
@@ -83,6 +86,7 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     assert Path("out/demo/demo.png").exists()
 
 
+@pytest.mark.usefixtures("read")
 def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run) -> None:
     status, _, err = llmsim_lab("demo", "--model", "ollama:llama3.2")
     assert status == 1
@@ -98,11 +102,18 @@ def test_what_is_wrong_with_the_demos_quarters_is_said_once(
     assert caplog.text.count("in these quarters the rate moved by 2.17 points") == 1
 
 
+@pytest.mark.usefixtures("read")
 def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None:
+    out = Path("out/demo")
+    out.mkdir(parents=True)
+    for name in ("demo.png", "demo.csv", "rates.png", "turns.csv", "decisions.csv", "config.yaml"):
+        (out / name).write_text("of the run before")
+    before = data_path("tapes/demo.tape").read_bytes()
+    (out / "demo.tape").write_bytes(before)
+    with FakeOllama(reply=LETTERS) as server:
+        status, _, _ = llmsim_lab("demo", "--turns", "1", "--host", server.host)
+    assert status == 0
+    assert (out / "demo.tape").read_bytes() == before
     recorded = len(Tape(data_path("tapes/demo.tape"), read_only=True))
-    for _ in range(2):
-        with FakeOllama(reply=LETTERS) as server:
-            status, _, _ = llmsim_lab("demo", "--turns", "1", "--host", server.host)
-        assert status == 0
-    for name in ("demo", "demo-2"):
-        assert len(Tape(f"out/demo/{name}.tape", read_only=True)) == recorded + 1
+    assert len(Tape(out / "demo-2.tape", read_only=True)) == recorded + 1
+    assert "of the run before" not in [path.read_text("latin-1") for path in out.iterdir()]

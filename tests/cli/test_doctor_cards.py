@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import shutil
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import Run
+from ollama_rules import refusal
 
+from llmsim_lab.cli import main
 from llmsim_lab.study import economics_card
 from llmsim_lab.testing import FakeOllama, Fault
 
@@ -47,6 +54,7 @@ def test_the_doctor_measures_a_card_shows_it_and_lists_it_from_then_on(
     assert last in out
 
 
+@pytest.mark.usefixtures("drawn")
 def test_cards_are_compared_written_as_json_and_drawn(llmsim_lab: Run, server: FakeOllama) -> None:
     arguments = ("doctor", "--compare", "ollama:polite", "ollama:rude")
     status, out, err = llmsim_lab(*arguments, "--json", "c.json", "--picture", "c.png")
@@ -111,10 +119,23 @@ def test_a_name_that_is_no_model_is_refused_before_the_work_is_announced(llmsim_
     assert err.startswith("error: model 'rule' is not understood")
 
 
-@pytest.fixture
-def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOllama]:
+@dataclass(frozen=True)
+class Measured:
+    """A model that always wants to raise, and what the doctor said as it measured its card."""
+
+    server: FakeOllama
+    cards: Path
+    status: int | str | None
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
     """A model of the catalogue's name that always wants to raise by 75 basis points."""
-    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
+    cards = tmp_path_factory.mktemp("measured") / "cards"
+    command = ["llmsim-lab", "doctor", "ollama:smollm2-135m", "--economics"]
+    out, err = io.StringIO(), io.StringIO()
 
     def reply(body: dict[str, Any]) -> Any:
         [letter] = re.findall(
@@ -123,17 +144,31 @@ def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOlla
         return FakeOllama.tokens([{letter: -0.1, "I": -2.4}])
 
     with FakeOllama(["smollm2-135m"], reply=reply) as fake:
-        monkeypatch.setenv("OLLAMA_HOST", fake.host)
-        yield fake
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setenv("LLMSIM_CARDS", str(cards))
+            patch.setenv("OLLAMA_HOST", fake.host)
+            patch.setenv("COLUMNS", "160")
+            patch.setattr(sys, "argv", command)
+            with pytest.raises(SystemExit) as end:
+                main()
+        assert [told for one in fake.requests if (told := refusal(one.content))] == []
+        yield Measured(fake, cards, end.value.code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Measured) -> FakeOllama:
+    """The model that was measured; its card is in a folder that no other test sees."""
+    monkeypatch.setenv("LLMSIM_CARDS", str(shutil.copytree(measured.cards, tmp_path / "cards")))
+    monkeypatch.setenv("OLLAMA_HOST", measured.server.host)
+    return measured.server
 
 
 def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
-    llmsim_lab: Run, raiser: FakeOllama
+    llmsim_lab: Run, raiser: FakeOllama, measured: Measured
 ) -> None:
-    status, out, err = llmsim_lab("doctor", "ollama:smollm2-135m", "--economics")
-    assert status == 0
-    assert "120 situations, each in 7 calls of one token (840 in all" in err
-    last = out.rstrip().splitlines()[-1]
+    assert not measured.status
+    assert "120 situations, each in 7 calls of one token (840 in all" in measured.err
+    last = measured.out.rstrip().splitlines()[-1]
     assert last.startswith("Fails the economic gate; direction (fail): raises in 96 of 96")
     asked = len(raiser.requests)
     _, out, _ = llmsim_lab("doctor", "ollama:smollm2-135m", "--economics", "--json", "-")
@@ -145,11 +180,17 @@ def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
     assert last in out
 
 
-def test_a_run_of_a_model_that_failed_the_gate_says_so(llmsim_lab: Run, raiser: FakeOllama) -> None:
+def test_a_run_of_a_model_that_failed_the_gate_says_so(
+    llmsim_lab: Run, raiser: FakeOllama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "none"))
     Path("run.yaml").write_text("turns: 0\nllm: {model: 'ollama:smollm2-135m'}\n")
     _, out, _ = llmsim_lab("run", "run.yaml")
     assert "economic gate" not in out
-    economics_card("ollama:smollm2-135m")
+    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
+    asked = len(raiser.requests)
+    assert economics_card("ollama:smollm2-135m").finished  # the name alone finds what was measured
+    assert len(raiser.requests) == asked
     _, out, _ = llmsim_lab("run", "run.yaml")
     assert "smollm2-135m failed the economic gate: of draws raises" in out
     Path("run.yaml").write_text("turns: 0\nbriefing: thin\nllm: {model: 'ollama:smollm2-135m'}\n")

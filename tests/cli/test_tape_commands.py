@@ -124,6 +124,7 @@ def test_a_replay_ends_at_the_turn_asked_for(llmsim_lab: Run, tape: Path) -> Non
     assert frame("out/replay")["turn"].tolist() == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_which(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
@@ -586,6 +587,7 @@ def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
         assert err.startswith(f"error: run 1 on a.tape is damaged: {message}")
 
 
+@pytest.mark.usefixtures("drawn")
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
     def hostile(request: Any) -> dict[str, Any]:
         component = request.site.component

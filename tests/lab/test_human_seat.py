@@ -22,6 +22,7 @@ from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in
 from llmsim_lab.simulation._scores import advice_asked
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 RAISE: dict[str, Any] = {
     "action": "Raise the policy rate",
     "reasoning": "Prices rise.",

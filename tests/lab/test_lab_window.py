@@ -19,6 +19,7 @@ from llmsim_lab.lab._lab import Form
 from llmsim_lab.llm import Person
 from llmsim_lab.run import Run, load
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 TAPES = [("first_run", 1), ("crisis", 1), ("social", 1), ("assistant", 1)]
 TEMPLATES = sorted(path.stem for path in data_path("templates").glob("*.py"))
 

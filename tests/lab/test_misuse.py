@@ -7,7 +7,7 @@ import gc
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,19 @@ def seated_run() -> Simulation:
     )
 
 
+@pytest.fixture(scope="module")
+def no_garbage() -> None:
+    """Report what other tests have left to them; what of it is in use is not looked at again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
-def unraisable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def unraisable(no_garbage: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What Python reports that no code can catch, as from ``__del__``."""
     heard: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", heard.append)
-    gc.freeze()  # looking for garbage takes long among all that other tests have left
-    yield heard
-    gc.unfreeze()
+    return heard
 
 
 # --- what is not built is not heard of ------------------------------------------------------------

@@ -477,6 +477,7 @@ async def test_it_is_drawn_when_the_page_first_shows_it() -> None:
     assert chart._drawn is drawn
 
 
+@pytest.mark.usefixtures("undrawn")
 async def test_a_cell_that_shows_it_and_plays_on_sees_it_follow() -> None:
     simulation = ruled(1)
     chart = RateChart(simulation)
@@ -499,6 +500,7 @@ async def test_many_turns_are_drawn_few_times() -> None:
     assert "turns 0 to 200." in drawn_alt(chart)
 
 
+@pytest.mark.usefixtures("undrawn")
 async def test_a_closed_chart_no_longer_listens() -> None:
     simulation = ruled(1)
     chart = RateChart(simulation)
@@ -511,6 +513,7 @@ async def test_a_closed_chart_no_longer_listens() -> None:
     assert chart.picture.value == before
 
 
+@pytest.mark.usefixtures("undrawn")
 async def test_a_chart_that_is_on_no_page_any_more_waits_until_it_is() -> None:
     simulation = ruled(1)
     chart = RateChart(simulation)

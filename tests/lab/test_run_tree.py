@@ -24,6 +24,7 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._changes import TextTree
 from llmsim_lab.tape._codec import RunInfo
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 RECORDED = "tapes/first_run.tape"
 
 
@@ -184,6 +185,7 @@ async def test_a_fork_with_another_prompt_shows_the_words_that_changed() -> None
     assert ">central banker who fears inflation above all else.</ins>" in tree.facts.value
 
 
+@pytest.mark.usefixtures("drawn")
 async def test_two_runs_are_held_against_each_other_in_numbers_and_as_a_chart() -> None:
     tree = RunTree(data_path(RECORDED))
     tree.other_box.value = 3
@@ -232,6 +234,7 @@ async def test_long_differences_are_cut_and_the_rest_is_named(tmp_path: Path) ->
     assert "The next 36 turns are in .comparison." in tree.differences.value
 
 
+@pytest.mark.usefixtures("drawn")
 async def test_runs_of_another_kind_are_compared_and_opened(tmp_path: Path) -> None:
     tape = Tape(tmp_path / "counted.tape")
     first = CounterSimulation(llm_client=make_client(count), tape=tape)

@@ -13,6 +13,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import StudyBoard
 from llmsim_lab.study import Study
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -164,6 +165,7 @@ class Leaky(Water):
         return await super().turn(state, ask)
 
 
+@pytest.mark.usefixtures("drawn")
 async def test_failed_runs_say_why_and_untrusted_text_stays_text() -> None:
     study = Study(
         Leaky,
@@ -197,6 +199,7 @@ async def test_hidden_characters_are_written_out_in_the_effects_of_the_static_te
     assert "\x1b" not in text
 
 
+@pytest.mark.usefixtures("drawn")
 async def test_a_measure_and_a_function_have_a_chart_by_run_alone() -> None:
     study = make_study(outcome={"end": lambda run: run.state.level, "level": "level"})
     board = StudyBoard(await study.arun(progress=False))
@@ -239,6 +242,7 @@ async def test_without_a_reference_it_says_so() -> None:
     assert board.chart.value.count("<img") == 2
 
 
+@pytest.mark.usefixtures("drawn")
 async def test_the_static_view_has_the_grid_the_effects_and_the_chart(tmp_path: Path) -> None:
     study = await make_study(tmp_path / "w.tape").arun(progress=False)
     text = StudyBoard(study).static_text()

@@ -68,6 +68,7 @@ SOURCES = [live, in_memory, by_chance, loaded, replayed, not_played_yet]
 WIDGETS = [lab.TurnStepper, lab.RateChart, lab.PromptViewer, lab.ReasoningInspector]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("widget", WIDGETS)
 async def test_a_general_widget_opens_in_its_words(

@@ -261,7 +261,7 @@ def test_what_cannot_be_asked_costs_no_call(
     ],
 )
 def test_a_backends_impossible_probabilities_are_a_failure_of_the_backend(listed: Any) -> None:
-    client = client_of(ChatReply(text="A", top_logprobs=listed))
+    client = client_of(ChatReply(text="A", top_logprobs=listed), retry_wait_s=0)
     with pytest.raises(LLMFailureException, match="ScriptedBackend sent") as caught:
         choose(client)
     assert caught.value.reason == "server_error"

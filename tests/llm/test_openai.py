@@ -929,7 +929,7 @@ async def test_a_key_in_a_header_of_an_answer_goes_no_further() -> None:
 async def _record(path: Path) -> list[Request]:
     async with serving(said(DECISION, usage={"prompt_tokens": 1})) as server:
         client = await asyncio.to_thread(
-            connect, "openai:m", base_url=server.url, api_key=KEY, quiet=True
+            connect, "openai:m", base_url=server.url, api_key=KEY, quiet=True, retry_wait_s=0
         )
         with Tape(path) as tape:
             config = SimulationConfig(llm={"model": "m"}, moves_bp=None)

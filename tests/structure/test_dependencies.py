@@ -6,6 +6,8 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -43,9 +45,15 @@ def requirements(project: dict[str, Any]) -> list[str]:
     return [*project["dependencies"], *(line for extra in extras for line in extra)]
 
 
-def imported(folder: Path) -> set[str]:
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+@cache
+def imported(folder: Path) -> frozenset[str]:
     """Return the distributions that the modules of a folder import."""
-    known = packages_distributions()
+    known = distributions()
     local = {path.stem for path in folder.rglob("*.py")}
     found = set()
     for path in folder.rglob("*.py"):
@@ -58,7 +66,7 @@ def imported(folder: Path) -> set[str]:
             found |= {name.partition(".")[0] for name in names}
     found -= sys.stdlib_module_names | local | {"tests", "llmsim_lab"}
     # What `make test` does not install, such as playwright, is called as its module is.
-    return {normal(known.get(name, [name])[0]) for name in found}
+    return frozenset(normal(known.get(name, [name])[0]) for name in found)
 
 
 def test_the_package_declares_what_it_imports(repo: Path, project: dict[str, Any]) -> None:

@@ -150,14 +150,18 @@ def test_every_part_of_the_package_has_a_place_in_the_layers() -> None:
     assert parts <= set(LEVEL), f"add to LAYERS: {sorted(parts - set(LEVEL))}"
 
 
-def test_imports_point_downwards() -> None:
-    imports = imports_of(PACKAGE)
+@pytest.fixture(scope="module")
+def imports() -> list[Import]:
+    return imports_of(PACKAGE)
+
+
+def test_imports_point_downwards(imports: list[Import]) -> None:
     assert len(imports) > 10, "the parser found next to nothing"
     assert wrong_way(imports) == []
 
 
-def test_no_module_imports_itself_through_others() -> None:
-    assert circle(imports_of(PACKAGE)) == []
+def test_no_module_imports_itself_through_others(imports: list[Import]) -> None:
+    assert circle(imports) == []
 
 
 @pytest.fixture

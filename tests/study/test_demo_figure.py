@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from llmsim_lab.lab.figures import demo_figure
 from llmsim_lab.study import Demonstration
-
-
-@pytest.fixture(scope="module")
-def shipped() -> Demonstration:
-    return Demonstration.read()
 
 
 def test_the_picture_says_the_verdict_and_names_every_player_in_full(

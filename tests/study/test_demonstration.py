@@ -242,8 +242,8 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_
     assert found.answer().interval is None
 
 
-def test_readme_says_what_the_recording_says() -> None:
-    found = Demonstration.read()
+def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
+    found = shipped
     page = " ".join((data_path("tapes").parents[1] / "README.md").read_text("utf-8").split())
     assert page.count(found.verdict.removeprefix(f"{found.model} raises")) == 3
     assert f"the rule's rate by {found.response(RULE).mean:+.2f} points" in page

@@ -265,7 +265,7 @@ def test_a_function_that_gives_no_client_to_runs_that_ask_needs_one() -> None:
 def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:
     def alive() -> int:
         gc.collect()
-        return sum(isinstance(it, Water) for it in gc.get_objects())
+        return sum(type(it) is Water for it in gc.get_objects())
 
     before = alive()  # what tests before this one have left
     study = played(study_of(tape=path, seeds=10), parallel=2)

@@ -39,7 +39,7 @@ def test_a_runs_written_turns_keep_no_attempt_in_memory(tmp_path: Path, verb: st
         run._session = None  # a replay has the latest turn's at hand
     calls = {id(call) for call in run.calls}
     gc.collect()
-    holders = [one for one in gc.get_objects() if isinstance(one, CallRecord) and id(one) in calls]
+    holders = [one for one in gc.get_objects() if id(one) in calls and isinstance(one, CallRecord)]
     assert len(holders) == len(calls) > 0
     assert not [
         one

@@ -119,6 +119,7 @@ def test_a_run_killed_again_and_again_ends_as_one_never_interrupted(killed: Path
     )
 
 
+@pytest.mark.process
 def test_no_answer_that_was_handed_on_is_paid_for_again(killed: Path) -> None:
     last_paid_in = {request: life for life, request in paid(killed)}
     handed_on = lines_of(killed / "handed_on.log")
@@ -126,6 +127,7 @@ def test_no_answer_that_was_handed_on_is_paid_for_again(killed: Path) -> None:
     assert all(last_paid_in[request] <= life for life, request in handed_on)
 
 
+@pytest.mark.process
 def test_only_answers_that_a_kill_caught_before_their_commit_are_paid_for_again(
     killed: Path,
 ) -> None:
@@ -138,6 +140,7 @@ def test_only_answers_that_a_kill_caught_before_their_commit_are_paid_for_again(
         assert all(place >= len(requests) - MOST_TOGETHER for place in lost)
 
 
+@pytest.mark.process
 def test_every_answer_paid_for_is_on_the_tape_once(killed: Path) -> None:
     with Tape(killed / "killed.tape", read_only=True) as tape:
         kept = [identity(call.attempt.request) for call in tape.calls(1, forgotten=True)]
@@ -145,6 +148,7 @@ def test_every_answer_paid_for_is_on_the_tape_once(killed: Path) -> None:
     assert set(kept) == {request for _, request in paid(killed)}
 
 
+@pytest.mark.process
 def test_nothing_on_the_tape_of_a_killed_run_is_half_written(killed: Path) -> None:
     with Tape(killed / "killed.tape", read_only=True) as tape:
         assert verify(tape) == []
@@ -153,6 +157,7 @@ def test_nothing_on_the_tape_of_a_killed_run_is_half_written(killed: Path) -> No
     assert [path.name for path in killed.glob("killed.tape*")] == ["killed.tape"]
 
 
+@pytest.mark.process
 def test_a_killed_run_replays(killed: Path) -> None:
     replayed = replay(killed / "killed.tape")
     assert replayed.turns == load(killed / "killed.tape").turns

@@ -165,29 +165,26 @@ class TapeFile:
             raise TapeError(f"the tape {self.path} was opened for reading only")
         with self.lock:
             try:
-                # At once: one that has read first fails, without waiting, if another program wrote
-                # meanwhile.
-                self._connection.execute("BEGIN IMMEDIATE")
                 try:
+                    # At once: one that has read first fails, without waiting, if another program
+                    # wrote meanwhile. Inside, since Ctrl-C is noticed when it has begun.
+                    self._connection.execute("BEGIN IMMEDIATE")
                     deferred = list(self._deferred)
                     for statement in deferred:
                         self._connection.execute(*statement)
                     yield self._connection
+                    # A full disk may show only here.
+                    self._connection.execute("COMMIT")
                 except BaseException:
                     # SQLite itself rolls back after some errors, such as a full disk.
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
                     self.next_call = None
                     raise
-                # A full disk may show only here.
-                self._connection.execute("COMMIT")
                 # Only those written here: a finalizer may have added more meanwhile.
                 for _ in deferred:
                     self._deferred.popleft()
             except sqlite3.Error as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                self.next_call = None
                 raise self._cannot_write(error) from error
 
     def insert(self, sql: str, values: tuple[Any, ...]) -> bool:
@@ -242,11 +239,12 @@ class TapeFile:
                 return
             # In a write-ahead log, whoever reads in a transaction sees the file as it was when it
             # began, and keeps nobody from writing.
-            self.query("BEGIN")
             try:
+                self.query("BEGIN")
                 yield
             finally:
-                self.query("ROLLBACK")
+                if self._connection.in_transaction:
+                    self.query("ROLLBACK")
 
     def text_id(self, text: str, digest: bytes, connection: sqlite3.Connection) -> int:
         """Return the id of a shared text, storing it if it is new; inside a transaction."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,31 @@ def test_an_answer_that_ctrl_c_met_at_its_commit_is_found_again(
         assert [row[0] for row in tape.file.query("SELECT place FROM calls")] == [1, 2, 3, 4]
         assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
         recorder.close()
+
+
+@pytest.mark.parametrize("begins", [TapeFile.transaction, TapeFile.snapshot])
+def test_ctrl_c_as_a_transaction_begins_leaves_none_open(
+    tmp_path: Path, begins: Callable[[TapeFile], AbstractContextManager[Any]]
+) -> None:
+    class Interrupted:
+        """A connection whose first statement is done when Ctrl-C is noticed."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection, self._done = connection, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def execute(self, *statement: Any) -> Any:
+            self._done += 1
+            found = self._connection.execute(*statement)
+            if self._done == 1:
+                raise KeyboardInterrupt
+            return found
+
+    with Tape(tmp_path / "x.tape") as tape:
+        file = tape.file
+        file._connection = Interrupted(file._connection)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt), begins(file):
+            raise AssertionError("it has not begun")
+        tape.add_run({}, name="x", first=(0, "{}", "{}"))

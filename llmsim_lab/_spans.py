@@ -224,12 +224,13 @@ class Origin(NamedTuple):
             else:
                 relative.append((name, _cut(str(fact))))
         # Nearly always that of the last prompt, made of the very same objects: to see that takes
-        # no time, and to look it up by what is in them would.
+        # no time, and to look it up by what is in them would. The sources are copied for it, since
+        # a caller's dict that is changed later would still be equal to itself.
         parts, last = (user, sources, relative), system.last
         if last is None or last[0] != parts:
             words = tuple(sources), tuple(sources.values())
             form = _form_of(system.form, system.lengths, user, words, tuple(relative))
-            last = system.last = parts, form
+            last = system.last = (user, dict(sources), relative), form
         # The JSON of a list of integers, faster than ``json`` writes it.
         return cls(last[1], repr(lengths).replace(" ", ""))
 

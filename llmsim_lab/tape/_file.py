@@ -149,7 +149,6 @@ class TapeFile:
         self._connection.row_factory = sqlite3.Row
         # Reentrant, since a finalizer may run in the middle of this thread's own transaction.
         self.lock = threading.RLock()
-        self._text_ids: dict[bytes, int] = {}
         self.next_call: int | None = None
         self._deferred: deque[tuple[str, tuple[Any, ...]]] = deque()
         # Not left to the garbage collector, which may never run at the interpreter's end.
@@ -166,29 +165,26 @@ class TapeFile:
             raise TapeError(f"the tape {self.path} was opened for reading only")
         with self.lock:
             try:
-                # At once: one that has read first fails, without waiting, if another program wrote
-                # meanwhile.
-                self._connection.execute("BEGIN IMMEDIATE")
                 try:
+                    # At once: one that has read first fails, without waiting, if another program
+                    # wrote meanwhile. Inside, since Ctrl-C is noticed when it has begun.
+                    self._connection.execute("BEGIN IMMEDIATE")
                     deferred = list(self._deferred)
                     for statement in deferred:
                         self._connection.execute(*statement)
                     yield self._connection
+                    # A full disk may show only here.
+                    self._connection.execute("COMMIT")
                 except BaseException:
                     # SQLite itself rolls back after some errors, such as a full disk.
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
-                    self._forget()
+                    self.next_call = None
                     raise
-                # A full disk may show only here.
-                self._connection.execute("COMMIT")
                 # Only those written here: a finalizer may have added more meanwhile.
                 for _ in deferred:
                     self._deferred.popleft()
             except sqlite3.Error as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                self._forget()
                 raise self._cannot_write(error) from error
 
     def insert(self, sql: str, values: tuple[Any, ...]) -> bool:
@@ -211,11 +207,6 @@ class TapeFile:
             except sqlite3.Error as error:
                 raise self._cannot_write(error) from error
             return True
-
-    def _forget(self) -> None:
-        """Forget what may have been rolled back."""
-        self._text_ids.clear()
-        self.next_call = None
 
     def _cannot_write(self, error: sqlite3.Error) -> TapeError:
         return TapeError(
@@ -248,27 +239,22 @@ class TapeFile:
                 return
             # In a write-ahead log, whoever reads in a transaction sees the file as it was when it
             # began, and keeps nobody from writing.
-            self.query("BEGIN")
             try:
+                self.query("BEGIN")
                 yield
             finally:
-                self.query("ROLLBACK")
+                if self._connection.in_transaction:
+                    self.query("ROLLBACK")
 
-    def text_id(
-        self, text: str, digest: bytes, connection: sqlite3.Connection | None
-    ) -> int | None:
-        """Return the id of a shared text, storing it if it is new; None outside a transaction."""
-        # By digest: of the texts, which may be long prompts, none is kept in memory.
-        known = self._text_ids.get(digest)
-        if known is None and connection is not None:
-            connection.execute(
-                "INSERT INTO texts (digest, text) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (digest, text),
-            )
-            # Asked for, since an INSERT that meets an equal text adds no row and so has no number.
-            row = connection.execute("SELECT id FROM texts WHERE digest = ?", (digest,)).fetchone()
-            known = self._text_ids[digest] = int(row[0])
-        return known
+    def text_id(self, text: str, digest: bytes, connection: sqlite3.Connection) -> int:
+        """Return the id of a shared text, storing it if it is new; inside a transaction."""
+        connection.execute(
+            "INSERT INTO texts (digest, text) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            (digest, text),
+        )
+        # Asked for, since an INSERT that meets an equal text adds no row and so has no number.
+        row = connection.execute("SELECT id FROM texts WHERE digest = ?", (digest,)).fetchone()
+        return int(row[0])
 
     def shared_by(self, row: sqlite3.Row) -> tuple[Any, Any]:
         """Return the texts of a call's settings and of its origin, each None if missing."""
@@ -317,7 +303,6 @@ class TapeFile:
             TapeError: another program has the tape open.
         """
         with self.lock:
-            self._text_ids.clear()
             # SQLite builds the new file as a database attached to this one.
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
             try:

@@ -143,18 +143,28 @@ class LiveRecorder(_AtTurn):
         """By identity, the requests that were asked for and are not answered yet."""
         self._groups: dict[asyncio.AbstractEventLoop, _Group] = {}
         self._lock = threading.Lock()
+        self._text_ids: dict[bytes, int] = {}
+        """Of shared texts, by digest: of the texts, which may be long, none is kept in memory.
+
+        The run's own calls have them, so that nobody can take them off the tape meanwhile.
+        """
         self._file = tape.file
         # Before anything is read: what is read must not change any more.
         self._release = claim(self._file, run, self)
         self._turn = tape.run(run).turns + 1
+        self._read_known()
+        # What had failed when the run stopped is asked again when it is resumed.
+        self._forget_failed(None)
+
+    def _read_known(self) -> None:
         self._known: dict[bytes, Attempt] = {}
         """What the unfinished turn has recorded, by key."""
-        for call in tape.calls(run, turn=self._turn):
+        for call in self.tape.calls(self.run, turn=self._turn):
             _check_key(call.key, call.attempt)
             self._known[call.key] = call.attempt
         self._keys = _Keys(self._known)
-        # What had failed when the run stopped is asked again when it is resumed.
-        self._forget_failed(None)
+        self._is_known = True
+        """False after a Ctrl-C between a commit and what is noted of it."""
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn already recorded, or None if the request is to be made.
@@ -244,11 +254,21 @@ class LiveRecorder(_AtTurn):
 
     def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
         """Commit answers; returns them with their numbers."""
+        try:
+            return self._written(answers)
+        except BaseException as error:
+            # Ctrl-C is noticed when a commit has ended: the answers may be on the tape then.
+            if not isinstance(error, Exception):
+                self._is_known = False
+            raise
+
+    def _written(self, answers: Sequence[_Answer]) -> list[Attempt]:
         [first, *more] = answers
         # Alone, as an engine's calls are, a row is a transaction of its own, at two thirds of the
         # cost of one that is begun and committed.
-        cells = None if more else self._cells(first)
-        number = None if cells is None else self._ledger.add_call(self._file, cells)
+        with self._file.lock:  # what another thread is writing may be undone
+            cells = None if more else self._cells(first)
+            number = None if cells is None else self._ledger.add_call(self._file, cells)
         if number is not None:
             numbers = [number]
         else:
@@ -278,7 +298,7 @@ class LiveRecorder(_AtTurn):
             connection: in a transaction; without one this is None if a shared text is new.
         """
         attempt, (messages, settings, key), reply, fault = answer
-        request, text_id = attempt.request, self._file.text_id
+        request, text_id = attempt.request, self._text_id
         place: tuple[int | None, str | None, str | None, int] = (None, None, None, 0)
         if (site := request.site) is not None:
             place = (site.turn, site.component, site.agent, site.replicate)
@@ -291,17 +311,29 @@ class LiveRecorder(_AtTurn):
         question = (key, *place, request.attempt, messages, shared, form, spans)
         return (*question, reply, fault, float(attempt.seconds), 0)
 
+    def _text_id(
+        self, text: str, digest: bytes, connection: sqlite3.Connection | None
+    ) -> int | None:
+        known = self._text_ids.get(digest)
+        if known is None and connection is not None:
+            known = self._text_ids[digest] = self._file.text_id(text, digest, connection)
+        return known
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Write everything that is written inside, or nothing of it; updates the ledger."""
-        try:
-            with self._file.transaction() as connection:
-                yield connection
-        except BaseException:
-            # The ledger has counted rows that the file has just undone.
-            self._ledger.rolled_back()
-            raise
-        self._ledger.committed()
+        # Held until all is counted: another thread's answer would be counted in between.
+        with self._file.lock:
+            try:
+                with self._file.transaction() as connection:
+                    yield connection
+                self._ledger.committed()
+            except BaseException:
+                # The ledger has counted rows that the file has just undone, or has not counted
+                # those that it has just written.
+                self._ledger.rolled_back()
+                self._text_ids.clear()
+                raise
 
     def flush(self) -> None:
         """Commit the answers that wait for others."""
@@ -327,6 +359,8 @@ class LiveRecorder(_AtTurn):
         self.flush()
         # Equal requests are counted from the first again, so that they find their answers.
         self._keys.clear()
+        if not self._is_known:
+            self._read_known()
         self._pending.clear()
         self._forget_failed(_failure_in(error))
 

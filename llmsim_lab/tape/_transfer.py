@@ -216,7 +216,7 @@ class _Import:
         self._connection = connection
         self._ledgers: dict[int, Ledger] = {}
         self._calls: dict[int, int] = {}
-        self._texts: dict[int, tuple[int | None, str]] = {}
+        self._texts: dict[int, tuple[int, str]] = {}
         # Its own, not the process's: a file's settings are of no use to anybody afterwards.
         self._settings = SettingsCache()
         self._keys: set[tuple[int, bytes]] = set()

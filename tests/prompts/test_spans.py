@@ -49,6 +49,14 @@ def test_a_call_keeps_what_its_prompt_knows(place: CallSite | None, late: bool) 
     assert sources[:2] == ["the name of Aland (calm)", "state.inflation, turn 2"]
 
 
+def test_a_call_keeps_the_sources_of_its_own_prompt_though_their_dict_was_changed() -> None:
+    place, sources = site("Aland", 3), {"name": "a list"}
+    for words in ("a list", "a map"):
+        sources["name"] = words
+        prompt = ADVICE.render(inflation=9, rate="4", late=False, name="Aland").sourced(sources)
+        assert asked(prompt, place).provenance == prompt.provenance
+
+
 def test_prompts_of_one_template_share_their_form_whoever_is_asked_and_when() -> None:
     kept = [
         advice(name, turn).origin(site(name, turn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from llmsim_lab.run import Run, load, replay
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
 from llmsim_lab.tape._codec import loads
+from llmsim_lab.tape._file import TapeFile
+from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
 
@@ -166,3 +169,105 @@ def test_a_replay_makes_no_frame_that_nobody_asked_for(
     make_recorded(tmp_path / "x.tape")
     monkeypatch.delattr(Run, "to_frame")
     assert replay(tmp_path / "x.tape").turn_number > 0
+
+
+def asked_again(recorder: LiveRecorder, text: str, model: str = "m") -> int | None:
+    """Ask for an answer as a call of a turn does; returns its number on the tape."""
+    request = recorder.place(ChatRequest(model=model, messages=(Message("user", text),)))
+    known = recorder.find(request)
+    reply = Attempt(request=request, reply=ChatReply(text="c"), seconds=1.0)
+    return (known or recorder.keep_now(reply)).number
+
+
+def test_texts_that_went_with_another_run_are_written_again(tmp_path: Path) -> None:
+    with Tape(tmp_path / "x.tape") as tape, Tape(tmp_path / "x.tape") as other:
+        recorder, pruned = (
+            LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}"))) for _ in range(2)
+        )
+        for text in "ab":
+            asked_again(recorder, text)
+        asked_again(pruned, "c", "gone")
+        pruned.commit_turn(1, "{}", "{}")
+        pruned.close()
+        other.prune(runs=[2])
+        # The number of the text that is gone is that of another one now.
+        third = LiveRecorder(other, other.add_run({}, name="x", first=(0, "{}", "{}")))
+        asked_again(third, "d", "third")
+        asked_again(recorder, "e", "gone")
+        found = other.calls(1)
+        assert [call.attempt.request.model for call in found] == ["m", "m", "gone"]
+        assert not [it for it in verify(tape) if it.call is not None]
+        for one in (recorder, third):
+            one.close()
+
+
+def interrupts_insert(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = TapeFile.insert
+
+    def insert(file: TapeFile, sql: str, values: tuple[Any, ...]) -> bool:
+        whole(file, sql, values)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TapeFile, "insert", insert)
+
+
+def interrupts_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def committed(ledger: Ledger) -> None:
+        ledger._place = (ledger._place or 0) + len(ledger._new)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "committed", committed)
+
+
+@pytest.mark.parametrize(
+    ("interrupts", "model"), [(interrupts_insert, "m"), (interrupts_committed, "another")]
+)
+def test_an_answer_that_ctrl_c_met_at_its_commit_is_found_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupts: Callable[[pytest.MonkeyPatch], None],
+    model: str,
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        assert [asked_again(recorder, text) for text in "ab"] == [1, 2]
+        interrupts(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            asked_again(recorder, "c", model)
+        recorder.restart_turn()
+        assert asked_again(recorder, "c", model) == 3
+        assert asked_again(recorder, "d") == 4
+        recorder.commit_turn(1, "{}", "{}")
+        assert [row[0] for row in tape.file.query("SELECT place FROM calls")] == [1, 2, 3, 4]
+        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
+        recorder.close()
+
+
+@pytest.mark.parametrize("begins", [TapeFile.transaction, TapeFile.snapshot])
+def test_ctrl_c_as_a_transaction_begins_leaves_none_open(
+    tmp_path: Path, begins: Callable[[TapeFile], AbstractContextManager[Any]]
+) -> None:
+    class Interrupted:
+        """A connection whose first statement is done when Ctrl-C is noticed."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection, self._done = connection, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def execute(self, *statement: Any) -> Any:
+            self._done += 1
+            found = self._connection.execute(*statement)
+            if self._done == 1:
+                raise KeyboardInterrupt
+            return found
+
+    with Tape(tmp_path / "x.tape") as tape:
+        file = tape.file
+        file._connection = Interrupted(file._connection)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt), begins(file):
+            raise AssertionError("it has not begun")
+        tape.add_run({}, name="x", first=(0, "{}", "{}"))

@@ -231,8 +231,7 @@ class Origin(NamedTuple):
             words = tuple(sources), tuple(sources.values())
             form = _form_of(system.form, system.lengths, user, words, tuple(relative))
             last = system.last = (user, dict(sources), relative), form
-        # The JSON of a list of integers, faster than ``json`` writes it.
-        return cls(last[1], repr(lengths).replace(" ", ""))
+        return _shared(last[1], tuple(lengths))
 
     @classmethod
     def of_provenance(cls, known: Provenance, texts: Mapping[str, str]) -> Origin | None:
@@ -394,6 +393,13 @@ def _form_of(
         )
     }
     return _written({**form, "facts": {_cut(name): fact for name, fact in facts}})
+
+
+@lru_cache(maxsize=4096)
+def _shared(form: str, lengths: tuple[int, ...]) -> Origin:
+    """Return the origin that all prompts of a form whose values are of these lengths share."""
+    # The JSON of a list of integers, faster than ``json`` writes it.
+    return Origin(form, repr(list(lengths)).replace(" ", ""))
 
 
 @lru_cache(maxsize=1024)

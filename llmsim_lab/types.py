@@ -332,10 +332,13 @@ class _History:
         if call is None:
             raise AttributeError("a call's history has no default")
         kept = call._kept
+        if isinstance(kept, Attempt):
+            return (kept,)
         return kept.attempts() if isinstance(kept, _OnTape) else kept
 
     def __set__(self, call: CallRecord, history: tuple[Attempt, ...]) -> None:
-        object.__setattr__(call, "_kept", history)
+        # Nearly always one: a tuple around each would be a fourth of what a record takes.
+        object.__setattr__(call, "_kept", history[0] if len(history) == 1 else history)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -349,7 +352,7 @@ class CallRecord:
     # By hand, since ``slots=True`` would put a slot in place of the descriptor.
     __slots__ = ("_kept", "status")
 
-    _kept: ClassVar[tuple[Attempt, ...] | _OnTape]
+    _kept: ClassVar[Attempt | tuple[Attempt, ...] | _OnTape]
 
     history: tuple[Attempt, ...] = _History()  # type: ignore[assignment]
     status: Status
@@ -376,8 +379,9 @@ class CallRecord:
         kept = self._kept
         if isinstance(kept, _OnTape):
             return list(kept.numbers)
-        numbers = [attempt.number for attempt in kept if attempt.number is not None]
-        if len(numbers) < len(kept):
+        history = self.history
+        numbers = [attempt.number for attempt in history if attempt.number is not None]
+        if len(numbers) < len(history):
             raise TapeError(
                 f"a call of {self.request.site} was not recorded: it was made outside the run's "
                 "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
@@ -390,18 +394,18 @@ class CallRecord:
         Args:
             read: returns the attempt of a number on the tape.
         """
-        kept = self._kept
-        if isinstance(kept, _OnTape):
+        if isinstance(self._kept, _OnTape):
             return
-        numbers = tuple([attempt.number for attempt in kept if attempt.number is not None])
-        if len(numbers) == len(kept):
-            object.__setattr__(self, "_kept", _OnTape(read, numbers, _totals(kept)))
+        history = self.history
+        numbers = tuple([attempt.number for attempt in history if attempt.number is not None])
+        if len(numbers) == len(history):
+            object.__setattr__(self, "_kept", _OnTape(read, numbers, _totals(history)))
 
     @property
     def attempts(self) -> int:
         """How many requests were made."""
         kept = self._kept
-        return len(kept.numbers if isinstance(kept, _OnTape) else kept)
+        return len(kept.numbers if isinstance(kept, _OnTape) else self.history)
 
     @property
     def request(self) -> ChatRequest:
@@ -425,7 +429,7 @@ class CallRecord:
     @property
     def _totals(self) -> tuple[float, int, int]:
         kept = self._kept
-        return kept.totals if isinstance(kept, _OnTape) else _totals(kept)
+        return kept.totals if isinstance(kept, _OnTape) else _totals(self.history)
 
     @property
     def seconds(self) -> float:
@@ -453,7 +457,7 @@ class CallRecord:
         if isinstance(kept, _OnTape):
             numbers = ", ".join(map(str, kept.numbers))
             return f"CallRecord(history=<on tape: {numbers}>, status={self.status!r})"
-        return f"CallRecord(history={kept!r}, status={self.status!r})"
+        return f"CallRecord(history={self.history!r}, status={self.status!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
         # With its attempts: who unpickles it may not have the tape.

@@ -37,6 +37,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -775,7 +776,10 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
     return schema
 
 
-class LLMReasoningChain(Value):
+@pydantic_dataclass(
+    frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", populate_by_name=True)
+)
+class LLMReasoningChain:
     """Why a component did what it did in a turn; ``str`` gives it as one logfmt line.
 
     Attributes:
@@ -787,8 +791,6 @@ class LLMReasoningChain(Value):
         status: how the decision came about.
         call: the model call, or None where a rule decided.
     """
-
-    model_config = ConfigDict(populate_by_name=True)
 
     component: str
     agent: str
@@ -804,7 +806,7 @@ class LLMReasoningChain(Value):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
-        if not cls.__pydantic_complete__:
+        if not getattr(cls, "__pydantic_complete__", False):
             # Of the class itself: a new chain, of which there are many, is never named.
             return schema
 
@@ -819,6 +821,9 @@ class LLMReasoningChain(Value):
             return whole(chain) if place is None else place
 
         return _named(schema, read, write)
+
+    def _repr_html_(self) -> str:
+        return str(fields_html(self))
 
     @property
     def prompt(self) -> str:

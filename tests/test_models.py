@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from builders import make_action, make_client, make_simulation, make_state, policy
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 import llmsim_lab
 from llmsim_lab.agents import NationAgent
@@ -124,8 +124,8 @@ def test_a_past_that_was_given_is_kept() -> None:
         (CHAIN, "reasoning"),
     ],
 )
-def test_values_are_immutable(value: BaseModel, field: str) -> None:
-    with pytest.raises(ValidationError, match="frozen"):
+def test_values_are_immutable(value: object, field: str) -> None:
+    with pytest.raises((ValidationError, FrozenInstanceError), match=r"frozen|cannot assign"):
         setattr(value, field, getattr(value, field))
 
 
@@ -211,11 +211,11 @@ def test_a_chain_as_text_is_one_logfmt_line() -> None:
 
 
 def test_a_hand_made_chain_has_the_prompt_it_was_given() -> None:
-    chain = LLMReasoningChain.model_validate(
-        {"component": "agent", "agent": "Aland", "turn": 1, "reasoning": "So.", "prompt": "Why?"}
-    )
+    values = {"component": "agent", "agent": "Aland", "turn": 1, "reasoning": "So."}
+    chain = LLMReasoningChain(**values, prompt="Why?")
     assert chain.prompt == "Why?"
-    assert LLMReasoningChain.model_validate_json(chain.model_dump_json()) == chain
+    adapter = TypeAdapter(LLMReasoningChain)
+    assert adapter.validate_json(adapter.dump_json(chain)) == chain
 
 
 async def test_a_repaired_chain_shows_the_first_prompt() -> None:

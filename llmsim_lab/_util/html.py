@@ -14,7 +14,7 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from markupsafe import Markup, escape
-from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from llmsim_lab._util.text import clip
 
@@ -277,21 +277,31 @@ def details(summary: object, body: object, *, open: bool = False) -> Markup:  # 
 # --- values --------------------------------------------------------------------------------------
 
 
-def fields_html(value: BaseModel, *, more: Iterable[tuple[str, object]] = ()) -> Markup:
+def fields_html(value: object, *, more: Iterable[tuple[str, object]] = ()) -> Markup:
     """Return a model's fields as a table.
 
     Args:
-        value: any pydantic model; fields that its own repr leaves out are folded.
+        value: any pydantic model or dataclass; fields that its own repr leaves out are folded.
         more: further rows.
     """
     rows: list[tuple[str, object]] = []
-    for name, field in type(value).model_fields.items():
+    for name, field in _fields_of(value):
         content = getattr(value, name)
         if field.repr:
             rows.append((_title(name), _field(name, content)))
         elif not (content is None or content == "" or content == ()):
             rows.append((_title(name), details("show", _field(name, content))))
     return pairs([*rows, *more], caption=type(value).__name__)
+
+
+def _has_fields(cls: type) -> bool:
+    """Return True if it is a pydantic model's class or a pydantic dataclass."""
+    return hasattr(cls, "__pydantic_fields__")
+
+
+def _fields_of(value: Any) -> Iterable[tuple[str, FieldInfo]]:
+    fields: dict[str, FieldInfo] = type(value).__pydantic_fields__
+    return fields.items()
 
 
 def _field(name: str, content: object) -> Markup:
@@ -312,7 +322,7 @@ def cell(value: object) -> Markup:
         return pre(value) if "\n" in value else safe(value)
     if hasattr(value, "__html__"):
         return Markup(value.__html__())
-    if isinstance(value, BaseModel):
+    if _has_fields(type(value)):
         return fields_html(value)
     if not isinstance(value, Mapping | Sequence):
         return safe(value)
@@ -338,7 +348,7 @@ def _sequence(values: Sequence[object]) -> Markup:
 
 def _of_one_model(values: Iterable[object]) -> bool:
     classes = {type(value) for value in values}
-    return len(classes) == 1 and issubclass(classes.pop(), BaseModel)
+    return len(classes) == 1 and _has_fields(classes.pop())
 
 
 def _models_table(values: Sequence[Any], *, keys: Sequence[object] = ()) -> Markup:
@@ -350,11 +360,10 @@ def _models_table(values: Sequence[Any], *, keys: Sequence[object] = ()) -> Mark
     """
     names = [
         name
-        for name, field in type(values[0]).model_fields.items()
+        for name, field in _fields_of(values[0])
         if field.repr
         and not (
-            isinstance(content := getattr(values[0], name), BaseModel)
-            or hasattr(content, "__html__")
+            _has_fields(type(content := getattr(values[0], name))) or hasattr(content, "__html__")
         )
     ]
     rows = [[_field(name, getattr(value, name)) for name in names] for value in values]

@@ -108,7 +108,7 @@ class Recorded:
         for fields in record["chains"]:
             at = fields.get("call")
             asked = None if at is None else calls[at] if isinstance(at, int) else call(*at)
-            chains.append(LLMReasoningChain.model_validate({**fields, "call": asked}))
+            chains.append(LLMReasoningChain(**{**fields, "call": asked}))
         done = self.rows.get(record["turn"], {}).get("interventions")
         return RunTurn(
             number=record["turn"],

@@ -45,7 +45,7 @@ _TAKEN = {"turn", "planned"}
 # Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _CHAINS: TypeAdapter[Any] = TypeAdapter(tuple[LLMReasoningChain, ...])
-_CHAIN_FIELDS = tuple(LLMReasoningChain.model_fields)
+_CHAIN_FIELDS = tuple([field.name for field in fields(LLMReasoningChain)])
 _chain_fields = attrgetter(*_CHAIN_FIELDS)
 
 _OWN_CONFIG = "[core]\n\trepositoryFormatVersion = 0\n\tfileMode = false\n"

@@ -447,7 +447,7 @@ def test_more_hits_than_can_be_kept_are_counted_as_more(monkeypatch: pytest.Monk
 def test_a_prompt_that_was_kept_without_a_call_is_shown() -> None:
     simulation = played()
     turn = simulation.turns[-1]
-    chain = turn.chains[0].model_copy(update={"call": None, "prompt_text": "<what now?>"})
+    chain = replace(turn.chains[0], call=None, prompt_text="<what now?>")
     simulation.turns[-1] = replace(turn, chains=(chain,))
     assert "&lt;what now?&gt;" in PromptViewer(simulation).prompt.value
 

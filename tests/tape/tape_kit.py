@@ -186,7 +186,7 @@ def _without_chains(action: Any) -> Any:
 
 def _chain(chain: Any) -> Any:
     attempts = [timeless(attempt) for attempt in chain.call.history] if chain.call else None
-    return chain.model_dump(exclude={"call"}), chain.call and chain.call.status, attempts
+    return replace(chain, call=None), chain.call and chain.call.status, attempts
 
 
 def timeless(attempt: Attempt) -> Attempt:

@@ -99,8 +99,10 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
     Several alternatives are one list of choices, or stay under ``anyOf`` if each can be typed; else
     it is the first.
     """
+    # A field's own words stand beside what they are about.
+    own = {name: it for name, it in part.items() if name == "description"}
     if "$ref" in part:
-        return resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known)
+        return {**resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known), **own}
     alternatives = [
         resolved(one, known) for one in part.get("anyOf", ()) if one.get("type") != "null"
     ]
@@ -113,7 +115,7 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
                 found = {"enum": [choice for several in choices for choice in several]}
             elif kinds <= {"integer", "number", "boolean", "string"}:
                 found = {"anyOf": alternatives}
-        return {"optional": len(alternatives) < len(part["anyOf"]), **found}
+        return {"optional": len(alternatives) < len(part["anyOf"]), **found, **own}
     return {**part, "enum": [part["const"]]} if "const" in part else part
 
 

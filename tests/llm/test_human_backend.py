@@ -122,6 +122,15 @@ def test_a_field_of_several_types_takes_each() -> None:
     assert schema_words(question.fields["either"]) == "from 0, whole or yes or no"
 
 
+def test_a_field_has_its_own_description() -> None:
+    fields: dict[str, Any] = SCHEMA["properties"]
+    described = {name: {**part, "description": f"the {name}"} for name, part in fields.items()}
+    sides = {"Side": {"enum": ["left", "right"], "description": "any side"}}
+    question = question_of({"properties": described, "$defs": sides})
+    for name, part in question.fields.items():
+        assert part["description"] == f"the {name}"
+
+
 async def test_a_request_waits_for_its_answer() -> None:
     client = human_client()
     task = ask(client)

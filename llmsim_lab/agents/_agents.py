@@ -333,6 +333,13 @@ def nearest_move(
     return min(moves_bp, key=distance)
 
 
+def change_in_words(change_bp: float) -> str:
+    """Return a change of the rate, basis points, as the action of a player without own words."""
+    if not change_bp:
+        return "Hold the interest rate"
+    return f"Change the interest rate by {change_bp:+g} basis points"
+
+
 def moves_in_words(moves_bp: Sequence[int]) -> str:
     """Return moves as a prompt lists them: ``-25, 0, +25``."""
     return ", ".join(f"{move:+d}" if move else "0" for move in moves_bp)
@@ -424,9 +431,7 @@ class NationAgent(EconLLMAgent):
         move = choice.decided(self.decide, rng)
         chance = choice.probabilities[move]
         return RateDecision(
-            action=f"Change the interest rate by {move:+d} basis points"
-            if move
-            else "Hold the interest rate",
+            action=change_in_words(move),
             reasoning=(
                 f"By {self.decide}: {moves[move]} has {chance:.1%}, the mean is "
                 f"{choice.expectation:+.0f} basis points, and {choice.mass:.1%} of the answers are "

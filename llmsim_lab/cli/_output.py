@@ -17,6 +17,7 @@ from rich.text import Text
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, number, printable
+from llmsim_lab.agents._agents import change_in_words
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
@@ -132,10 +133,12 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
     # A move is short, and has a column of its own, so that the words beside it cannot hide it.
     moves = simulation.config.moves_bp is not None
     words = "in words" if moves else "what it proposed, and why"
+    # Of one player the place is better used for its words.
+    several = len({action.agent_name for turn in simulation.turns for action in turn.actions}) > 1
     table = plain_table(
         Column("quarter" if simulation.state.period else "turn", min_width=6),
         *(right(title, min_width=6) for title in ("rate", "Taylor", "infl.", "unem.")),
-        Column("who", overflow="fold", max_width=_LONGEST_NAME),
+        *([Column("who", overflow="fold", max_width=_LONGEST_NAME)] if several else []),
         *([right("move, bp", min_width=8)] if moves else []),
         *([] if taped is None else [Column("from", min_width=4)]),
         Column(words, overflow="ellipsis", no_wrap=True, ratio=1),
@@ -155,16 +158,21 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
         )
         if not turn.actions:
             move = ("",) if moves else ()
-            table.add_row(*figures, "", *move, *source, "(the start)", style="dim")
+            nobody = ("",) if several else ()
+            table.add_row(*figures, *nobody, *move, *source, "(the start)", style="dim")
         for action in turn.actions:
             verdict = "" if action.validated else "REJECTED: "
             why = action.policy_decision.reasoning if action.policy_decision else ""
-            proposal = literal(f"{verdict}{clip(action.action_string, 60)}: {clip(why, 200)}")
+            change = action.rate_change_bp
+            what = clip(action.action_string, 60)
+            if moves and why and change is not None and what == change_in_words(change):
+                what = ""  # the column beside it says that
+            proposal = literal(verdict + ": ".join(filter(None, (what, clip(why, 200)))))
             style = "" if action.validated else "red"
-            who, change = literal(action.agent_name), action.rate_change_bp
+            who = (literal(action.agent_name),) if several else ()
             size = f"{change:+d}" if change else "" if change is None else "0"
             move = (size,) if moves else ()
-            table.add_row(*figures, who, *move, *source, proposal, style=style)
+            table.add_row(*figures, *who, *move, *source, proposal, style=style)
             figures = ("",) * len(figures)  # once a turn, at its first action
     return table
 

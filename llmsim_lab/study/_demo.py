@@ -20,7 +20,7 @@ from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import Agent, TaylorRuleAgent
-from llmsim_lab.agents._agents import moves_to_choose
+from llmsim_lab.agents._agents import change_in_words, moves_to_choose
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
@@ -109,7 +109,7 @@ class _Always(Agent):
         del state
         return Action(
             agent_name=self.name,
-            action_string=f"Change the interest rate by {self.change_bp:+d} basis points",
+            action_string=change_in_words(self.change_bp),
             rate_change_bp=self.change_bp,
         )
 

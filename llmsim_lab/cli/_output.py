@@ -5,6 +5,7 @@ Text of a model or of a tape is untrusted: it has no markup and no terminal cont
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,7 +118,8 @@ def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
 
 
 def _figure(value: object) -> str:
-    if value is None:
+    # What a state does not have yet is not a number in the frame.
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 

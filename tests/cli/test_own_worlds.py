@@ -86,6 +86,7 @@ def test_a_world_is_played_by_chance_with_its_parameters_and_recorded(lab: Run) 
     )
     assert (status, err) == (0, "")
     assert "coins.Ann" in out
+    assert "nan" not in out  # nobody has given anything before the first turn
     assert "recorded as run 1 of t.tape" in out
     assert turns("run")["turn"].tolist() == [0, 1, 2, 3]
     written = Path("out/run/config.yaml").read_text()

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from builders import make_simulation
 
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.models import Action, SimulationState
@@ -94,3 +95,17 @@ def test_a_turn_is_played_so() -> None:
     Simulation(config, agents=[Looking("Aland")]).run(2)
     assert min(seen) > 700
     assert gc.get_threshold() == (700, 10, 10)
+
+
+async def test_a_run_keeps_few_objects_for_each_call() -> None:
+    # Each is one more for the collector to walk over whenever it passes over everything.
+    run = make_simulation(names=tuple(f"Nation {number}" for number in range(10)))
+    for _ in range(3):
+        await run.step()
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(10):
+        await run.step()
+    gc.collect()
+    calls = sum(len(turn.calls) for turn in run.turns[-10:])
+    assert (len(gc.get_objects()) - before) / calls < 13

@@ -151,12 +151,12 @@ class LiveRecorder(_AtTurn):
         self._file = tape.file
         # Before anything is read: what is read must not change any more.
         self._release = claim(self._file, run, self)
-        self._turn = tape.run(run).turns + 1
         self._read_known()
         # What had failed when the run stopped is asked again when it is resumed.
         self._forget_failed(None)
 
     def _read_known(self) -> None:
+        self._turn = self.tape.run(self.run).turns + 1
         self._known: dict[bytes, Attempt] = {}
         """What the unfinished turn has recorded, by key."""
         for call in self.tape.calls(self.run, turn=self._turn):
@@ -165,6 +165,25 @@ class LiveRecorder(_AtTurn):
         self._keys = _Keys(self._known)
         self._is_known = True
         """False after a Ctrl-C between a commit and what is noted of it."""
+
+    def begin_turn(self, turn: int) -> None:
+        """Make sure that a turn is the one that comes next.
+
+        Raises:
+            TapeError: the recorder was closed, or the tape has the turn already, as after a Ctrl-C
+                between its commit and the run.
+        """
+        if not self._release.alive:
+            raise self._closed()
+        if not self._is_known:
+            self.restart_turn()
+        if turn < self._turn:
+            path = str(self.tape.path)
+            raise TapeError(
+                f"turn {turn} of run {self.run} is on {path} already: it was interrupted when it "
+                "had just been written, before this simulation had it; nothing is lost: close() "
+                f"this simulation, and resume({path!r}, {self.run}) continues after that turn"
+            )
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn already recorded, or None if the request is to be made.
@@ -401,17 +420,23 @@ class LiveRecorder(_AtTurn):
         if not self._release.alive:
             raise self._closed()
         self.flush()
+        # Until all is noted: Ctrl-C is noticed when the commit has ended.
+        self._is_known = False
         with self._transaction() as connection:
             self._ledger.add_turn(connection, turn, record, row)
         self._turn = turn + 1
         self._known = {}
         self._keys = _Keys({})
         self._pending.clear()
+        self._is_known = True
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
-        """Write the latest turn again, after it was changed from outside."""
-        if not self._release.alive:
-            raise self._closed()
+        """Write the latest turn again, after it was changed from outside.
+
+        Raises:
+            TapeError: the disk is full or fails, or the tape has a later turn.
+        """
+        self.begin_turn(turn + 1)
         with self._transaction() as connection:
             self._ledger.replace_turn(connection, turn, record, row)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tape_kit import hash_client, make_recorded, steady_config
 
+from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, load, replay
@@ -241,6 +242,45 @@ def test_an_answer_that_ctrl_c_met_at_its_commit_is_found_again(
         assert asked_again(recorder, "d") == 4
         recorder.commit_turn(1, "{}", "{}")
         assert [row[0] for row in tape.file.query("SELECT place FROM calls")] == [1, 2, 3, 4]
+        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
+        recorder.close()
+
+
+def interrupts_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keys(_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmsim_lab.tape._recorder._Keys", keys)
+
+
+@pytest.mark.parametrize("interrupts", [interrupts_committed, interrupts_turn])
+def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupts: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        recorder.begin_turn(1)
+        request = recorder.place(ChatRequest(model="m", messages=(Message("user", "a"),)))
+        assert recorder.find(request) is None
+        recorder.keep_now(Attempt(request=request, reply=None, seconds=1.0, reason="timeout"))
+        interrupts(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            recorder.commit_turn(1, "{}", "{}")
+        recorder.restart_turn(KeyboardInterrupt())
+        # It is whole: what failed in it is not made again.
+        assert [call.forgotten for call in tape.calls(1, forgotten=True)] == [False]
+        for again in (
+            lambda: recorder.begin_turn(1),
+            lambda: recorder.replace_turn(0, "{}", "{}"),
+        ):
+            with pytest.raises(TapeError, match=r"turn 1 of run 1 is on .*resume\('.*', 1\)"):
+                again()
+        recorder.begin_turn(2)
+        assert asked_again(recorder, "b") == 2
+        recorder.commit_turn(2, "{}", "{}")
         assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
         recorder.close()
 

@@ -299,6 +299,29 @@ def test_a_turn_interrupted_when_it_was_written_is_found_by_resume(
     assert verify(second.tape) == []
 
 
+@pytest.mark.parametrize("is_written", [False, True])
+def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    client = hash_client(HashBackend(faulty=True))
+    simulation = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
+    simulation.run(2)
+    whole = LiveRecorder.replace_turn
+
+    def interrupted(*turn: Any) -> None:
+        if is_written:
+            whole(*turn)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LiveRecorder, "replace_turn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulation.intervene(2, {"inflation": 1.0})
+    simulation.run(1)
+    assert_same(simulation, uninterrupted(3))
+    assert load(tmp_path / "x.tape").turns == simulation.turns
+
+
 def test_a_run_stopped_by_an_exception_is_resumed_by_another_simulation(tmp_path: Path) -> None:
     first = stumbling_run(tmp_path / "x.tape", ValueError("a bug"))
     with pytest.raises(ValueError, match="a bug"):

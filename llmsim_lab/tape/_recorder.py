@@ -7,8 +7,8 @@ import difflib
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -121,6 +121,20 @@ class _Group:
     answers: list[_Answer] = field(default_factory=list)
     futures: list[asyncio.Future[Attempt]] = field(default_factory=list)
     timer: asyncio.Handle | None = None
+
+    def committed(self, attempts: Sequence[Attempt]) -> None:
+        """Hand on what was committed."""
+        for attempt, future in zip(attempts, self.futures, strict=True):
+            if not future.done():  # it is if its task was cancelled
+                future.set_result(attempt)
+
+    def failed(self, error: BaseException) -> None:
+        """Raise an error where the answers are waited for."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error)
+                # Its task may be gone, and asyncio reports errors that nobody has looked at.
+                future.exception()
 
 
 class LiveRecorder(_AtTurn):
@@ -248,28 +262,31 @@ class LiveRecorder(_AtTurn):
         except ValueError as error:
             raise TapeError(f"an answer cannot be kept on {self.tape.path}: {error}") from error
 
-    def _commit_group(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _commit_group(self, loop: asyncio.AbstractEventLoop, *, is_here: bool = True) -> None:
+        """Commit the answers of a loop; ``is_here`` says whether it is the one that runs here."""
         with self._lock:
             group = self._groups.pop(loop, None)
         if group is None:
             return
         if group.timer is not None:
             group.timer.cancel()
+
+        def tell(work: Callable[[Any], None], outcome: object) -> None:
+            if is_here:
+                work(outcome)
+                return
+            with suppress(RuntimeError):  # the loop was closed midway: nobody waits any more
+                loop.call_soon_threadsafe(work, outcome)
+
         try:
             attempts = self._write(group.answers)
         except BaseException as error:
-            for future in group.futures:
-                if not future.done():  # it is if its task was cancelled
-                    future.set_exception(error)
-                    # Its task may be gone, and asyncio reports errors that nobody has looked at.
-                    future.exception()
+            tell(group.failed, error)
             # Ctrl-C in the loop's own callback has to reach the loop as well.
             if not isinstance(error, Exception):
                 raise
-            return
-        for attempt, future in zip(attempts, group.futures, strict=True):
-            if not future.done():
-                future.set_result(attempt)
+        else:
+            tell(group.committed, attempts)
 
     def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
         """Commit answers; returns them with their numbers."""
@@ -357,7 +374,7 @@ class LiveRecorder(_AtTurn):
     def flush(self) -> None:
         """Commit the answers that wait for others."""
         for loop in list(self._groups):
-            self._commit_group(loop)
+            self._commit_group(loop, is_here=False)
 
     def settle(self) -> None:
         """Update the run's tally, also in the middle of a turn, because the run ends here."""

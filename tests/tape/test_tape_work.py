@@ -180,6 +180,24 @@ def asked_again(recorder: LiveRecorder, text: str, model: str = "m") -> int | No
     return (known or recorder.keep_now(reply)).number
 
 
+def test_an_answer_whose_event_loop_was_closed_before_its_commit_is_kept(tmp_path: Path) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        asked = [recorder.place(ChatRequest(model=it, messages=())) for it in ("m", "slower")]
+        for request in asked:
+            assert recorder.find(request) is None
+        loop, reply = asyncio.new_event_loop(), ChatReply(text="c")
+        keeping = recorder.keep(Attempt(request=asked[0], reply=reply, seconds=1.0))
+        task = loop.create_task(keeping)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        recorder.restart_turn()
+        assert recorder.find(asked[0]) is not None
+        recorder.close()
+        keeping.close()
+
+
 def test_texts_that_went_with_another_run_are_written_again(tmp_path: Path) -> None:
     with Tape(tmp_path / "x.tape") as tape, Tape(tmp_path / "x.tape") as other:
         recorder, pruned = (

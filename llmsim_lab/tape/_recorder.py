@@ -168,6 +168,8 @@ class LiveRecorder(_AtTurn):
         self._read_known()
         # What had failed when the run stopped is asked again when it is resumed.
         self._forget_failed(None)
+        self._under_way = False
+        """From a turn's beginning until it is committed, or all is there to begin it again."""
 
     def _read_known(self) -> None:
         self._turn = self.tape.run(self.run).turns + 1
@@ -178,10 +180,10 @@ class LiveRecorder(_AtTurn):
             self._known[call.key] = call.attempt
         self._keys = _Keys(self._known)
         self._is_known = True
-        """False after a Ctrl-C between a commit and what is noted of it."""
+        """False from a commit until all is noted of it: Ctrl-C is noticed when it has ended."""
 
     def begin_turn(self, turn: int) -> None:
-        """Make sure that a turn is the one that comes next.
+        """Begin a turn, again if it was interrupted.
 
         Raises:
             TapeError: the recorder was closed, or the tape has the turn already, as after a Ctrl-C
@@ -189,9 +191,15 @@ class LiveRecorder(_AtTurn):
         """
         if not self._release.alive:
             raise self._closed()
-        if not self._is_known:
+        # A Ctrl-C may have met the restart of the turn as well.
+        if self._under_way or not self._is_known:
             self.restart_turn()
-        if turn < self._turn:
+        self._check_next(turn)
+        self._under_way = True
+
+    def _check_next(self, turn: int) -> None:
+        following = self._turn if self._is_known else self.tape.run(self.run).turns + 1
+        if turn < following:
             path = str(self.tape.path)
             raise TapeError(
                 f"turn {turn} of run {self.run} is on {path} already: it was interrupted when it "
@@ -399,6 +407,7 @@ class LiveRecorder(_AtTurn):
             self._read_known()
         self._pending.clear()
         self._forget_failed(_failure_in(error))
+        self._under_way = False
 
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
         """Mark the calls that got no answer, and those whose answers made the turn fail."""
@@ -418,10 +427,12 @@ class LiveRecorder(_AtTurn):
                 failed |= attempts
         if not failed:
             return
+        self._is_known = False
         with self._transaction() as connection:
             self._ledger.forget(connection, [attempt.number or 0 for attempt in failed.values()])
         for key in failed:
             del self._known[key]
+        self._is_known = True
 
     def commit_turn(self, turn: int, record: str, row: str) -> None:
         """Write a whole turn.
@@ -437,7 +448,6 @@ class LiveRecorder(_AtTurn):
         if not self._release.alive:
             raise self._closed()
         self.flush()
-        # Until all is noted: Ctrl-C is noticed when the commit has ended.
         self._is_known = False
         with self._transaction() as connection:
             self._ledger.add_turn(connection, turn, record, row)
@@ -445,7 +455,7 @@ class LiveRecorder(_AtTurn):
         self._known = {}
         self._keys = _Keys({})
         self._pending.clear()
-        self._is_known = True
+        self._is_known, self._under_way = True, False
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after it was changed from outside.
@@ -453,7 +463,9 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: the disk is full or fails, or the tape has a later turn.
         """
-        self.begin_turn(turn + 1)
+        if not self._release.alive:
+            raise self._closed()
+        self._check_next(turn + 1)
         with self._transaction() as connection:
             self._ledger.replace_turn(connection, turn, record, row)
 

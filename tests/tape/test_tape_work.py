@@ -303,6 +303,41 @@ def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
         recorder.close()
 
 
+@pytest.mark.parametrize("stage", ["flush", "_read_known", "_forget_failed"])
+def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        recorder.begin_turn(1)
+        assert [asked_again(recorder, text) for text in "aa"] == [1, 2]
+        interrupts_insert(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            asked_again(recorder, "b")
+        monkeypatch.setattr(LiveRecorder, stage, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            recorder.restart_turn(KeyboardInterrupt())
+        recorder.begin_turn(1)
+        assert [asked_again(recorder, text) for text in "aabc"] == [1, 2, 3, 4]
+        recorder.close()
+
+
+def test_a_turn_that_is_under_way_goes_on_when_the_one_before_it_is_written_again(
+    tmp_path: Path,
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        recorder.begin_turn(1)
+        assert asked_again(recorder, "a") == 1
+        recorder.replace_turn(0, '{"planned": []}', "{}")
+        assert asked_again(recorder, "a") == 2
+        recorder.close()
+
+
 @pytest.mark.parametrize("begins", [TapeFile.transaction, TapeFile.snapshot])
 def test_ctrl_c_as_a_transaction_begins_leaves_none_open(
     tmp_path: Path, begins: Callable[[TapeFile], AbstractContextManager[Any]]

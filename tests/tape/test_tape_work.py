@@ -303,26 +303,34 @@ def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
         recorder.close()
 
 
-@pytest.mark.parametrize("stage", ["flush", "_read_known", "_forget_failed"])
-def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
-    def interrupted(*_: object) -> None:
+def interrupts_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flush(_: LiveRecorder) -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(LiveRecorder, "flush", flush)
+
+
+@pytest.mark.parametrize("interrupts", [interrupts_flush, interrupts_committed])
+def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupts: Callable[[pytest.MonkeyPatch], None],
+) -> None:
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
         recorder.begin_turn(1)
         assert [asked_again(recorder, text) for text in "aa"] == [1, 2]
-        interrupts_insert(monkeypatch)
-        with pytest.raises(KeyboardInterrupt):
-            asked_again(recorder, "b")
-        monkeypatch.setattr(LiveRecorder, stage, interrupted)
+        request = recorder.place(ChatRequest(model="m", messages=(Message("user", "b"),)))
+        assert recorder.find(request) is None
+        recorder.keep_now(Attempt(request=request, reply=None, seconds=1.0, reason="timeout"))
+        interrupts(monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             recorder.restart_turn(KeyboardInterrupt())
         recorder.begin_turn(1)
-        assert [asked_again(recorder, text) for text in "aabc"] == [1, 2, 3, 4]
+        assert [asked_again(recorder, text) for text in "aab"] == [1, 2, 4]
+        recorder.commit_turn(1, "{}", "{}")
+        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
         recorder.close()
 
 

@@ -25,6 +25,8 @@ from llmsim_lab.errors import PromptError, TapeError
 _Role = Literal["system", "user"]
 _ROLES: tuple[_Role, ...] = ("system", "user")
 
+_MOST_SHARED = 50
+"""Values of a prompt whose origin others may share."""
 MAX_SPANS = 2_000
 """Of a prompt; one that has more is kept without any."""
 MAX_WORDS = 1_000
@@ -231,7 +233,9 @@ class Origin(NamedTuple):
             words = tuple(sources), tuple(sources.values())
             form = _form_of(system.form, system.lengths, user, words, tuple(relative))
             last = system.last = (user, dict(sources), relative), form
-        return _shared(last[1], tuple(lengths))
+        # Of more values, hardly two prompts have all equally long, and each would be kept in vain.
+        made = _shared if len(lengths) <= _MOST_SHARED else _shared.__wrapped__
+        return made(last[1], tuple(lengths))
 
     @classmethod
     def of_provenance(cls, known: Provenance, texts: Mapping[str, str]) -> Origin | None:

@@ -339,7 +339,7 @@ class _History:
 
     def __set__(self, call: CallRecord, history: tuple[Attempt, ...]) -> None:
         # Nearly always one: a tuple around each would be a fourth of what a record takes.
-        object.__setattr__(call, "_kept", history[0] if len(history) == 1 else history)
+        object.__setattr__(call, "_kept", history[0] if len(history) == 1 else tuple(history))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

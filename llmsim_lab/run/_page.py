@@ -39,7 +39,7 @@ from llmsim_lab.run._turn import (
 )
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._changes import TextTree, flat
-from llmsim_lab.tape._codec import RunInfo, dumps
+from llmsim_lab.tape._codec import RunInfo, call_numbers, dumps
 from llmsim_lab.types import Attempt, CallRecord, ChatRequest, LLMReasoningChain, Status
 
 _ASSETS = Path(__file__).parent / "page"
@@ -103,6 +103,7 @@ class Recorded:
         def call(status: Status, numbers: Sequence[int]) -> CallRecord:
             return CallRecord(history=tuple(map(attempt, numbers)), status=status)
 
+        call_numbers(record)  # raises if a part of the record is missing or of the wrong type
         calls = tuple(call(*named) for named in record["calls"])
         chains = []
         for fields in record["chains"]:

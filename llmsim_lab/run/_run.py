@@ -902,8 +902,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if self._session is not None:
             try:
                 self._session.changed(self.turns[-1], self._planned)
-            except TapeError:
+            except BaseException as error:
                 self.turns, self._planned = turns, planned
+                # Ctrl-C may be noticed when the tape has it: then it is undone there as well.
+                if not isinstance(error, TapeError):
+                    self._session.changed(self.turns[-1], self._planned)
                 raise
         self._warn_if_unreached(intervention)
         return cast("InterventionT", intervention)

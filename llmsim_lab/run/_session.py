@@ -146,6 +146,11 @@ class Recording(Session):
                 added = {"model": mine} if name is None else {"players": {**others, name: mine}}
                 self.tape.update_manifest(self.run, {**manifest, **added})
 
+    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
+        """Return what the run has planned, unless the tape has the turn already."""
+        self.recorder.begin_turn(turn)
+        return planned
+
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Write the turn, whole or not at all."""
         # Written first: some of the turn's calls may be nowhere but in memory until then.

@@ -7,8 +7,8 @@ import difflib
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,6 +122,20 @@ class _Group:
     futures: list[asyncio.Future[Attempt]] = field(default_factory=list)
     timer: asyncio.Handle | None = None
 
+    def committed(self, attempts: Sequence[Attempt]) -> None:
+        """Hand on what was committed."""
+        for attempt, future in zip(attempts, self.futures, strict=True):
+            if not future.done():  # it is if its task was cancelled
+                future.set_result(attempt)
+
+    def failed(self, error: BaseException) -> None:
+        """Raise an error where the answers are waited for."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error)
+                # Its task may be gone, and asyncio reports errors that nobody has looked at.
+                future.exception()
+
 
 class LiveRecorder(_AtTurn):
     """Records a run's calls and turns; answers calls that the unfinished turn has already made.
@@ -151,12 +165,14 @@ class LiveRecorder(_AtTurn):
         self._file = tape.file
         # Before anything is read: what is read must not change any more.
         self._release = claim(self._file, run, self)
-        self._turn = tape.run(run).turns + 1
         self._read_known()
         # What had failed when the run stopped is asked again when it is resumed.
         self._forget_failed(None)
+        self._under_way = False
+        """From a turn's beginning until it is committed, or all is there to begin it again."""
 
     def _read_known(self) -> None:
+        self._turn = self.tape.run(self.run).turns + 1
         self._known: dict[bytes, Attempt] = {}
         """What the unfinished turn has recorded, by key."""
         for call in self.tape.calls(self.run, turn=self._turn):
@@ -164,7 +180,32 @@ class LiveRecorder(_AtTurn):
             self._known[call.key] = call.attempt
         self._keys = _Keys(self._known)
         self._is_known = True
-        """False after a Ctrl-C between a commit and what is noted of it."""
+        """False from a commit until all is noted of it: Ctrl-C is noticed when it has ended."""
+
+    def begin_turn(self, turn: int) -> None:
+        """Begin a turn, again if it was interrupted.
+
+        Raises:
+            TapeError: the recorder was closed, or the tape has the turn already, as after a Ctrl-C
+                between its commit and the run.
+        """
+        if not self._release.alive:
+            raise self._closed()
+        # A Ctrl-C may have met the restart of the turn as well.
+        if self._under_way or not self._is_known:
+            self.restart_turn()
+        self._check_next(turn)
+        self._under_way = True
+
+    def _check_next(self, turn: int) -> None:
+        following = self._turn if self._is_known else self.tape.run(self.run).turns + 1
+        if turn < following:
+            path = str(self.tape.path)
+            raise TapeError(
+                f"turn {turn} of run {self.run} is on {path} already: it was interrupted when it "
+                "had just been written, before this simulation had it; nothing is lost: close() "
+                f"this simulation, and resume({path!r}, {self.run}) continues after that turn"
+            )
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn already recorded, or None if the request is to be made.
@@ -229,28 +270,31 @@ class LiveRecorder(_AtTurn):
         except ValueError as error:
             raise TapeError(f"an answer cannot be kept on {self.tape.path}: {error}") from error
 
-    def _commit_group(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _commit_group(self, loop: asyncio.AbstractEventLoop, *, is_here: bool = True) -> None:
+        """Commit the answers of a loop; ``is_here`` says whether it is the one that runs here."""
         with self._lock:
             group = self._groups.pop(loop, None)
         if group is None:
             return
         if group.timer is not None:
             group.timer.cancel()
+
+        def tell(work: Callable[[Any], None], outcome: object) -> None:
+            if is_here:
+                work(outcome)
+                return
+            with suppress(RuntimeError):  # the loop was closed midway: nobody waits any more
+                loop.call_soon_threadsafe(work, outcome)
+
         try:
             attempts = self._write(group.answers)
         except BaseException as error:
-            for future in group.futures:
-                if not future.done():  # it is if its task was cancelled
-                    future.set_exception(error)
-                    # Its task may be gone, and asyncio reports errors that nobody has looked at.
-                    future.exception()
+            tell(group.failed, error)
             # Ctrl-C in the loop's own callback has to reach the loop as well.
             if not isinstance(error, Exception):
                 raise
-            return
-        for attempt, future in zip(attempts, group.futures, strict=True):
-            if not future.done():
-                future.set_result(attempt)
+        else:
+            tell(group.committed, attempts)
 
     def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
         """Commit answers; returns them with their numbers."""
@@ -338,7 +382,7 @@ class LiveRecorder(_AtTurn):
     def flush(self) -> None:
         """Commit the answers that wait for others."""
         for loop in list(self._groups):
-            self._commit_group(loop)
+            self._commit_group(loop, is_here=False)
 
     def settle(self) -> None:
         """Update the run's tally, also in the middle of a turn, because the run ends here."""
@@ -363,6 +407,7 @@ class LiveRecorder(_AtTurn):
             self._read_known()
         self._pending.clear()
         self._forget_failed(_failure_in(error))
+        self._under_way = False
 
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
         """Mark the calls that got no answer, and those whose answers made the turn fail."""
@@ -382,10 +427,12 @@ class LiveRecorder(_AtTurn):
                 failed |= attempts
         if not failed:
             return
+        self._is_known = False
         with self._transaction() as connection:
             self._ledger.forget(connection, [attempt.number or 0 for attempt in failed.values()])
         for key in failed:
             del self._known[key]
+        self._is_known = True
 
     def commit_turn(self, turn: int, record: str, row: str) -> None:
         """Write a whole turn.
@@ -401,17 +448,24 @@ class LiveRecorder(_AtTurn):
         if not self._release.alive:
             raise self._closed()
         self.flush()
+        self._is_known = False
         with self._transaction() as connection:
             self._ledger.add_turn(connection, turn, record, row)
         self._turn = turn + 1
         self._known = {}
         self._keys = _Keys({})
         self._pending.clear()
+        self._is_known, self._under_way = True, False
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
-        """Write the latest turn again, after it was changed from outside."""
+        """Write the latest turn again, after it was changed from outside.
+
+        Raises:
+            TapeError: the disk is full or fails, or the tape has a later turn.
+        """
         if not self._release.alive:
             raise self._closed()
+        self._check_next(turn + 1)
         with self._transaction() as connection:
             self._ledger.replace_turn(connection, turn, record, row)
 

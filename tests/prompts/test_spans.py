@@ -82,6 +82,14 @@ def test_what_does_not_follow_from_a_calls_place_has_a_form_of_its_own() -> None
     assert json.loads(angry.form)["facts"] == {"agent": None, "turn": -1, "mood": "True"}
 
 
+@pytest.mark.parametrize(("count", "shares"), [(50, True), (51, False)])
+def test_only_prompts_of_few_values_share_their_origin(count: int, shares: bool) -> None:
+    prompt = Prompt.parse("## User\n\n{% for x in xs %}{{ x }} {% endfor %}", name="list")
+    one, other = (prompt.render(xs=[x] * count).origin(site("Aland", 1)) for x in ("a", "b"))
+    assert one == other
+    assert (one is other) == shares
+
+
 def test_sections_keep_their_tokens_and_what_was_cut() -> None:
     own = Provenance(
         spans=(

@@ -121,6 +121,27 @@ def test_a_run_that_lost_its_turns_is_shown_as_far_as_it_is_there(tmp_path: Path
     assert len(shown.calls) == 8
 
 
+@pytest.mark.parametrize(
+    ("chains", "message"),
+    [
+        ("[7]", "one of its chains is not an object"),
+        (
+            '[{"component": "a", "agent": "b", "turn": 1, "reasoning": "", "call": ["ok", []]}]',
+            "it does not name its calls as status and numbers",
+        ),
+    ],
+)
+def test_a_turn_whose_chains_are_damaged_has_no_page(
+    tmp_path: Path, chains: str, message: str
+) -> None:
+    PublicGoods(players={"*": "random"}, tape=tmp_path / "run.tape").run(1)
+    with Tape(tmp_path / "run.tape") as tape, tape.file.transaction() as connection:
+        sql = "UPDATE turns SET record = json_set(record, '$.chains', json(?)) WHERE turn = 1"
+        connection.execute(sql, (chains,))
+    with pytest.raises(TapeError, match=f"a turn of run 1 is damaged: {message}"):
+        page(tmp_path / "run.tape", tmp_path / "run.html")
+
+
 def test_slots_are_where_a_browser_counts_them_also_behind_letters_it_takes_for_two(
     tmp_path: Path,
 ) -> None:

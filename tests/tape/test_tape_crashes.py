@@ -29,7 +29,9 @@ from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import load, replay, resume
+from llmsim_lab.run._session import Recording
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.tape._verify import verify
 from llmsim_lab.types import ChatRequest
 
@@ -263,6 +265,61 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
     assert Counter(map(identity, asked(simulation))).most_common(1)[0][1] == 1
     assert simulation.tape.run().outcome == "done"
     assert verify(simulation.tape) == []
+
+
+@pytest.mark.parametrize("after", ["commit_turn", "done"])
+def test_a_turn_interrupted_when_it_was_written_is_found_by_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    client = hash_client(HashBackend(faulty=True))
+    simulation = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
+    simulation.run(2)
+    whose = LiveRecorder if after == "commit_turn" else Recording
+    whole = getattr(whose, after)
+
+    def interrupted(*turn: Any) -> None:
+        whole(*turn)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(whose, after, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulation.run(3)
+    monkeypatch.undo()
+    assert simulation.turn_number == 2
+    for goes_on in (simulation.run, lambda: simulation.intervene(2, {"inflation": 1.0})):
+        with pytest.raises(TapeError, match=r"turn 3 of run 1 is on .* already.*nothing is lost"):
+            goes_on()
+    simulation.close()
+    second = resume(tmp_path / "x.tape", llm_client=client)
+    assert second.turn_number == 3
+    second.run(2)
+    assert_same(second, uninterrupted(5))
+    assert Counter(map(identity, asked(simulation))).most_common(1)[0][1] == 1
+    assert second.tape is not None
+    assert verify(second.tape) == []
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    client = hash_client(HashBackend(faulty=True))
+    simulation = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
+    simulation.run(2)
+    whole = LiveRecorder.replace_turn
+
+    def interrupted(*turn: Any) -> None:
+        if is_written:
+            whole(*turn)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LiveRecorder, "replace_turn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulation.intervene(2, {"inflation": 1.0})
+    simulation.run(1)
+    assert_same(simulation, uninterrupted(3))
+    assert load(tmp_path / "x.tape").turns == simulation.turns
 
 
 def test_a_run_stopped_by_an_exception_is_resumed_by_another_simulation(tmp_path: Path) -> None:

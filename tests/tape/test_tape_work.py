@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tape_kit import hash_client, make_recorded, steady_config
 
+from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, load, replay
@@ -179,6 +180,24 @@ def asked_again(recorder: LiveRecorder, text: str, model: str = "m") -> int | No
     return (known or recorder.keep_now(reply)).number
 
 
+def test_an_answer_whose_event_loop_was_closed_before_its_commit_is_kept(tmp_path: Path) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        asked = [recorder.place(ChatRequest(model=it, messages=())) for it in ("m", "slower")]
+        for request in asked:
+            assert recorder.find(request) is None
+        loop, reply = asyncio.new_event_loop(), ChatReply(text="c")
+        keeping = recorder.keep(Attempt(request=asked[0], reply=reply, seconds=1.0))
+        task = loop.create_task(keeping)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        recorder.restart_turn()
+        assert recorder.find(asked[0]) is not None
+        recorder.close()
+        keeping.close()
+
+
 def test_texts_that_went_with_another_run_are_written_again(tmp_path: Path) -> None:
     with Tape(tmp_path / "x.tape") as tape, Tape(tmp_path / "x.tape") as other:
         recorder, pruned = (
@@ -242,6 +261,88 @@ def test_an_answer_that_ctrl_c_met_at_its_commit_is_found_again(
         recorder.commit_turn(1, "{}", "{}")
         assert [row[0] for row in tape.file.query("SELECT place FROM calls")] == [1, 2, 3, 4]
         assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
+        recorder.close()
+
+
+def interrupts_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keys(_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmsim_lab.tape._recorder._Keys", keys)
+
+
+@pytest.mark.parametrize("interrupts", [interrupts_committed, interrupts_turn])
+def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupts: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        recorder.begin_turn(1)
+        request = recorder.place(ChatRequest(model="m", messages=(Message("user", "a"),)))
+        assert recorder.find(request) is None
+        recorder.keep_now(Attempt(request=request, reply=None, seconds=1.0, reason="timeout"))
+        interrupts(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            recorder.commit_turn(1, "{}", "{}")
+        recorder.restart_turn(KeyboardInterrupt())
+        # It is whole: what failed in it is not made again.
+        assert [call.forgotten for call in tape.calls(1, forgotten=True)] == [False]
+        for again in (
+            lambda: recorder.begin_turn(1),
+            lambda: recorder.replace_turn(0, "{}", "{}"),
+        ):
+            with pytest.raises(TapeError, match=r"turn 1 of run 1 is on .*resume\('.*', 1\)"):
+                again()
+        recorder.begin_turn(2)
+        assert asked_again(recorder, "b") == 2
+        recorder.commit_turn(2, "{}", "{}")
+        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
+        recorder.close()
+
+
+def interrupts_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flush(_: LiveRecorder) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LiveRecorder, "flush", flush)
+
+
+@pytest.mark.parametrize("interrupts", [interrupts_flush, interrupts_committed])
+def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupts: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        recorder.begin_turn(1)
+        assert [asked_again(recorder, text) for text in "aa"] == [1, 2]
+        request = recorder.place(ChatRequest(model="m", messages=(Message("user", "b"),)))
+        assert recorder.find(request) is None
+        recorder.keep_now(Attempt(request=request, reply=None, seconds=1.0, reason="timeout"))
+        interrupts(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            recorder.restart_turn(KeyboardInterrupt())
+        recorder.begin_turn(1)
+        assert [asked_again(recorder, text) for text in "aab"] == [1, 2, 4]
+        recorder.commit_turn(1, "{}", "{}")
+        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
+        recorder.close()
+
+
+def test_a_turn_that_is_under_way_goes_on_when_the_one_before_it_is_written_again(
+    tmp_path: Path,
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        recorder.begin_turn(1)
+        assert asked_again(recorder, "a") == 1
+        recorder.replace_turn(0, '{"planned": []}', "{}")
+        assert asked_again(recorder, "a") == 2
         recorder.close()
 
 

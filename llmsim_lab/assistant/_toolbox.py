@@ -103,13 +103,12 @@ class Toolbox:
         # An adapter may declare what this executor cannot run.
         if tool.name not in self.names:
             return None
-        validator: Any = validator_for(tool.parameters, default=Draft202012Validator)
         try:
+            validator: Any = validator_for(tool.parameters, default=Draft202012Validator)
             validator.check_schema(tool.parameters)
-        except SchemaError as error:
-            log_event(
-                logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=error.message
-            )
+        except Exception as error:  # noqa: BLE001 - an odd "$schema" or deep nesting may raise any
+            detail = error.message if isinstance(error, SchemaError) else repr(error)
+            log_event(logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=detail)
             return None
         tool = replace(tool, parameters=schema_without_user(tool.parameters))
         # With an empty registry a schema's $ref cannot make this process fetch anything.
@@ -155,12 +154,12 @@ class Toolbox:
         return GoodCall(call.name, parameters)
 
     def _faults(self, name: str, parameters: dict[str, Any]) -> str:
-        from referencing.exceptions import Unresolvable
-
         try:
             faults = list(islice(self._validators[name].iter_errors(parameters), _MAX_FAULTS))
-        except Unresolvable as error:
-            return f"the tool's own schema cannot be followed: {error}"
+        # A valid schema may still refer to what is missing, to itself or to what is not a schema,
+        # or divide by 0.1 what no float can hold: each ends in another error of the library.
+        except Exception as error:  # noqa: BLE001
+            return f"the tool's own schema cannot be followed: {clip(str(error), 200)}"
         places = [".".join(map(str, fault.absolute_path)) for fault in faults]
         return "; ".join(
             clip(f"{place}: {fault.message}" if place else fault.message, 200)

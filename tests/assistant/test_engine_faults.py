@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+from functools import reduce
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -626,7 +627,16 @@ async def test_settings_about_tools_that_are_not_there_are_a_warning(
 
 
 @pytest.mark.parametrize(
-    "schema", [{"type": "objekt"}, {"properties": []}, {"required": "title", "type": "object"}]
+    "schema",
+    [
+        {"type": "objekt"},
+        {"properties": []},
+        {"required": "title", "type": "object"},
+        {"$schema": 5},
+        {"$schema": ["draft 7"]},
+        {"$schema": "http://[draft"},
+        reduce(lambda inner, _: {"not": inner}, range(190), {}),  # as deep as MCP servers can send
+    ],
 )
 async def test_a_tool_whose_schema_makes_no_sense_is_not_offered(
     schema: dict[str, Any], caplog: pytest.LogCaptureFixture
@@ -647,6 +657,29 @@ async def test_a_schema_cannot_make_the_engine_fetch_anything() -> None:
     tools = MemoryTasks()
     made = LLMAgentEngine(adapter, tools, CONSTITUTION)
     await process(made)
+    assert tools.ran == []
+    assert "the tool's own schema cannot be followed" in last_told(made)
+
+
+@pytest.mark.parametrize(
+    ("schema", "title"),
+    [
+        ({"$ref": "#"}, 1),
+        ({"$ref": "#/required", "required": ["title"]}, 1),
+        ({"$ref": "#/required/x", "required": ["title"]}, 1),
+        ({"properties": {"title": {"multipleOf": 0.1}}}, 10**400),
+    ],
+    ids=["itself", "a list", "no place", "no float"],
+)
+async def test_a_schema_that_its_checker_fails_on_is_an_answer_to_the_model(
+    schema: dict[str, Any], title: int
+) -> None:
+    adapter = ScriptedAdapter(
+        call("add_task", title=title), "Hm.", tools=[ToolDeclaration("add_task", "Add.", schema)]
+    )
+    tools = MemoryTasks()
+    made = LLMAgentEngine(adapter, tools, CONSTITUTION)
+    assert (await process(made)).text == "Hm."
     assert tools.ran == []
     assert "the tool's own schema cannot be followed" in last_told(made)
 

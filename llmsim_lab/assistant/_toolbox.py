@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import clip, log_event, whole_text
 from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
@@ -351,6 +351,7 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
         text = json_text(result.data)
     else:
         text = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
+    text = whole_text(text)  # with half a character no request can be sent
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"

@@ -375,6 +375,15 @@ async def test_a_result_with_keys_that_json_has_not_is_shown_as_text() -> None:
     assert told == "{(1, 2): 'x'}"
 
 
+@pytest.mark.parametrize("works", [True, False])
+async def test_half_a_character_of_a_tool_is_told_as_a_mark(works: bool) -> None:
+    tools = MemoryTasks()
+    tools.instead = lambda _: ToolResult(success=works, data="x \ud83d", error="x \ud83d")
+    made = engine(call("list_tasks"), "Fine.", tools=tools)
+    await process(made)
+    assert "x \ufffd" in last_told(made)
+
+
 async def test_a_long_result_is_cut_and_says_so() -> None:
     result = ToolResult(success=True, data="x" * 5000)
     _, told = await outcome_of_tool(lambda _: result, max_result_chars=100)

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._decision_log import DecisionOutcome
-from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
+from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words, inside
 from llmsim_lab.assistant._types import (
     AgentDecision,
     DecisionType,
@@ -235,7 +235,8 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
         [(key, value)] = parameters.items()
         if (is_number := _NUMBER.fullmatch(key)) or (key in _PLAIN and isinstance(value, str)):
             noun = (is_number and is_number["noun"]) or words.rpartition(" ")[2].removesuffix("s")
-            title = _title_of(value, noun, seen) if is_number else ""
+            # None would equal what a thing lacks, and True equals 1.
+            title = _title_of(value, noun, seen) if is_number and type(value) in (int, str) else ""
             return f"{words} {_value_text(value)}" + (f" ({title})" if title else "")
     listed = ", ".join(
         f"{in_words(key)}: {_value_text(value)}" for key, value in parameters.items()
@@ -271,20 +272,22 @@ def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
         if noun not in in_words(call.tool_name) or call.result is None:
             continue
         for thing in _objects(call.result.data):
-            same = value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id"))
-            if same and not isinstance(value, bool):  # True equals 1 in Python
+            if value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id")):
                 titles = [thing[name] for name in _TITLES if isinstance(thing.get(name), str)]
                 return _value_text(titles[0]) if titles else ""
     return ""
 
 
 def _objects(data: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(data, Mapping):
-        yield data
-        data = list(data.values())
-    if isinstance(data, list):
-        for item in data:
-            yield from _objects(item)
+    # Without recursion and each thing once: a result may be of any depth, or contain itself.
+    waiting, seen = [data], set()
+    while waiting:
+        thing = waiting.pop()
+        if (held := inside(thing)) and id(thing) not in seen:
+            seen.add(id(thing))
+            if isinstance(thing, Mapping):
+                yield thing
+            waiting += reversed([*held])
 
 
 def for_user(text: str, tool_names: Iterable[str]) -> str:

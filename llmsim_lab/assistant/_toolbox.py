@@ -12,7 +12,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -178,13 +178,14 @@ def _not_json(arguments: Any) -> str:
         for value in level:
             if isinstance(value, float) and not math.isfinite(value):
                 return f"{value} is not a number in JSON"
-        level = [item for value in level for item in _inside(value)]
+        level = [item for value in level for item in inside(value)]
         if not level:
             return ""
     return f"they go more than {_MAX_DEPTH} levels deep"
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def inside(value: Any) -> Collection[Any]:
+    """Return what a JSON object or list holds; nothing for other values."""
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
@@ -358,11 +359,18 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Return a value as JSON; as Python writes it if it has odd keys or contains itself."""
+    """Return a value as JSON; as Python writes it if it has odd keys or contains itself.
+
+    Of one that Python cannot write either, nested too deeply or a number of thousands of digits,
+    the text says so.
+    """
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     except (TypeError, ValueError, RecursionError):
-        return repr(value)
+        try:
+            return repr(value)
+        except (ValueError, RecursionError) as error:
+            return f"({type(value).__name__} that cannot be written out: {error})"
 
 
 # --- the user's identity, and names in words ------------------------------------------------------

@@ -52,6 +52,13 @@ async def process(made: LLMAgentEngine, message: str = "Hi", **fields: Any) -> A
     return await made.process_message(context(message, **fields))
 
 
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"title": value}
+    return value
+
+
 # What the model wants
 
 
@@ -375,6 +382,19 @@ async def test_a_result_with_keys_that_json_has_not_is_shown_as_text() -> None:
     assert told == "{(1, 2): 'x'}"
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (nested(5_000), "dict that cannot be written out: maximum recursion depth exceeded"),
+        (10**5_000, "int that cannot be written out: Exceeds the limit (4300 digits)"),
+    ],
+    ids=["too deep", "too many digits"],
+)
+async def test_a_result_that_python_cannot_write_is_told_as_such(data: Any, why: str) -> None:
+    _, told = await outcome_of_tool(lambda _: ToolResult(success=True, data=data))
+    assert told.startswith(f"({why}")
+
+
 @pytest.mark.parametrize("works", [True, False])
 async def test_half_a_character_of_a_tool_is_told_as_a_mark(works: bool) -> None:
     tools = MemoryTasks()
@@ -564,13 +584,6 @@ async def test_a_tools_name_of_odd_letters_is_refused_with_their_code_points(
 )
 def test_names_that_mcp_allows_are_allowed(name: str) -> None:
     assert ToolDeclaration(name).name == name
-
-
-def nested(depth: int) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for _ in range(depth):
-        value = {"title": value}
-    return value
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,8 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
     claims: tuple[str, ...] = ()
     if calls and not wanted:
         answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
-        kind, claims = answer.kind, () if answer.done == _NOTHING else (answer.done,)
+        nothing = answer.done.strip().lower() in ("", "none", _NOTHING)  # where no list is enforced
+        kind, claims = answer.kind, () if nothing else (answer.done,)
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():
         raise ValueError("the reply is empty")

@@ -82,7 +82,7 @@ def final_text(
     if kind is None:
         kind = "question" if text.rstrip(_CLOSING).endswith(_QUESTION_MARKS) else "answer"
     if unfounded:
-        text += f"\n\n(Not done in this message: {', '.join(map(in_words, unfounded))}.)"
+        text += f"\n\n(Not done in this message: {', '.join(map(_short, unfounded))}.)"
     if kind == "question":
         category = "AMBIGUITY:CLARIFICATION"
         asking = DecisionType.ASK_CLARIFICATION
@@ -238,9 +238,7 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
             # None would equal what a thing lacks, and True equals 1.
             title = _title_of(value, noun, seen) if is_number and type(value) in (int, str) else ""
             return f"{words} {_value_text(value)}" + (f" ({title})" if title else "")
-    listed = ", ".join(
-        f"{in_words(key)}: {_value_text(value)}" for key, value in parameters.items()
-    )
+    listed = ", ".join(f"{_short(key)}: {_value_text(value)}" for key, value in parameters.items())
     return f"{words} ({listed})"
 
 
@@ -254,13 +252,18 @@ def words_of(pending: PendingAction) -> str:
     return pending.description if pending.description.startswith(f"{own} (") else own
 
 
+def _short(name: str) -> str:
+    """Return a name that a model wrote in words, as the user may see it."""
+    return clip(printable(in_words(name)), _MAX_CHARS)
+
+
 def _value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         items = ", ".join(map(_value_text, value[:_MAX_ITEMS]))
         left = len(value) - _MAX_ITEMS
         return f"[{items}, and {left:,} more]" if left > 0 else f"[{items}]"
     # Marks of direction could make the question read as another one than what will run.
-    text = printable(str(value))
+    text = printable(" ".join(str(value).split()))
     short = clip(text, _MAX_CHARS)
     cut = f" ({len(text):,} characters)" if len(text) > _MAX_CHARS else ""
     return f"“{short.translate(_QUOTES)}”{cut}" if isinstance(value, str) else f"{short}{cut}"

@@ -270,6 +270,12 @@ async def test_respond_says_what_the_words_are_and_whose_work_they_report(
     assert response.function_calls == ()
 
 
+@pytest.mark.parametrize("done", ["nothing", "None", " ", ""])
+async def test_a_report_of_nothing_is_not_a_claim(done: str) -> None:
+    adapter, _ = make(called("respond", said("Hello.", done=done)["arguments"]))
+    assert (await generate(adapter)).claims == ()
+
+
 async def test_respond_is_offered_beside_the_tools_and_names_them() -> None:
     adapter, backend = make("Hi")
     await generate(adapter)

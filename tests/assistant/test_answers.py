@@ -32,6 +32,8 @@ PROJECTS = ToolCall(
         ("delete_task", {"task_id": True}, "delete task True"),
         ("delete_project", {"project_id": None}, "delete project None"),
         ("delete_series", {"name": "x"}, "delete series “x”"),
+        ("delete_series", {"name": "x\n\ty"}, "delete series “x y”"),
+        ("delete_all", {"ol\u202ed\x1b": 1, "x": 2}, "delete all (old: 1, x: 2)"),
         ("purge", {}, "purge"),
         ("delete_tasks", {"ids": [1, 2]}, "delete tasks (ids: [1, 2])"),
     ],
@@ -45,6 +47,7 @@ def test_what_is_cut_is_counted() -> None:
     assert told.endswith("8, 9, and 490 more])")
     long = described("delete_note", {"text": "x" * 1234})
     assert long.endswith("…” (1,234 characters)")
+    assert len(described("delete_note", {"k" * 1_000_000: 1})) < 300
 
 
 def test_a_title_cannot_end_its_own_quotation() -> None:

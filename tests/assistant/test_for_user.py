@@ -21,6 +21,10 @@ def test_tool_names_thinking_and_control_codes_do_not_reach_the_user() -> None:
     assert shown == "I used add task, then list tasks.[31m Bye"
 
 
+def test_numbers_and_words_apart_stay_apart() -> None:
+    assert for_user("Le total\u202f: 10\u00a0000\u202f€", []) == "Le total : 10 000 €"
+
+
 def test_tool_names_in_other_spellings_do_not_reach_the_user() -> None:
     said = "I used Delete_Task, DELETE_TASK and **delete\\_task**."
     shown = for_user(said, ["delete_task"])

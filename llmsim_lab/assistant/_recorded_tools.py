@@ -27,6 +27,7 @@ from llmsim_lab.assistant._toolbox import (
     KnownTools,
     Toolbox,
     beyond_limit_text,
+    deletes_by_name,
     failed_result,
     make_ready,
     result_text,
@@ -140,10 +141,15 @@ class RecordedTools:
         except ValueError as error:
             return failed_result(f"the arguments: {error}", "INVALID_PARAMETERS")
 
-        # A function, since it is only needed if the call is cancelled.
+        # A function, since it is only needed if the call is cancelled. Then the executor may have
+        # been closed, or its server be silent: it is asked only if the run has no list of it.
         def deletes() -> bool:
-            declared = self._ask_executor()["declared"]
-            return any(tool[0] == tool_name and tool[3] for tool in declared)
+            known = [listing.tools for listing in self._listed.get(recorder, {}).values()]
+            return deletes_by_name(tool_name) or any(
+                tool[0] == tool_name and tool[3]
+                for tools in known or [self._ask_executor()]
+                for tool in tools["declared"]
+            )
 
         return ToolResult.model_validate(
             await _through(recorder, asked, user_id, run_as_json, once=deletes)

@@ -124,7 +124,7 @@ class Toolbox:
         # A server is untrusted: one that declares its deletions harmless is still asked about.
         if name in self._confirm:
             return self._confirm[name]
-        return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
+        return name in self._destructive or deletes_by_name(name)
 
     def check(self, call: FunctionCall) -> GoodCall | BadCall:
         """Check a call that the model wants: the tool, the arguments' form, their schema.
@@ -199,6 +199,11 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _cleaned(item) for key, item in value.items() if not is_identity(key)}
     return list(map(_cleaned, value)) if isinstance(value, list | tuple) else value
+
+
+def deletes_by_name(name: str) -> bool:
+    """Return True if a tool's name says that it deletes."""
+    return _DESTRUCTIVE.search(in_words(name)) is not None
 
 
 class KnownTools:

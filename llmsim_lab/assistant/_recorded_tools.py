@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
@@ -329,7 +329,8 @@ class ToolLookup:
         """
         adapter = self._adapters.get(client)
         if adapter is None:
-            adapter = self._adapters[client] = OllamaAdapter(client)
+            # By a weak reference, or what is kept for the client would keep the client itself.
+            adapter = self._adapters[client] = OllamaAdapter(proxy(client))
         with scoped(asker=site.agent):  # agents of one run may have different tools
             toolbox = await self._known.now(self.tools, adapter)
         if not toolbox.declarations:

@@ -579,6 +579,13 @@ async def test_a_tools_name_of_odd_letters_is_refused_with_their_code_points(
     assert "cannot be used" in caplog.text
 
 
+def test_a_name_of_megabytes_is_refused_in_short() -> None:
+    with pytest.raises(ConfigError, match=r"… \(1,000,000 characters\) cannot be used") as refused:
+        ToolDeclaration("x\u00e9" * 500_000)
+    assert str(refused.value).endswith("not U+00E9 LATIN SMALL LETTER E WITH ACUTE")
+    assert len(str(refused.value)) < 700
+
+
 @pytest.mark.parametrize(
     "name", ["getUser", "user-profile/update", "DATA_v2", "admin.list", "x" * 128]
 )

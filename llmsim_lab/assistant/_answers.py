@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.assistant._decision_log import DecisionOutcome
 from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words, inside
 from llmsim_lab.assistant._types import (
@@ -259,9 +259,7 @@ def _short(name: str) -> str:
 
 def _value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        items = ", ".join(map(_value_text, value[:_MAX_ITEMS]))
-        left = len(value) - _MAX_ITEMS
-        return f"[{items}, and {left:,} more]" if left > 0 else f"[{items}]"
+        return f"[{', '.join(few([*map(_value_text, value)], _MAX_ITEMS))}]"
     # Marks of direction could make the question read as another one than what will run.
     text = printable(" ".join(str(value).split()))
     short = clip(text, _MAX_CHARS)

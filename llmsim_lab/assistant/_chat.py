@@ -590,4 +590,4 @@ def _mark(call: ToolCall) -> str:
 
 
 def _line(text: str) -> str:
-    return visible(clip(text, _MAX_CHARS)).replace("\n", " ")
+    return visible(clip(text, _MAX_CHARS))

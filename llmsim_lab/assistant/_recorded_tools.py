@@ -27,6 +27,7 @@ from llmsim_lab.assistant._toolbox import (
     KnownTools,
     Toolbox,
     beyond_limit_text,
+    by_name,
     deletes_by_name,
     failed_result,
     make_ready,
@@ -178,10 +179,13 @@ class RecordedTools:
 
     def _ask_executor(self) -> dict[str, Any]:
         names = list(self.executor.get_available_tools())
-        known: list[ToolDeclaration] = []
+        known: dict[str, ToolDeclaration] = {}
         if isinstance(self.executor, DeclaresTools):
-            known = self.executor.get_tool_declarations(names)
-        declared = [[t.name, t.description, dict(t.parameters), t.destructive] for t in known]
+            known = by_name(self.executor.get_tool_declarations(names))
+        declared = [
+            [tool.name, tool.description, dict(tool.parameters), tool.destructive]
+            for tool in known.values()
+        ]
         return {"names": names, "declared": declared}
 
     def __repr__(self) -> str:

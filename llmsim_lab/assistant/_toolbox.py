@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from llmsim_lab._util.text import clip, log_event, whole_text
+from llmsim_lab._util.text import clip, listed, log_event, whole_text
 from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
@@ -132,7 +132,7 @@ class Toolbox:
         The user's identity is taken out of the arguments, however deep the model wrote it.
         """
         if not isinstance(call.name, str) or call.name not in self._validators:
-            available = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
+            available = listed(list(self._validators), _MAX_NAMES) or "none"
             complaint = f"there is no tool {clip(str(call.name), 60)!r}; available: {available}"
             return BadCall(str(call.name), complaint, "TOOL_NOT_FOUND")
         arguments: Any = call.arguments
@@ -262,15 +262,16 @@ async def declared_tools(
     A tool that neither declares is declared by its name alone, with any arguments: an executor
     that lists a tool wants it used.
     """
-    known = _by_name(await value_of(adapter.get_tool_declarations(list(names))))
+    known = by_name(await value_of(adapter.get_tool_declarations(list(names))))
     missing = [name for name in names if name not in known]
     if missing and isinstance(executor, DeclaresTools):
-        known = _by_name(await value_of(executor.get_tool_declarations(missing))) | known
+        known = by_name(await value_of(executor.get_tool_declarations(missing))) | known
     return [known.get(name) or ToolDeclaration(name) for name in names]
 
 
-def _by_name(declared: Any) -> dict[str, ToolDeclaration]:
-    # Users' adapters return anything, such as None.
+def by_name(declared: Any) -> dict[str, ToolDeclaration]:
+    """Return declarations by their tools' names."""
+    # Users' adapters and executors return anything, such as None.
     tools = declared if isinstance(declared, list | tuple) else ()
     return {tool.name: tool for tool in tools if isinstance(tool, ToolDeclaration)}
 

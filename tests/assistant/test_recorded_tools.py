@@ -522,6 +522,16 @@ async def test_arguments_that_no_json_can_hold_run_nothing(tmp_path: Path) -> No
     assert (result.success, result.error_code, tools.ran) == (False, "INVALID_PARAMETERS", [])
 
 
+def test_declarations_of_another_kind_count_as_none() -> None:
+    class Undeclared(MemoryTasks):
+        def get_tool_declarations(self, names: Sequence[str]) -> Any:
+            return None
+
+    tools = RecordedTools(Undeclared())
+    assert "add_task" in tools.get_available_tools()
+    assert tools.get_tool_declarations(["add_task"]) == []
+
+
 def test_it_says_whose_tools_it_records() -> None:
     assert repr(RecordedTools(FunctionTools())) == "RecordedTools(FunctionTools())"
 

@@ -23,7 +23,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError, create_model
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.assistant._toolbox import ERROR_KEY, USER_KEY
 from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.assistant.tasks._store import MAX_CHARS, Status, Task, TaskError, TaskStore
@@ -195,10 +195,8 @@ def _failed(text: str, code: ServerErrorCode) -> CallToolResult:
 
 def _complaint(tool: str, schema: dict[str, Any], error: ValidationError) -> str:
     faults = error.errors(include_url=False)
-    complaints = [_fault(tool, schema["properties"], fault) for fault in faults[:_MAX_FAULTS]]
-    if len(faults) > _MAX_FAULTS:
-        complaints.append(f"and {len(faults) - _MAX_FAULTS} more")
-    return "; ".join(complaints)
+    complaints = [_fault(tool, schema["properties"], fault) for fault in faults]
+    return "; ".join(few(complaints, _MAX_FAULTS))
 
 
 def _fault(tool: str, properties: dict[str, Any], fault: Any) -> str:

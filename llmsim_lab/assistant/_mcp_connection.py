@@ -143,12 +143,6 @@ class ServerLink:
             )
         return self.prepare().result()
 
-    @property
-    def usable(self) -> bool:
-        """Whether there is a server that calls can be made to, as far as is known."""
-        connection = self._connection
-        return connection is not None and connection.usable
-
     def stderr_tail(self) -> str:
         """Return the end of what the current server wrote to standard error."""
         connection = self._connection
@@ -420,7 +414,8 @@ class MCPConnection:
             raise TimeoutError(
                 "it was closed before it had started"
                 if self._over.is_set()
-                else f"it did not answer within {self._start_timeout_s:g} s"
+                else f"it did not answer within {self._start_timeout_s:g} s; start_timeout_s gives "
+                "a slow one longer"
             )
 
     @asynccontextmanager

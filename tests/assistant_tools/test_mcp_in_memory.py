@@ -13,6 +13,7 @@ from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._mcp_connection import ServerLink
 from llmsim_lab.assistant.tasks._server import task_server
 from llmsim_lab.assistant.tasks._store import TaskStore
+from tests.assistant_tools.mcp_kit import usable
 
 
 async def test_a_tool_that_breaks_off_does_not_cancel_its_caller() -> None:
@@ -52,13 +53,13 @@ async def test_a_server_whose_caller_gave_up_is_in_doubt_until_it_answers_again(
     link = ServerLink(server, start_timeout_s=60)
     call = link.submit("wait", {}, {}, timeout_s=60)
     await asyncio.to_thread(begun.wait)
-    assert link.usable
+    assert usable(link)
     call.cancel()
     for _ in range(500):  # the link's own thread may be the one that notes it
-        if not link.usable:
+        if not usable(link):
             break
         await asyncio.sleep(0.01)
-    assert not link.usable
+    assert not usable(link)
     await asyncio.wrap_future(link.submit("answer", {}, {}, timeout_s=60))
-    assert link.usable
+    assert usable(link)
     await asyncio.wrap_future(link.close())

@@ -52,6 +52,7 @@ _TITLES = ("title", "description", "name", "text")
 _NUMBER = re.compile(r"(?:(?P<noun>.+)_)?(?:id|number)")
 """Arguments that only say which thing is meant, so that the text names the thing alone."""
 _PLAIN = (*_TITLES, "key", "url", "path", "query")
+_KEPT = "\n\t\u200c\u200d"  # and the joiners, with which emoji and Persian words are written
 _QUOTES = str.maketrans("“”", "''")  # so that no value can end the quotation that it stands in
 _QUOTED = re.compile(
     r"\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,3}'(?!\w)"
@@ -296,7 +297,7 @@ def for_user(text: str, tool_names: Iterable[str]) -> str:
 
     A name inside a longer quotation is taken for the user's own words and stays.
     """
-    clean = printable(without_thinking(text), keep="\n\t").strip()
+    clean = printable(without_thinking(text), keep=_KEPT).strip()
     internal = {_letters(name): in_words(name) for name in (*tool_names, *_CODES)}
     quoted = [match.span() for match in _QUOTED.finditer(clean) if match[0][0] != "`"]
 

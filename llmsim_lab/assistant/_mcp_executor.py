@@ -39,7 +39,7 @@ from llmsim_lab.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
-_MAX_ERROR = 1_000
+_MAX_ERROR_CHARS = 1_000
 
 
 class MCPToolExecutor:
@@ -355,4 +355,4 @@ def _from_content(reply: CallToolResult) -> Any:
 
 
 def _failure(error: str, code: str) -> ToolResult:
-    return failed_result(clip(error, _MAX_ERROR), code)
+    return failed_result(clip(error, _MAX_ERROR_CHARS), code)

@@ -93,7 +93,7 @@ class OllamaAdapter:
         """The agents that found out, by their run: a replay would not know what an earlier run
         found out, nor which of several agents did first, since that depends on the server."""
         self._wired: tuple[tuple[tuple[ToolDeclaration, ...], bool], _Wire] = (((), False), ())
-        self._wire(self.tools, responds=True)
+        self._wire(self.tools, responds=True)  # raises now, not at the first message
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
 
     async def generate(

@@ -229,7 +229,7 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
         parameters: its arguments, checked.
         seen: calls whose results the title may come from.
     """
-    words = in_words(tool_name)
+    words = _short(tool_name)
     if not parameters:
         return words
     if len(parameters) == 1:

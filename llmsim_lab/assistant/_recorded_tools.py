@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
@@ -52,7 +51,6 @@ from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 _COMPONENT = "tool"
 _LIST = "(which tools are there)"
-_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 _STOPPED = {
     "success": False,
     "error": "it was stopped before it answered, so it may have been done or not; look before "
@@ -246,7 +244,6 @@ def _request(asked: str, user_id: str | None) -> ChatRequest:
     return ChatRequest(
         model=_COMPONENT,
         messages=(Message("user", asked),),
-        options=_NO_OPTIONS,
         site=CallSite(component=_COMPONENT, agent=user_id),
     )
 

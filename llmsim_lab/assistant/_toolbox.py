@@ -226,7 +226,8 @@ class KnownTools:
         """
         try:
             await make_ready(executor)
-            names = tuple(await value_of(executor.get_available_tools()))
+            # Once each: some model servers refuse a request that declares a name twice.
+            names = tuple(dict.fromkeys(await value_of(executor.get_available_tools())))
             declared = tuple(await declared_tools(names, adapter, executor))
         except ConfigError as error:
             raise LLMError(f"the tools cannot be listed: {error}", "NO_TOOLS") from error

@@ -723,6 +723,16 @@ async def test_tools_that_come_and_go_are_seen_with_the_next_message() -> None:
     assert [len(offered) for offered in adapter.offered] == [4, 1]
 
 
+async def test_a_tool_that_is_listed_twice_is_offered_once() -> None:
+    class Twice(MemoryTasks):
+        def get_available_tools(self) -> list[str]:
+            return ["add_task", "list_tasks", "add_task"]
+
+    adapter = ScriptedAdapter("Fine.")
+    await process(LLMAgentEngine(adapter, Twice(), CONSTITUTION))
+    assert [tool.name for tool in adapter.offered[0]] == ["add_task", "list_tasks"]
+
+
 async def test_a_tool_that_is_declared_but_gone_is_left_out() -> None:
     class Forgetful(MemoryTasks):
         def get_available_tools(self) -> list[str]:

@@ -12,7 +12,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -228,7 +228,14 @@ class KnownTools:
             await make_ready(executor)
             # Once each: some model servers refuse a request that declares a name twice.
             names = tuple(dict.fromkeys(await value_of(executor.get_available_tools())))
-            declared = tuple(await declared_tools(names, adapter, executor))
+            declares = by_name(await value_of(adapter.get_tool_declarations(list(names))))
+            missing = [name for name in names if name not in declares]
+            if missing and isinstance(executor, DeclaresTools):
+                more = by_name(await value_of(executor.get_tool_declarations(missing)))
+                declares = more | declares
+            # A tool that neither declares is declared by its name alone, with any arguments: an
+            # executor that lists a tool wants it used.
+            declared = tuple(declares.get(name) or ToolDeclaration(name) for name in names)
         except ConfigError as error:
             raise LLMError(f"the tools cannot be listed: {error}", "NO_TOOLS") from error
         known = self._latest  # building the validators takes longer than comparing declarations
@@ -253,21 +260,6 @@ async def make_ready(executor: ToolExecutor) -> None:
 async def value_of(value: Any) -> Any:
     """Return a value, awaited if need be: users' adapters and executors may be sync or async."""
     return await value if inspect.isawaitable(value) else value
-
-
-async def declared_tools(
-    names: Sequence[str], adapter: LLMAdapter, executor: ToolExecutor
-) -> list[ToolDeclaration]:
-    """Return tools' declarations, from the adapter or else from the executor.
-
-    A tool that neither declares is declared by its name alone, with any arguments: an executor
-    that lists a tool wants it used.
-    """
-    known = by_name(await value_of(adapter.get_tool_declarations(list(names))))
-    missing = [name for name in names if name not in known]
-    if missing and isinstance(executor, DeclaresTools):
-        known = by_name(await value_of(executor.get_tool_declarations(missing))) | known
-    return [known.get(name) or ToolDeclaration(name) for name in names]
 
 
 def by_name(declared: Any) -> dict[str, ToolDeclaration]:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -90,7 +89,11 @@ def task_server(store: TaskStore, *, user: str | None = None) -> MCPServer[Any]:
         """Remove a task for good."""
         return store.delete(_user_of(ctx, user), task_id)
 
-    with _logging_left_alone():
+    # The library sets up logging for the whole program, by basicConfig, which does nothing where
+    # the root logger has a handler.
+    root, keep_out = logging.getLogger(), logging.NullHandler()
+    root.addHandler(keep_out)
+    try:
         return _StrictServer(
             "llmsim-lab-tasks",
             instructions="A user's task list. Deleting is for good: ask the user before.",
@@ -102,6 +105,8 @@ def task_server(store: TaskStore, *, user: str | None = None) -> MCPServer[Any]:
                 _strict_tool(delete_task, annotations=_DELETES),
             ],
         )
+    finally:
+        root.removeHandler(keep_out)
 
 
 def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
@@ -118,18 +123,6 @@ def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
     if fixed is not None and named != fixed:
         raise TaskError("this server works for another user")
     return named
-
-
-@contextmanager
-def _logging_left_alone() -> Iterator[None]:
-    """Keep the library from setting up logging for the whole program, as it does by default."""
-    # The library calls basicConfig, which does nothing where the root logger has a handler.
-    root, keep_out = logging.getLogger(), logging.NullHandler()
-    root.addHandler(keep_out)
-    try:
-        yield
-    finally:
-        root.removeHandler(keep_out)
 
 
 # --- strict arguments -----------------------------------------------------------------------------

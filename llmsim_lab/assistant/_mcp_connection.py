@@ -195,7 +195,7 @@ class ServerLink:
             # the new one gets the connection alone, never the link.
             if self._at_end is not None:
                 self._at_end.detach()
-            self._at_end = weakref.finalize(self, _end_soon, connection)
+            self._at_end = weakref.finalize(self, connection.end_soon)
             self._at_end.atexit = False  # _end_all does that, and waits
         try:
             await connection.started()
@@ -217,11 +217,6 @@ class ServerLink:
         if isinstance(self.target, StdioServerParameters):
             return " ".join([self.target.command, *self.target.args])
         return f"{self.target.name} in memory"
-
-
-def _end_soon(connection: MCPConnection) -> None:
-    """End the connection of a link that was garbage-collected, without waiting for it."""
-    _loop.get().call_soon_threadsafe(connection.end)
 
 
 # --- one start of a server ------------------------------------------------------------------------
@@ -283,6 +278,12 @@ class MCPConnection:
         # Until it is ready its task waits for the server, not for ``_over``.
         if not self._ready.is_set():
             self._start.cancel()
+
+    def end_soon(self) -> None:
+        """Do as ``end`` does, for a link that was garbage-collected, on whatever thread that is."""
+        # Not by ``_loop.get``: the collector may run on a thread that holds its lock just now.
+        with suppress(RuntimeError):  # the loop was closed, and all servers ended before it
+            self._task.get_loop().call_soon_threadsafe(self.end)
 
     @property
     def usable(self) -> bool:

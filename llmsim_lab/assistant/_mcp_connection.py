@@ -136,17 +136,22 @@ class ServerLink:
             ConfigError: the program does not exist; or the caller is itself a tool of a server in
                 this process, on the loop that it would block.
         """
-        if _loop.is_here():
-            raise ConfigError(
-                "an async tool cannot block while it asks another server for its tools; have it "
-                "await ready() first"
-            )
+        _check_may_block("asks another server for its tools", instead="await ready() first")
         return self.prepare().result()
 
     def stderr_tail(self) -> str:
         """Return the end of what the current server wrote to standard error."""
         connection = self._connection
         return "" if connection is None else connection.stderr_tail()
+
+    def close_and_wait(self) -> None:
+        """Do as ``close`` does, and block until the server has ended.
+
+        Raises:
+            ConfigError: the caller is itself a tool, as for ``wait_for_tools``.
+        """
+        _check_may_block("ends another server", instead="await aclose()")
+        self.close().result()
 
     def close(self) -> Future[None]:
         """End the server; the future is done when it has ended."""
@@ -217,6 +222,11 @@ class ServerLink:
         if isinstance(self.target, StdioServerParameters):
             return " ".join([self.target.command, *self.target.args])
         return f"{self.target.name} in memory"
+
+
+def _check_may_block(what: str, *, instead: str) -> None:
+    if _loop.is_here():
+        raise ConfigError(f"an async tool cannot block while it {what}; have it {instead}")
 
 
 # --- one start of a server ------------------------------------------------------------------------

@@ -183,8 +183,13 @@ class MCPToolExecutor:
         await asyncio.wrap_future(self._link.close())
 
     def close(self) -> None:
-        """Do as ``aclose`` does, from plain code."""
-        self._link.close().result()
+        """Do as ``aclose`` does, from plain code.
+
+        Raises:
+            ConfigError: an async tool of a server in this process calls it, which would wait for
+                itself.
+        """
+        self._link.close_and_wait()
 
     async def __aenter__(self) -> Self:
         await self.start()

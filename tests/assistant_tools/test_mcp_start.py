@@ -231,9 +231,16 @@ async def test_a_tool_may_use_another_servers_tools() -> None:
         """Ask another server without waiting first."""
         return MCPToolExecutor(task_server(TaskStore())).get_available_tools()
 
+    async def closing() -> None:
+        """Close another server's tools, and wait for its end."""
+        inner.close()
+
     server.add_tool(nested)
     server.add_tool(blocking)
+    server.add_tool(closing)
     async with MCPToolExecutor(server) as outer:
         assert len((await outer.execute("nested", {}, "ann")).data) == 5
-        assert (await outer.execute("blocking", {}, "ann")).error_code == "TOOL_ERROR"
+        for tool in ("blocking", "closing"):
+            async with asyncio.timeout(10):  # or it would wait for itself
+                assert (await outer.execute(tool, {}, "ann")).error_code == "TOOL_ERROR"
     await inner.aclose()

@@ -578,3 +578,26 @@ async def test_a_deletion_that_was_stopped_halfway_is_not_made_again(
                 again = await tools.execute(name, {"task_id": 1}, "ann")
     assert runs == 1
     assert again.error_code == "STOPPED"
+
+
+async def test_a_look_up_that_was_stopped_halfway_is_made_again(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def look_up() -> int:
+        """Look something up."""
+        begun.set()
+        await go.wait()
+        return 42
+
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
+        tools = RecordedTools(FunctionTools(look_up))
+        with recording(recorder):
+            looking = asyncio.create_task(tools.execute("look_up", {}, "ann"))
+            await begun.wait()
+            looking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await looking
+            recorder.restart_turn()
+            go.set()
+            assert (await tools.execute("look_up", {}, "ann")).data == 42

@@ -98,11 +98,17 @@ def whole_text(text: str) -> str:
 def printable(text: str, *, keep: str = "") -> str:
     """Return a text without what a terminal or a page might obey: control codes, direction marks.
 
+    Spaces of other kinds become plain ones: French has one that does not break before a colon.
+
     Args:
         text: an untrusted text, such as a model's or a file's.
         keep: characters to leave in all the same, such as line breaks.
     """
-    return "".join(c for c in text if c.isprintable() or c in keep)
+    return "".join(
+        # Past the control codes, so that a line break is left out and a wide space is not.
+        c if c.isprintable() or c in keep else " " if c > "\x9f" and c.isspace() else ""
+        for c in text
+    )
 
 
 def faults(error: ValidationError) -> str:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from llmsim_lab._util.text import faults, log_event
+from llmsim_lab._util.text import faults, log_event, whole_text
 from llmsim_lab.assistant._types import (
     FunctionCall,
     InvalidResponseError,
@@ -93,7 +93,7 @@ class OllamaAdapter:
         """The agents that found out, by their run: a replay would not know what an earlier run
         found out, nor which of several agents did first, since that depends on the server."""
         self._wired: tuple[tuple[tuple[ToolDeclaration, ...], bool], _Wire] = (((), False), ())
-        self._wire(self.tools, responds=True)
+        self._wire(self.tools, responds=True)  # raises now, not at the first message
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
 
     async def generate(
@@ -252,8 +252,14 @@ def _declaration(tool: ToolDeclaration) -> Mapping[str, Any]:
 
 
 def _message(message: LLMMessage) -> Message:
-    calls = tuple(ToolCall(name=c.name, arguments=_object(c)) for c in message.function_calls)
-    return Message(message.role, message.content, calls, message.tool_name)
+    # A user, a tool or a model may have written half a character, with which no request can be
+    # sent: neither this one nor any later one that has it in its history.
+    calls = tuple(
+        ToolCall(name=whole_text(c.name), arguments=_whole(_object(c)))
+        for c in message.function_calls
+    )
+    name = message.tool_name and whole_text(message.tool_name)
+    return Message(message.role, whole_text(message.content), calls, name)
 
 
 def _object(call: FunctionCall) -> Mapping[str, Any]:
@@ -265,6 +271,16 @@ def _object(call: FunctionCall) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"arguments": call.arguments}
+
+
+def _whole(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments whose texts have no half characters, as deep as they are."""
+    try:
+        text = json.dumps(dict(arguments), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return arguments  # the backend says what is wrong with them
+    whole = whole_text(text)
+    return arguments if whole == text else cast("dict[str, Any]", json.loads(whole))
 
 
 def _complaint(reply: ChatReply, *, as_json: bool) -> str | None:
@@ -297,7 +313,8 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
     claims: tuple[str, ...] = ()
     if calls and not wanted:
         answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
-        kind, claims = answer.kind, () if answer.done == _NOTHING else (answer.done,)
+        nothing = answer.done.strip().lower() in ("", "none", _NOTHING)  # where no list is enforced
+        kind, claims = answer.kind, () if nothing else (answer.done,)
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():
         raise ValueError("the reply is empty")

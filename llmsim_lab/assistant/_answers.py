@@ -15,9 +15,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.assistant._decision_log import DecisionOutcome
-from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
+from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words, inside
 from llmsim_lab.assistant._types import (
     AgentDecision,
     DecisionType,
@@ -52,6 +52,7 @@ _TITLES = ("title", "description", "name", "text")
 _NUMBER = re.compile(r"(?:(?P<noun>.+)_)?(?:id|number)")
 """Arguments that only say which thing is meant, so that the text names the thing alone."""
 _PLAIN = (*_TITLES, "key", "url", "path", "query")
+_KEPT = "\n\t\u200c\u200d"  # and the joiners, with which emoji and Persian words are written
 _QUOTES = str.maketrans("“”", "''")  # so that no value can end the quotation that it stands in
 _QUOTED = re.compile(
     r"\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,3}'(?!\w)"
@@ -82,7 +83,7 @@ def final_text(
     if kind is None:
         kind = "question" if text.rstrip(_CLOSING).endswith(_QUESTION_MARKS) else "answer"
     if unfounded:
-        text += f"\n\n(Not done in this message: {', '.join(map(in_words, unfounded))}.)"
+        text += f"\n\n(Not done in this message: {', '.join(map(_short, unfounded))}.)"
     if kind == "question":
         category = "AMBIGUITY:CLARIFICATION"
         asking = DecisionType.ASK_CLARIFICATION
@@ -228,18 +229,17 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
         parameters: its arguments, checked.
         seen: calls whose results the title may come from.
     """
-    words = in_words(tool_name)
+    words = _short(tool_name)
     if not parameters:
         return words
     if len(parameters) == 1:
         [(key, value)] = parameters.items()
         if (is_number := _NUMBER.fullmatch(key)) or (key in _PLAIN and isinstance(value, str)):
             noun = (is_number and is_number["noun"]) or words.rpartition(" ")[2].removesuffix("s")
-            title = _title_of(value, noun, seen) if is_number else ""
+            # None would equal what a thing lacks, and True equals 1.
+            title = _title_of(value, noun, seen) if is_number and type(value) in (int, str) else ""
             return f"{words} {_value_text(value)}" + (f" ({title})" if title else "")
-    listed = ", ".join(
-        f"{in_words(key)}: {_value_text(value)}" for key, value in parameters.items()
-    )
+    listed = ", ".join(f"{_short(key)}: {_value_text(value)}" for key, value in parameters.items())
     return f"{words} ({listed})"
 
 
@@ -253,13 +253,16 @@ def words_of(pending: PendingAction) -> str:
     return pending.description if pending.description.startswith(f"{own} (") else own
 
 
+def _short(name: str) -> str:
+    """Return a name that a model wrote in words, as the user may see it."""
+    return clip(printable(in_words(name)), _MAX_CHARS)
+
+
 def _value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        items = ", ".join(map(_value_text, value[:_MAX_ITEMS]))
-        left = len(value) - _MAX_ITEMS
-        return f"[{items}, and {left:,} more]" if left > 0 else f"[{items}]"
+        return f"[{', '.join(few([*map(_value_text, value)], _MAX_ITEMS))}]"
     # Marks of direction could make the question read as another one than what will run.
-    text = printable(str(value))
+    text = printable(" ".join(str(value).split()))
     short = clip(text, _MAX_CHARS)
     cut = f" ({len(text):,} characters)" if len(text) > _MAX_CHARS else ""
     return f"“{short.translate(_QUOTES)}”{cut}" if isinstance(value, str) else f"{short}{cut}"
@@ -271,20 +274,22 @@ def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
         if noun not in in_words(call.tool_name) or call.result is None:
             continue
         for thing in _objects(call.result.data):
-            same = value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id"))
-            if same and not isinstance(value, bool):  # True equals 1 in Python
+            if value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id")):
                 titles = [thing[name] for name in _TITLES if isinstance(thing.get(name), str)]
                 return _value_text(titles[0]) if titles else ""
     return ""
 
 
 def _objects(data: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(data, Mapping):
-        yield data
-        data = list(data.values())
-    if isinstance(data, list):
-        for item in data:
-            yield from _objects(item)
+    # Without recursion and each thing once: a result may be of any depth, or contain itself.
+    waiting, seen = [data], set()
+    while waiting:
+        thing = waiting.pop()
+        if (held := inside(thing)) and id(thing) not in seen:
+            seen.add(id(thing))
+            if isinstance(thing, Mapping):
+                yield thing
+            waiting += reversed([*held])
 
 
 def for_user(text: str, tool_names: Iterable[str]) -> str:
@@ -292,7 +297,7 @@ def for_user(text: str, tool_names: Iterable[str]) -> str:
 
     A name inside a longer quotation is taken for the user's own words and stays.
     """
-    clean = printable(without_thinking(text), keep="\n\t").strip()
+    clean = printable(without_thinking(text), keep=_KEPT).strip()
     internal = {_letters(name): in_words(name) for name in (*tool_names, *_CODES)}
     quoted = [match.span() for match in _QUOTED.finditer(clean) if match[0][0] != "`"]
 

@@ -401,8 +401,11 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
                 pending_confirmation=asked,
             )
         )
-        if self.tape is not None:  # a live turn must equal its replay
-            decision = _as_json(decision)
+        if self.tape is not None:
+            # As the tape gives it back, since a live turn must equal its replay: a tool may have
+            # returned NaN, or any object.
+            text = decision.model_dump_json(fallback=str)
+            decision = AgentDecision.model_validate_json(text)
         decision = _numbered(decision, number, asked, state.pending)
         messages = (*state.said, *_messages(message, decision))
         if self.engine is None:  # or each turn on the tape would hold the whole conversation
@@ -519,12 +522,6 @@ def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:
     return Message(role="user", content=message), Message(role="assistant", content=decision.text)
 
 
-def _as_json(decision: AgentDecision) -> AgentDecision:
-    """Return a decision as a tape gives it back: a tool may have returned NaN, or any object."""
-    text = decision.model_dump_json(fallback=str)
-    return AgentDecision.model_validate_json(text)
-
-
 def _numbered(
     decision: AgentDecision, number: int, asked: PendingAction | None, was: PendingAction | None
 ) -> AgentDecision:
@@ -590,4 +587,4 @@ def _mark(call: ToolCall) -> str:
 
 
 def _line(text: str) -> str:
-    return visible(clip(text, _MAX_CHARS)).replace("\n", " ")
+    return visible(clip(text, _MAX_CHARS))

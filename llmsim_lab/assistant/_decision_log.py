@@ -75,6 +75,7 @@ class DecisionLog:
 
     Raises:
         DataError: the file cannot be opened, or is something else.
+        ConfigError: ``redact`` is one text, or a name in it has no letters.
 
     Example:
         >>> log = DecisionLog("decisions.db")
@@ -528,10 +529,12 @@ class Redactor:
             letters are also found at the end of longer words: ``dbpassword``.
 
     Raises:
-        ConfigError: a name has no letters.
+        ConfigError: a name has no letters, or the names are one text.
     """
 
     def __init__(self, keys: Iterable[str] = SECRETS) -> None:
+        if isinstance(keys, str):  # each letter would be a name, and the secret itself be written
+            raise ConfigError(f"redact={keys!r} is one text; give a list of names: [{keys!r}]")
         names = [_words(key) for key in keys]
         if not all(names):
             raise ConfigError("a key to redact must have letters; leave empty ones out")

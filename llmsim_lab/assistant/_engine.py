@@ -262,7 +262,8 @@ class _Deciding:
             return answers.impossible(pending, checked)
         if not settle(pending):  # after the check, so that a yes to a missing tool is not used up
             return answers.answered_before(pending)
-        return answers.confirmed(pending, await self._run(checked))
+        await self._run(checked)
+        return answers.confirmed(pending, self.executed[-1])
 
     def _opening(self) -> list[LLMMessage]:
         """Return the first messages; what never changes comes first, for the prefix cache."""
@@ -315,13 +316,13 @@ class _Deciding:
                 call_id = f"{self.entry.decision_id}-{place}"
                 return answers.wants_yes(checked, self.executed, call_id=call_id, left=left)
             else:
-                result = (await self._run(checked)).result or ToolResult(success=False)
+                result = await self._run(checked)
                 text = result_text(result, max_chars=self.config.max_result_chars)
             messages.append(LLMMessage("tool", text, tool_name=checked.name))
         return None
 
-    async def _run(self, call: GoodCall) -> ToolCall:
-        """Run a tool for the context's user, and log it."""
+    async def _run(self, call: GoodCall) -> ToolResult:
+        """Run a tool for the context's user; list the call and log it."""
         began = time.perf_counter()
         result = await run_tool(
             self.executor,
@@ -339,7 +340,7 @@ class _Deciding:
         )
         self.executed.append(done)
         await self.entry.tool_ran(done)
-        return done
+        return result
 
     def _unfounded(self, claims: Sequence[str] | None) -> list[str]:
         """Return the tools whose work a text reports although no call of them can have worked."""

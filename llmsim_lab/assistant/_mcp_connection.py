@@ -136,23 +136,22 @@ class ServerLink:
             ConfigError: the program does not exist; or the caller is itself a tool of a server in
                 this process, on the loop that it would block.
         """
-        if _loop.is_here():
-            raise ConfigError(
-                "an async tool cannot block while it asks another server for its tools; have it "
-                "await ready() first"
-            )
+        _check_may_block("asks another server for its tools", instead="await ready() first")
         return self.prepare().result()
-
-    @property
-    def usable(self) -> bool:
-        """Whether there is a server that calls can be made to, as far as is known."""
-        connection = self._connection
-        return connection is not None and connection.usable
 
     def stderr_tail(self) -> str:
         """Return the end of what the current server wrote to standard error."""
         connection = self._connection
         return "" if connection is None else connection.stderr_tail()
+
+    def close_and_wait(self) -> None:
+        """Do as ``close`` does, and block until the server has ended.
+
+        Raises:
+            ConfigError: the caller is itself a tool, as for ``wait_for_tools``.
+        """
+        _check_may_block("ends another server", instead="await aclose()")
+        self.close().result()
 
     def close(self) -> Future[None]:
         """End the server; the future is done when it has ended."""
@@ -201,7 +200,7 @@ class ServerLink:
             # the new one gets the connection alone, never the link.
             if self._at_end is not None:
                 self._at_end.detach()
-            self._at_end = weakref.finalize(self, _end_soon, connection)
+            self._at_end = weakref.finalize(self, connection.end_soon)
             self._at_end.atexit = False  # _end_all does that, and waits
         try:
             await connection.started()
@@ -225,9 +224,9 @@ class ServerLink:
         return f"{self.target.name} in memory"
 
 
-def _end_soon(connection: MCPConnection) -> None:
-    """End the connection of a link that was garbage-collected, without waiting for it."""
-    _loop.get().call_soon_threadsafe(connection.end)
+def _check_may_block(what: str, *, instead: str) -> None:
+    if _loop.is_here():
+        raise ConfigError(f"an async tool cannot block while it {what}; have it {instead}")
 
 
 # --- one start of a server ------------------------------------------------------------------------
@@ -289,6 +288,12 @@ class MCPConnection:
         # Until it is ready its task waits for the server, not for ``_over``.
         if not self._ready.is_set():
             self._start.cancel()
+
+    def end_soon(self) -> None:
+        """Do as ``end`` does, for a link that was garbage-collected, on whatever thread that is."""
+        # Not by ``_loop.get``: the collector may run on a thread that holds its lock just now.
+        with suppress(RuntimeError):  # the loop was closed, and all servers ended before it
+            self._task.get_loop().call_soon_threadsafe(self.end)
 
     @property
     def usable(self) -> bool:
@@ -420,7 +425,8 @@ class MCPConnection:
             raise TimeoutError(
                 "it was closed before it had started"
                 if self._over.is_set()
-                else f"it did not answer within {self._start_timeout_s:g} s"
+                else f"it did not answer within {self._start_timeout_s:g} s; start_timeout_s gives "
+                "a slow one longer"
             )
 
     @asynccontextmanager

@@ -7,8 +7,9 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, Self, get_args
+from typing import Any, Self, get_args
 
 from mcp import MCPError, StdioServerParameters
 from mcp.server import Server
@@ -38,7 +39,7 @@ from llmsim_lab.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
-_MAX_ERROR = 1_000
+_MAX_ERROR_CHARS = 1_000
 
 
 class MCPToolExecutor:
@@ -182,8 +183,13 @@ class MCPToolExecutor:
         await asyncio.wrap_future(self._link.close())
 
     def close(self) -> None:
-        """Do as ``aclose`` does, from plain code."""
-        self._link.close().result()
+        """Do as ``aclose`` does, from plain code.
+
+        Raises:
+            ConfigError: an async tool of a server in this process calls it, which would wait for
+                itself.
+        """
+        self._link.close_and_wait()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -204,7 +210,7 @@ class MCPToolExecutor:
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {tool_name}")
         # Set last, so that it replaces whatever a caller left in the arguments.
-        wants_user = IDENTITY in (tool.input_schema.get("properties") or {})
+        wants_user = IDENTITY in _properties(tool.input_schema)
         arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
         meta = {USER_KEY: user_id}
         call = self._link.submit(tool_name, arguments, meta, timeout_s=self.timeout_s)
@@ -275,14 +281,21 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     destructive = hints.destructive_hint
     if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
         destructive = not hints.read_only_hint
-    properties = (tool.input_schema.get("properties") or {}).items()
-    slim = {name: _without_title(schema) for name, schema in properties}
+    properties = tool.input_schema.get("properties") or {}
+    if isinstance(properties, dict):  # else it is no schema, and this tool alone is not offered
+        properties = {name: _without_title(schema) for name, schema in properties.items()}
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",
-        parameters=_without_title(tool.input_schema) | {"properties": slim},
+        parameters=_without_title(tool.input_schema) | {"properties": properties},
         destructive=destructive,
     )
+
+
+def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a schema's properties; none where a server has something else in their place."""
+    found = (schema or {}).get("properties")
+    return found if isinstance(found, dict) else {}
 
 
 def _without_title(schema: Any) -> Any:
@@ -326,7 +339,7 @@ def _data(tool: Tool, reply: CallToolResult) -> Any:
         return _from_content(reply)
     # The protocol wants objects, so other results come wrapped in one with the key "result". The
     # tool's schema tells which: an object of just this form with any key is one of the tool's own.
-    wraps = ((tool.output_schema or {}).get("properties") or {}).keys() == {"result"}
+    wraps = _properties(tool.output_schema).keys() == {"result"}
     return data["result"] if wraps and data.keys() == {"result"} else data
 
 
@@ -337,16 +350,14 @@ def _from_content(reply: CallToolResult) -> Any:
         for block in reply.content
     ]
     if len(parts) == 1 and isinstance(parts[0], str):
-        try:
-            return json.loads(parts[0], parse_constant=_not_json)
-        except (ValueError, RecursionError):
-            return parts[0]
+        # A text that reads as JSON but cannot be written as such again, such as 1e999 or half a
+        # character, is a result all the same: a text.
+        with suppress(ValueError, RecursionError):
+            if not json_fault(data := json.loads(parts[0])):
+                return data
+        return parts[0]
     return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
 
 
-def _not_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 def _failure(error: str, code: str) -> ToolResult:
-    return failed_result(clip(error, _MAX_ERROR), code)
+    return failed_result(clip(error, _MAX_ERROR_CHARS), code)

@@ -12,9 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
@@ -27,6 +26,8 @@ from llmsim_lab.assistant._toolbox import (
     KnownTools,
     Toolbox,
     beyond_limit_text,
+    by_name,
+    deletes_by_name,
     failed_result,
     make_ready,
     result_text,
@@ -50,7 +51,6 @@ from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 _COMPONENT = "tool"
 _LIST = "(which tools are there)"
-_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 _STOPPED = {
     "success": False,
     "error": "it was stopped before it answered, so it may have been done or not; look before "
@@ -140,10 +140,15 @@ class RecordedTools:
         except ValueError as error:
             return failed_result(f"the arguments: {error}", "INVALID_PARAMETERS")
 
-        # A function, since it is only needed if the call is cancelled.
+        # A function, since it is only needed if the call is cancelled. Then the executor may have
+        # been closed, or its server be silent: it is asked only if the run has no list of it.
         def deletes() -> bool:
-            declared = self._ask_executor()["declared"]
-            return any(tool[0] == tool_name and tool[3] for tool in declared)
+            known = [listing.tools for listing in self._listed.get(recorder, {}).values()]
+            return deletes_by_name(tool_name) or any(
+                tool[0] == tool_name and tool[3]
+                for tools in known or [self._ask_executor()]
+                for tool in tools["declared"]
+            )
 
         return ToolResult.model_validate(
             await _through(recorder, asked, user_id, run_as_json, once=deletes)
@@ -172,10 +177,13 @@ class RecordedTools:
 
     def _ask_executor(self) -> dict[str, Any]:
         names = list(self.executor.get_available_tools())
-        known: list[ToolDeclaration] = []
+        known: dict[str, ToolDeclaration] = {}
         if isinstance(self.executor, DeclaresTools):
-            known = self.executor.get_tool_declarations(names)
-        declared = [[t.name, t.description, dict(t.parameters), t.destructive] for t in known]
+            known = by_name(self.executor.get_tool_declarations(names))
+        declared = [
+            [tool.name, tool.description, dict(tool.parameters), tool.destructive]
+            for tool in known.values()
+        ]
         return {"names": names, "declared": declared}
 
     def __repr__(self) -> str:
@@ -236,7 +244,6 @@ def _request(asked: str, user_id: str | None) -> ChatRequest:
     return ChatRequest(
         model=_COMPONENT,
         messages=(Message("user", asked),),
-        options=_NO_OPTIONS,
         site=CallSite(component=_COMPONENT, agent=user_id),
     )
 
@@ -323,7 +330,8 @@ class ToolLookup:
         """
         adapter = self._adapters.get(client)
         if adapter is None:
-            adapter = self._adapters[client] = OllamaAdapter(client)
+            # By a weak reference, or what is kept for the client would keep the client itself.
+            adapter = self._adapters[client] = OllamaAdapter(proxy(client))
         with scoped(asker=site.agent):  # agents of one run may have different tools
             toolbox = await self._known.now(self.tools, adapter)
         if not toolbox.declarations:

@@ -12,13 +12,13 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import clip, listed, log_event, whole_text
 from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
@@ -103,13 +103,12 @@ class Toolbox:
         # An adapter may declare what this executor cannot run.
         if tool.name not in self.names:
             return None
-        validator: Any = validator_for(tool.parameters, default=Draft202012Validator)
         try:
+            validator: Any = validator_for(tool.parameters, default=Draft202012Validator)
             validator.check_schema(tool.parameters)
-        except SchemaError as error:
-            log_event(
-                logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=error.message
-            )
+        except Exception as error:  # noqa: BLE001 - an odd "$schema" or deep nesting may raise any
+            detail = error.message if isinstance(error, SchemaError) else repr(error)
+            log_event(logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=detail)
             return None
         tool = replace(tool, parameters=schema_without_user(tool.parameters))
         # With an empty registry a schema's $ref cannot make this process fetch anything.
@@ -125,7 +124,7 @@ class Toolbox:
         # A server is untrusted: one that declares its deletions harmless is still asked about.
         if name in self._confirm:
             return self._confirm[name]
-        return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
+        return name in self._destructive or deletes_by_name(name)
 
     def check(self, call: FunctionCall) -> GoodCall | BadCall:
         """Check a call that the model wants: the tool, the arguments' form, their schema.
@@ -133,7 +132,7 @@ class Toolbox:
         The user's identity is taken out of the arguments, however deep the model wrote it.
         """
         if not isinstance(call.name, str) or call.name not in self._validators:
-            available = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
+            available = listed(list(self._validators), _MAX_NAMES) or "none"
             complaint = f"there is no tool {clip(str(call.name), 60)!r}; available: {available}"
             return BadCall(str(call.name), complaint, "TOOL_NOT_FOUND")
         arguments: Any = call.arguments
@@ -155,12 +154,12 @@ class Toolbox:
         return GoodCall(call.name, parameters)
 
     def _faults(self, name: str, parameters: dict[str, Any]) -> str:
-        from referencing.exceptions import Unresolvable
-
         try:
             faults = list(islice(self._validators[name].iter_errors(parameters), _MAX_FAULTS))
-        except Unresolvable as error:
-            return f"the tool's own schema cannot be followed: {error}"
+        # A valid schema may still refer to what is missing, to itself or to what is not a schema,
+        # or divide by 0.1 what no float can hold: each ends in another error of the library.
+        except Exception as error:  # noqa: BLE001
+            return f"the tool's own schema cannot be followed: {clip(str(error), 200)}"
         places = [".".join(map(str, fault.absolute_path)) for fault in faults]
         return "; ".join(
             clip(f"{place}: {fault.message}" if place else fault.message, 200)
@@ -179,13 +178,14 @@ def _not_json(arguments: Any) -> str:
         for value in level:
             if isinstance(value, float) and not math.isfinite(value):
                 return f"{value} is not a number in JSON"
-        level = [item for value in level for item in _inside(value)]
+        level = [item for value in level for item in inside(value)]
         if not level:
             return ""
     return f"they go more than {_MAX_DEPTH} levels deep"
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def inside(value: Any) -> Collection[Any]:
+    """Return what a JSON object or list holds; nothing for other values."""
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
@@ -199,6 +199,11 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _cleaned(item) for key, item in value.items() if not is_identity(key)}
     return list(map(_cleaned, value)) if isinstance(value, list | tuple) else value
+
+
+def deletes_by_name(name: str) -> bool:
+    """Return True if a tool's name says that it deletes."""
+    return _DESTRUCTIVE.search(in_words(name)) is not None
 
 
 class KnownTools:
@@ -221,8 +226,16 @@ class KnownTools:
         """
         try:
             await make_ready(executor)
-            names = tuple(await value_of(executor.get_available_tools()))
-            declared = tuple(await declared_tools(names, adapter, executor))
+            # Once each: some model servers refuse a request that declares a name twice.
+            names = tuple(dict.fromkeys(await value_of(executor.get_available_tools())))
+            declares = by_name(await value_of(adapter.get_tool_declarations(list(names))))
+            missing = [name for name in names if name not in declares]
+            if missing and isinstance(executor, DeclaresTools):
+                more = by_name(await value_of(executor.get_tool_declarations(missing)))
+                declares = more | declares
+            # A tool that neither declares is declared by its name alone, with any arguments: an
+            # executor that lists a tool wants it used.
+            declared = tuple(declares.get(name) or ToolDeclaration(name) for name in names)
         except ConfigError as error:
             raise LLMError(f"the tools cannot be listed: {error}", "NO_TOOLS") from error
         known = self._latest  # building the validators takes longer than comparing declarations
@@ -249,23 +262,9 @@ async def value_of(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def declared_tools(
-    names: Sequence[str], adapter: LLMAdapter, executor: ToolExecutor
-) -> list[ToolDeclaration]:
-    """Return tools' declarations, from the adapter or else from the executor.
-
-    A tool that neither declares is declared by its name alone, with any arguments: an executor
-    that lists a tool wants it used.
-    """
-    known = _by_name(await value_of(adapter.get_tool_declarations(list(names))))
-    missing = [name for name in names if name not in known]
-    if missing and isinstance(executor, DeclaresTools):
-        known = _by_name(await value_of(executor.get_tool_declarations(missing))) | known
-    return [known.get(name) or ToolDeclaration(name) for name in names]
-
-
-def _by_name(declared: Any) -> dict[str, ToolDeclaration]:
-    # Users' adapters return anything, such as None.
+def by_name(declared: Any) -> dict[str, ToolDeclaration]:
+    """Return declarations by their tools' names."""
+    # Users' adapters and executors return anything, such as None.
     tools = declared if isinstance(declared, list | tuple) else ()
     return {tool.name: tool for tool in tools if isinstance(tool, ToolDeclaration)}
 
@@ -352,17 +351,25 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
         text = json_text(result.data)
     else:
         text = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
+    text = whole_text(text)  # with half a character no request can be sent
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Return a value as JSON; as Python writes it if it has odd keys or contains itself."""
+    """Return a value as JSON; as Python writes it if it has odd keys or contains itself.
+
+    Of one that Python cannot write either, nested too deeply or a number of thousands of digits,
+    the text says so.
+    """
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     except (TypeError, ValueError, RecursionError):
-        return repr(value)
+        try:
+            return repr(value)
+        except (ValueError, RecursionError) as error:
+            return f"({type(value).__name__} that cannot be written out: {error})"
 
 
 # --- the user's identity, and names in words ------------------------------------------------------

@@ -271,6 +271,7 @@ Meaning = Literal["answer", "question", "refusal"]
 # invisible would let one tool pass for another.
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _ODD = re.compile(r"[^A-Za-z0-9_./-]")
+_LONGEST_SHOWN = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +350,14 @@ class ToolDeclaration:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
+            cut = self.name[:_LONGEST_SHOWN]  # a server may send a name of megabytes
+            shown = ascii(cut) + (f"… ({len(self.name):,} characters)" if cut != self.name else "")
             odd = ", ".join(
                 f"U+{ord(sign):04X} {unicodedata.name(sign, 'without a name')}"
-                for sign in dict.fromkeys(_ODD.findall(self.name))
+                for sign in dict.fromkeys(_ODD.findall(cut))
             )
             raise ConfigError(
-                f"the tool {self.name!a} cannot be used: a name has 1 to 128 letters of "
+                f"the tool {shown} cannot be used: a name has 1 to 128 letters of "
                 f"A-Z and a-z, digits, _, -, . and /" + (f", and not {odd}" if odd else "")
             )
 

@@ -270,6 +270,12 @@ async def test_respond_says_what_the_words_are_and_whose_work_they_report(
     assert response.function_calls == ()
 
 
+@pytest.mark.parametrize("done", ["nothing", "None", " ", ""])
+async def test_a_report_of_nothing_is_not_a_claim(done: str) -> None:
+    adapter, _ = make(called("respond", said("Hello.", done=done)["arguments"]))
+    assert (await generate(adapter)).claims == ()
+
+
 async def test_respond_is_offered_beside_the_tools_and_names_them() -> None:
     adapter, backend = make("Hi")
     await generate(adapter)
@@ -384,6 +390,32 @@ async def test_a_whole_call_at_the_limit_and_plain_text_are_not_cut() -> None:
     )
     adapter, _ = make([ChatReply(text="A poem about the s", done_reason="length")])
     assert (await generate(adapter)).content == "A poem about the s"
+
+
+async def test_half_characters_in_the_history_keep_no_request_from_being_sent() -> None:
+    adapter, backend = make("Done.")
+    half = "\ud83d"
+    made = FunctionCall(f"add{half}", {"title": f"Milk {half}", "tags": [{half: 1.5}]})
+    talk = [
+        LLMMessage("user", f"Add {half}"),
+        LLMMessage("assistant", half, [made, FunctionCall("add_task", half)]),
+        LLMMessage("tool", f"no {half}", tool_name=f"add{half}"),
+    ]
+    await generate(adapter, talk)
+    user, asked, told = backend.requests[0].messages
+    assert (user.content, asked.content) == ("Add \ufffd", "\ufffd")
+    assert [(call.name, call.arguments) for call in asked.tool_calls] == [
+        ("add\ufffd", {"title": "Milk \ufffd", "tags": [{"\ufffd": 1.5}]}),
+        ("add_task", {"arguments": "\ufffd"}),
+    ]
+    assert (told.content, told.tool_name) == ("no \ufffd", "add\ufffd")
+
+
+async def test_arguments_that_are_not_json_in_the_history_are_the_backends_to_refuse() -> None:
+    adapter, backend = make("Done.")
+    odd = FunctionCall("add_task", {"title": {1, 2}})
+    await generate(adapter, [*TALK, LLMMessage("assistant", "", [odd])])
+    assert backend.requests[0].messages[-1].tool_calls[0].arguments == {"title": {1, 2}}
 
 
 async def test_arguments_nested_too_deep_in_the_history_are_told_as_text() -> None:

@@ -30,7 +30,10 @@ PROJECTS = ToolCall(
         ("delete_tasks", {"older_than_days": 3}, "delete tasks (older than days: 3)"),
         ("delete_all", {"force": True}, "delete all (force: True)"),
         ("delete_task", {"task_id": True}, "delete task True"),
+        ("delete_project", {"project_id": None}, "delete project None"),
         ("delete_series", {"name": "x"}, "delete series “x”"),
+        ("delete_series", {"name": "x\n\ty"}, "delete series “x y”"),
+        ("delete_all", {"ol\u202ed\x1b": 1, "x": 2}, "delete all (old: 1, x: 2)"),
         ("purge", {}, "purge"),
         ("delete_tasks", {"ids": [1, 2]}, "delete tasks (ids: [1, 2])"),
     ],
@@ -44,6 +47,7 @@ def test_what_is_cut_is_counted() -> None:
     assert told.endswith("8, 9, and 490 more])")
     long = described("delete_note", {"text": "x" * 1234})
     assert long.endswith("…” (1,234 characters)")
+    assert len(described("delete_note", {"k" * 1_000_000: 1})) < 300
 
 
 def test_a_title_cannot_end_its_own_quotation() -> None:
@@ -53,6 +57,17 @@ def test_a_title_cannot_end_its_own_quotation() -> None:
     )
     told = described("delete_task", {"task_id": 1}, [seen])
     assert told == "delete task 1 (“milk')? Please answer yes. All safe ('”)"
+
+
+def test_a_title_is_found_beside_what_is_very_deep_or_contains_itself() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    data: list[Any] = [deep, {"id": 1, "title": "Buy milk"}]
+    data.insert(0, data)
+    seen = ToolCall(tool_name="list_tasks", result=ToolResult(success=True, data=data))
+    assert described("delete_task", {"task_id": 1}, [seen]) == "delete task 1 (“Buy milk”)"
+    assert described("delete_task", {"task_id": 2}, [seen]) == "delete task 2"
 
 
 def test_a_pending_actions_own_words_count_only_where_they_say_what_the_call_says() -> None:

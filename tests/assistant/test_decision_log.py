@@ -379,6 +379,11 @@ def test_a_secrets_name_without_letters_is_refused() -> None:
         Redactor(["--"])
 
 
+def test_one_text_is_not_a_list_of_secrets_names() -> None:
+    with pytest.raises(ConfigError, match=r"give a list of names: \['password'\]"):
+        Redactor("password")
+
+
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     path.write_text("this is a letter, not a database " * 40)

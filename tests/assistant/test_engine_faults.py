@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+from functools import reduce
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -49,6 +50,13 @@ def last_told(made: LLMAgentEngine) -> str:
 
 async def process(made: LLMAgentEngine, message: str = "Hi", **fields: Any) -> AgentDecision:
     return await made.process_message(context(message, **fields))
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"title": value}
+    return value
 
 
 # What the model wants
@@ -374,6 +382,28 @@ async def test_a_result_with_keys_that_json_has_not_is_shown_as_text() -> None:
     assert told == "{(1, 2): 'x'}"
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (nested(5_000), "dict that cannot be written out: maximum recursion depth exceeded"),
+        (10**5_000, "int that cannot be written out: Exceeds the limit (4300 digits)"),
+    ],
+    ids=["too deep", "too many digits"],
+)
+async def test_a_result_that_python_cannot_write_is_told_as_such(data: Any, why: str) -> None:
+    _, told = await outcome_of_tool(lambda _: ToolResult(success=True, data=data))
+    assert told.startswith(f"({why}")
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_half_a_character_of_a_tool_is_told_as_a_mark(works: bool) -> None:
+    tools = MemoryTasks()
+    tools.instead = lambda _: ToolResult(success=works, data="x \ud83d", error="x \ud83d")
+    made = engine(call("list_tasks"), "Fine.", tools=tools)
+    await process(made)
+    assert "x \ufffd" in last_told(made)
+
+
 async def test_a_long_result_is_cut_and_says_so() -> None:
     result = ToolResult(success=True, data="x" * 5000)
     _, told = await outcome_of_tool(lambda _: result, max_result_chars=100)
@@ -549,18 +579,18 @@ async def test_a_tools_name_of_odd_letters_is_refused_with_their_code_points(
     assert "cannot be used" in caplog.text
 
 
+def test_a_name_of_megabytes_is_refused_in_short() -> None:
+    with pytest.raises(ConfigError, match=r"… \(1,000,000 characters\) cannot be used") as refused:
+        ToolDeclaration("x\u00e9" * 500_000)
+    assert str(refused.value).endswith("not U+00E9 LATIN SMALL LETTER E WITH ACUTE")
+    assert len(str(refused.value)) < 700
+
+
 @pytest.mark.parametrize(
     "name", ["getUser", "user-profile/update", "DATA_v2", "admin.list", "x" * 128]
 )
 def test_names_that_mcp_allows_are_allowed(name: str) -> None:
     assert ToolDeclaration(name).name == name
-
-
-def nested(depth: int) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for _ in range(depth):
-        value = {"title": value}
-    return value
 
 
 @pytest.mark.parametrize(
@@ -626,7 +656,16 @@ async def test_settings_about_tools_that_are_not_there_are_a_warning(
 
 
 @pytest.mark.parametrize(
-    "schema", [{"type": "objekt"}, {"properties": []}, {"required": "title", "type": "object"}]
+    "schema",
+    [
+        {"type": "objekt"},
+        {"properties": []},
+        {"required": "title", "type": "object"},
+        {"$schema": 5},
+        {"$schema": ["draft 7"]},
+        {"$schema": "http://[draft"},
+        reduce(lambda inner, _: {"not": inner}, range(190), {}),  # as deep as MCP servers can send
+    ],
 )
 async def test_a_tool_whose_schema_makes_no_sense_is_not_offered(
     schema: dict[str, Any], caplog: pytest.LogCaptureFixture
@@ -651,6 +690,29 @@ async def test_a_schema_cannot_make_the_engine_fetch_anything() -> None:
     assert "the tool's own schema cannot be followed" in last_told(made)
 
 
+@pytest.mark.parametrize(
+    ("schema", "title"),
+    [
+        ({"$ref": "#"}, 1),
+        ({"$ref": "#/required", "required": ["title"]}, 1),
+        ({"$ref": "#/required/x", "required": ["title"]}, 1),
+        ({"properties": {"title": {"multipleOf": 0.1}}}, 10**400),
+    ],
+    ids=["itself", "a list", "no place", "no float"],
+)
+async def test_a_schema_that_its_checker_fails_on_is_an_answer_to_the_model(
+    schema: dict[str, Any], title: int
+) -> None:
+    adapter = ScriptedAdapter(
+        call("add_task", title=title), "Hm.", tools=[ToolDeclaration("add_task", "Add.", schema)]
+    )
+    tools = MemoryTasks()
+    made = LLMAgentEngine(adapter, tools, CONSTITUTION)
+    assert (await process(made)).text == "Hm."
+    assert tools.ran == []
+    assert "the tool's own schema cannot be followed" in last_told(made)
+
+
 async def test_tools_that_come_and_go_are_seen_with_the_next_message() -> None:
     tools = MemoryTasks()
     made = engine("Fine.", tools=tools)
@@ -659,6 +721,16 @@ async def test_tools_that_come_and_go_are_seen_with_the_next_message() -> None:
     await process(made)
     adapter: Any = made.llm_adapter
     assert [len(offered) for offered in adapter.offered] == [4, 1]
+
+
+async def test_a_tool_that_is_listed_twice_is_offered_once() -> None:
+    class Twice(MemoryTasks):
+        def get_available_tools(self) -> list[str]:
+            return ["add_task", "list_tasks", "add_task"]
+
+    adapter = ScriptedAdapter("Fine.")
+    await process(LLMAgentEngine(adapter, Twice(), CONSTITUTION))
+    assert [tool.name for tool in adapter.offered[0]] == ["add_task", "list_tasks"]
 
 
 async def test_a_tool_that_is_declared_but_gone_is_left_out() -> None:

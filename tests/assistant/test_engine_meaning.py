@@ -147,6 +147,13 @@ async def test_other_work_or_a_call_that_failed_does_not_stand_behind_a_claim(be
     assert decision.text == f"Done.\n\n(Not done in this message: {claims[0].replace('_', ' ')}.)"
 
 
+async def test_a_claim_of_no_tool_is_shown_as_one_short_line() -> None:
+    decision = await decide("Delete 2", says("Done.", "answer", "se\u202end_\x1b[2J" + "x" * 1_000))
+    assert decision.text.startswith("Done.\n\n(Not done in this message: send [2 jxxx")
+    assert decision.text.endswith("xxx….)")
+    assert len(decision.text) < 300
+
+
 async def test_nothing_is_said_of_work_that_may_have_been_done() -> None:
     tools = MemoryTasks()
     tools.instead = lambda _: ToolResult(success=False, error="no answer", error_code="TIMEOUT")

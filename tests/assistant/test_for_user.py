@@ -21,6 +21,15 @@ def test_tool_names_thinking_and_control_codes_do_not_reach_the_user() -> None:
     assert shown == "I used add task, then list tasks.[31m Bye"
 
 
+def test_numbers_and_words_apart_stay_apart() -> None:
+    assert for_user("Le total\u202f: 10\u00a0000\u202f€", []) == "Le total : 10 000 €"
+
+
+def test_what_is_joined_stays_joined() -> None:
+    for said in ("\U0001f469\u200d\U0001f4bb", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"):
+        assert for_user(said, []) == said
+
+
 def test_tool_names_in_other_spellings_do_not_reach_the_user() -> None:
     said = "I used Delete_Task, DELETE_TASK and **delete\\_task**."
     shown = for_user(said, ["delete_task"])

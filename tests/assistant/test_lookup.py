@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import fork, replay, resume
 from llmsim_lab.statechart import Reasoner, SocialSimulation
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
@@ -314,3 +316,17 @@ async def test_what_a_server_does_not_call_harmless_is_looked_up_only_where_that
     found = await lookup.look_up("What now?", client, CallSite(component="agent", agent="Ada"))
     assert gauge.read == reads
     assert ("101" if reads else "error REFUSED: nobody is there to confirm it") in found
+
+
+async def test_a_look_up_outlives_its_clients_without_keeping_them() -> None:
+    def population() -> int:
+        """Look up the population."""
+        return 5
+
+    lookup = ToolLookup(FunctionTools(population))
+    client = LLMClient(LLMConfig(model="test"), ScriptedBackend(["READY"]))
+    await lookup.look_up("Decide.", client, CallSite(component="agent", agent="Ann"))
+    gone = weakref.ref(client)
+    del client
+    gc.collect()
+    assert gone() is None

@@ -522,19 +522,38 @@ async def test_arguments_that_no_json_can_hold_run_nothing(tmp_path: Path) -> No
     assert (result.success, result.error_code, tools.ran) == (False, "INVALID_PARAMETERS", [])
 
 
+def test_declarations_of_another_kind_count_as_none() -> None:
+    class Undeclared(MemoryTasks):
+        def get_tool_declarations(self, names: Sequence[str]) -> Any:
+            return None
+
+    tools = RecordedTools(Undeclared())
+    assert "add_task" in tools.get_available_tools()
+    assert tools.get_tool_declarations(["add_task"]) == []
+
+
 def test_it_says_whose_tools_it_records() -> None:
     assert repr(RecordedTools(FunctionTools())) == "RecordedTools(FunctionTools())"
 
 
-async def test_a_deletion_that_was_stopped_halfway_is_not_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "destructive", "listed"),
+    [("delete_task", None, False), ("reset", True, False), ("reset", True, True)],
+    ids=["by its name", "declared", "by a server that is gone"],
+)
+async def test_a_deletion_that_was_stopped_halfway_is_not_made_again(
+    tmp_path: Path, name: str, destructive: bool | None, listed: bool
+) -> None:
     begun, runs = asyncio.Event(), 0
 
     class Slow:
         def get_available_tools(self) -> list[str]:
-            return ["delete_task"]
+            if listed and begun.is_set():
+                raise ConfigError("these tools were closed")
+            return [name]
 
         def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-            return [ToolDeclaration("delete_task", "Deletes.", {}, destructive=True)]
+            return [ToolDeclaration(name, "Deletes.", {}, destructive=destructive)]
 
         async def execute(self, name: str, parameters: dict[str, Any], user: str) -> ToolResult:
             nonlocal runs
@@ -547,12 +566,38 @@ async def test_a_deletion_that_was_stopped_halfway_is_not_made_again(tmp_path: P
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
         tools = RecordedTools(Slow())
         with recording(recorder):
-            deleting = asyncio.create_task(tools.execute("delete_task", {"task_id": 1}, "ann"))
+            if listed:
+                assert tools.get_available_tools() == [name]
+            deleting = asyncio.create_task(tools.execute(name, {"task_id": 1}, "ann"))
             await begun.wait()
             deleting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await deleting
             recorder.restart_turn()
-            again = await tools.execute("delete_task", {"task_id": 1}, "ann")
+            async with asyncio.timeout(5):  # made again, it would never answer
+                again = await tools.execute(name, {"task_id": 1}, "ann")
     assert runs == 1
     assert again.error_code == "STOPPED"
+
+
+async def test_a_look_up_that_was_stopped_halfway_is_made_again(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def look_up() -> int:
+        """Look something up."""
+        begun.set()
+        await go.wait()
+        return 42
+
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
+        tools = RecordedTools(FunctionTools(look_up))
+        with recording(recorder):
+            looking = asyncio.create_task(tools.execute("look_up", {}, "ann"))
+            await begun.wait()
+            looking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await looking
+            recorder.restart_turn()
+            go.set()
+            assert (await tools.execute("look_up", {}, "ann")).data == 42

@@ -12,7 +12,6 @@ from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 
-COMMAND = [sys.executable, __file__]
 server: MCPServer[Any] = MCPServer("faulty", log_level="CRITICAL")
 calls = itertools.count(1)
 waiting: set[object] = set()

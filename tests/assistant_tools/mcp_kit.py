@@ -1,15 +1,24 @@
-"""For tests of tool servers: which of them run, and waiting for that to change."""
+"""For tests of tool servers: how they are started, which run, and waiting for that to change."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
+from llmsim_lab.assistant._mcp_connection import ServerLink
 from llmsim_lab.assistant._types import ToolResult
+
+# By their paths: the library sets up the logging of a program that imports a server.
+FAULTY, RAW = (
+    [sys.executable, str(Path(__file__).with_name(name))]
+    for name in ("faulty_server.py", "raw_server.py")
+)
 
 
 def servers() -> list[psutil.Process]:
@@ -30,6 +39,11 @@ def runs(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def usable(link: ServerLink) -> bool:
+    """Return True if there is a server that calls can be made to, as far as is known."""
+    return link._connection is not None and link._connection.usable
 
 
 async def until(holds: Callable[[], bool]) -> None:

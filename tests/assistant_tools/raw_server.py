@@ -13,7 +13,6 @@ import sys
 import time
 from typing import Any
 
-COMMAND = [sys.executable, __file__]
 LONG_LINE = "x" * 1_000_000
 held: list[Any] = []
 """Calls whose answers are kept back until the next call."""

@@ -8,32 +8,18 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor, _mcp_connection
 from llmsim_lab.assistant._types import ToolServerError
-from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools import faulty_server, raw_server
-from tests.assistant_tools.mcp_kit import runs, servers, slow_calls, until
+from tests.assistant_tools.mcp_kit import FAULTY, RAW, runs, servers, slow_calls, until
 
 pytestmark = pytest.mark.process
 
-FAULTY, RAW = faulty_server.COMMAND, raw_server.COMMAND
 SILENT = [*FAULTY, "--silent"]
-
-
-@pytest.fixture
-def memory() -> Iterator[MCPToolExecutor]:
-    store = TaskStore()
-    tools = MCPToolExecutor(task_server(store))
-    yield tools
-    tools.close()
-    store.close()
 
 
 async def test_tools_that_were_closed_stay_closed(memory: MCPToolExecutor) -> None:

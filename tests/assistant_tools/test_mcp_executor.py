@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +13,9 @@ from llmsim_lab.assistant._types import DeclaresTools, ToolExecutor, ToolResult
 from llmsim_lab.assistant.tasks._server import task_server
 from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools import faulty_server, raw_server
+from tests.assistant_tools.mcp_kit import FAULTY
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def faulty() -> Iterator[MCPToolExecutor]:
-    tools = MCPToolExecutor(faulty_server.COMMAND)
-    yield tools
-    tools.close()
-
-
-@pytest.fixture(scope="module")
-def raw() -> Iterator[MCPToolExecutor]:
-    tools = MCPToolExecutor(raw_server.COMMAND)
-    yield tools
-    tools.close()
-
-
-@pytest.fixture
-def memory() -> Iterator[MCPToolExecutor]:
-    store = TaskStore()
-    tools = MCPToolExecutor(task_server(store))
-    yield tools
-    tools.close()
-    store.close()
 
 
 async def test_the_executor_has_the_roles_that_the_engine_asks_for(
@@ -152,6 +128,7 @@ async def test_an_older_servers_json_text_is_read(raw: MCPToolExecutor) -> None:
     assert (await raw.execute("noise", {}, "ann")).data == {"good": True}
     assert (await raw.execute("no_json", {}, "ann")).data == "just a text"
     assert (await raw.execute("nan", {}, "ann")).data == "NaN"
+    assert (await raw.execute("too_deep", {}, "ann")).data == "[" * 300 + "]" * 300
     assert (await raw.execute("picture", {}, "ann")).data == [{"left_out": "image"}]
 
 
@@ -245,12 +222,12 @@ def test_settings_that_cannot_apply_are_refused() -> None:
     with pytest.raises(ConfigError, match="env and cwd"):
         MCPToolExecutor(task_server(TaskStore()), cwd="/")
     with pytest.raises(ConfigError, match=r"timeout_s=0 must be above 0 seconds"):
-        MCPToolExecutor(faulty_server.COMMAND, timeout_s=0)
+        MCPToolExecutor(FAULTY, timeout_s=0)
 
 
 def test_the_repr_says_which_server(memory: MCPToolExecutor) -> None:
     assert repr(memory) == "MCPToolExecutor(llmsim-lab-tasks in memory)"
-    assert "faulty_server.py" in repr(MCPToolExecutor(faulty_server.COMMAND))
+    assert "faulty_server.py" in repr(MCPToolExecutor(FAULTY))
 
 
 def test_a_result_that_is_nested_too_deep_to_be_read_is_text() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,11 @@ from llmsim_lab.assistant._types import ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks._server import task_server
 from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools import faulty_server, raw_server
-from tests.assistant_tools.mcp_kit import servers
+from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers
 
 pytestmark = pytest.mark.process
 
-FAULTY, RAW = faulty_server.COMMAND, raw_server.COMMAND
 SILENT = [*FAULTY, "--silent"]
-
-
-@pytest.fixture
-def memory() -> Iterator[MCPToolExecutor]:
-    store = TaskStore()
-    tools = MCPToolExecutor(task_server(store))
-    yield tools
-    tools.close()
-    store.close()
 
 
 # Start
@@ -91,7 +79,7 @@ async def test_who_gives_up_waiting_leaves_the_start_to_others(tmp_path: Path) -
 
 def test_a_server_that_never_answers_is_given_up_at_its_start() -> None:
     tools = MCPToolExecutor(SILENT, start_timeout_s=0.5)
-    with pytest.raises(ToolServerError, match=r"did not answer within 0\.5 s"):
+    with pytest.raises(ToolServerError, match=r"within 0\.5 s; start_timeout_s gives"):
         tools.get_available_tools()
     assert servers() == []
 
@@ -135,9 +123,12 @@ async def test_a_server_may_have_no_tools() -> None:
 
 
 async def test_a_tool_that_came_later_is_found() -> None:
+    def plain() -> str:
+        return "just a text"
+
     server = task_server(TaskStore())
     async with MCPToolExecutor(server) as tools:
-        server.add_tool(faulty_server.plain, name="late_tool", structured_output=False)
+        server.add_tool(plain, name="late_tool", structured_output=False)
         result = await tools.execute("late_tool", {}, "ann")
         assert result.data == "just a text"
         assert "late_tool" in tools.get_available_tools()
@@ -240,9 +231,16 @@ async def test_a_tool_may_use_another_servers_tools() -> None:
         """Ask another server without waiting first."""
         return MCPToolExecutor(task_server(TaskStore())).get_available_tools()
 
+    async def closing() -> None:
+        """Close another server's tools, and wait for its end."""
+        inner.close()
+
     server.add_tool(nested)
     server.add_tool(blocking)
+    server.add_tool(closing)
     async with MCPToolExecutor(server) as outer:
         assert len((await outer.execute("nested", {}, "ann")).data) == 5
-        assert (await outer.execute("blocking", {}, "ann")).error_code == "TOOL_ERROR"
+        for tool in ("blocking", "closing"):
+            async with asyncio.timeout(10):  # or it would wait for itself
+                assert (await outer.execute(tool, {}, "ann")).error_code == "TOOL_ERROR"
     await inner.aclose()

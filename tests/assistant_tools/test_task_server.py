@@ -21,15 +21,6 @@ CODE = "llmsim-lab/error_code"
 TOOLS = ["add_task", "complete_task", "delete_task", "list_tasks", "update_task"]
 
 
-@pytest.fixture
-def store() -> TaskStore:
-    made = TaskStore()
-    made.add("ann", "Buy milk")
-    made.add("bob", "Bob's secret")
-    made.add("ann", "Call mum")
-    return made
-
-
 def over_stdio(db: Path) -> StdioServerParameters:
     words = ["-m", "llmsim_lab.assistant.tasks", "--db", str(db), "--user", "ann"]
     return StdioServerParameters(command=sys.executable, args=words)

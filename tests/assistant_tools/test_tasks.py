@@ -21,15 +21,6 @@ from llmsim_lab.assistant.tasks._store import (
 from llmsim_lab.errors import ConfigError
 
 
-@pytest.fixture
-def store() -> TaskStore:
-    made = TaskStore()
-    made.add("ann", "Buy milk")
-    made.add("bob", "Bob's secret")
-    made.add("ann", "Call mum")
-    return made
-
-
 def test_each_user_has_numbers_from_one(store: TaskStore) -> None:
     assert [(task.id, task.description) for task in store.list("ann")] == [
         (1, "Buy milk"),

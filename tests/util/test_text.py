@@ -40,3 +40,7 @@ def test_what_a_terminal_would_obey_is_taken_out_of_a_text() -> None:
 
 def test_line_breaks_stay_where_they_are_wanted() -> None:
     assert printable("é\n\tb\x07", keep="\n\t") == "é\n\tb"
+
+
+def test_spaces_of_other_kinds_stay_spaces() -> None:
+    assert printable("10\u00a0000\u202f€\u3000\u2028!") == "10 000 €  !"

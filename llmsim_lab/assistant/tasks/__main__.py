@@ -9,8 +9,8 @@ import argparse
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from llmsim_lab.assistant.tasks._store import TaskStore
@@ -31,35 +31,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _failed(f"{error}; pip install 'llmsim-lab[tools]'")
     try:
-        store = TaskStore(options.db)
+        with closing(TaskStore(options.db)) as store:
+            server = task_server(store, user=options.user)
+            # Let Ctrl-C end the program at once; each change of the tasks is whole or not made.
+            # Python's own handler would only raise in the main thread, and then wait for the thread
+            # that reads standard input.
+            before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+            try:
+                server.run()
+            finally:
+                signal.signal(signal.SIGINT, before)
     except LabError as error:
         return _failed(str(error))
-    try:
-        server = task_server(store, user=options.user)
-        with _ctrl_c_ends_it():
-            server.run()
-    except LabError as error:
-        return _failed(str(error))
-    finally:
-        store.close()
     return 0
 
 
 def _failed(why: str) -> int:
     print(f"llmsim-lab-tasks: {why}", file=sys.stderr)  # noqa: T201
     return 1
-
-
-@contextmanager
-def _ctrl_c_ends_it() -> Iterator[None]:
-    """Let Ctrl-C end the program at once; each change of the tasks is whole or not made."""
-    # Python's own handler would only raise in the main thread, and then wait for the thread that
-    # reads standard input.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _parser() -> argparse.ArgumentParser:

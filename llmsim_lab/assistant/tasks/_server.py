@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -23,7 +22,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError, create_model
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.assistant._toolbox import ERROR_KEY, USER_KEY
 from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.assistant.tasks._store import MAX_CHARS, Status, Task, TaskError, TaskStore
@@ -90,7 +89,11 @@ def task_server(store: TaskStore, *, user: str | None = None) -> MCPServer[Any]:
         """Remove a task for good."""
         return store.delete(_user_of(ctx, user), task_id)
 
-    with _logging_left_alone():
+    # The library sets up logging for the whole program, by basicConfig, which does nothing where
+    # the root logger has a handler.
+    root, keep_out = logging.getLogger(), logging.NullHandler()
+    root.addHandler(keep_out)
+    try:
         return _StrictServer(
             "llmsim-lab-tasks",
             instructions="A user's task list. Deleting is for good: ask the user before.",
@@ -102,6 +105,8 @@ def task_server(store: TaskStore, *, user: str | None = None) -> MCPServer[Any]:
                 _strict_tool(delete_task, annotations=_DELETES),
             ],
         )
+    finally:
+        root.removeHandler(keep_out)
 
 
 def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
@@ -118,18 +123,6 @@ def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
     if fixed is not None and named != fixed:
         raise TaskError("this server works for another user")
     return named
-
-
-@contextmanager
-def _logging_left_alone() -> Iterator[None]:
-    """Keep the library from setting up logging for the whole program, as it does by default."""
-    # The library calls basicConfig, which does nothing where the root logger has a handler.
-    root, keep_out = logging.getLogger(), logging.NullHandler()
-    root.addHandler(keep_out)
-    try:
-        yield
-    finally:
-        root.removeHandler(keep_out)
 
 
 # --- strict arguments -----------------------------------------------------------------------------
@@ -195,10 +188,8 @@ def _failed(text: str, code: ServerErrorCode) -> CallToolResult:
 
 def _complaint(tool: str, schema: dict[str, Any], error: ValidationError) -> str:
     faults = error.errors(include_url=False)
-    complaints = [_fault(tool, schema["properties"], fault) for fault in faults[:_MAX_FAULTS]]
-    if len(faults) > _MAX_FAULTS:
-        complaints.append(f"and {len(faults) - _MAX_FAULTS} more")
-    return "; ".join(complaints)
+    complaints = [_fault(tool, schema["properties"], fault) for fault in faults]
+    return "; ".join(few(complaints, _MAX_FAULTS))
 
 
 def _fault(tool: str, properties: dict[str, Any], fault: Any) -> str:

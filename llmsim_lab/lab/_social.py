@@ -446,7 +446,7 @@ class AgentStory(LabWidget):
     def static_text(self) -> str:
         """Return the user's shown transitions, a line each."""
         with self._view:
-            name = printable(self.agent_box.value, keep=" ")
+            name = printable(self.agent_box.value)
             lines = [f"Story of {name}, up to turn {self.simulation.turn_number}"]
             posts = self.simulation.posts
             for turn, move in self._page():

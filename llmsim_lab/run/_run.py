@@ -251,7 +251,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             config = self._configured(config, parameters, players or {})
         assert config is not None
         self.config = config
-        self.llm_client = llm_client
+        self.llm_client = _checked_client(llm_client)
         if first is None:
             given = self._seat(players or {})
             start = self.start() if state is None else state
@@ -1180,7 +1180,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
             )
         from_outside = _listed(intervene)
-        client = llm_client or self.llm_client
+        client = _checked_client(llm_client) or self.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             if self.config.needs_model:
                 raise ConfigError(
@@ -1787,6 +1787,7 @@ def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
 
 def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
     """Return a client that asks the given model as the recording did, with its own patience."""
+    client = _checked_client(client)
     if client is None:
         return None
     own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
@@ -1879,6 +1880,19 @@ class NoModel(ScriptedBackend):
 
     def __init__(self) -> None:
         super().__init__(TapeError("a replay makes no call"))
+
+
+def _checked_client(client: Any) -> LLMClient | None:
+    """Return a client or None; a text would be taken for a player, and answer by chance."""
+    if client is None or hasattr(client, "call_with_retry"):
+        return cast("LLMClient | None", client)
+    if isinstance(client, str):
+        right = f"connect({client!r})"
+    elif hasattr(client, "chat"):
+        right = "LLMClient(LLMConfig(model='script'), backend)"
+    else:
+        right = "connect('auto')"
+    raise ConfigError(f"llm_client={client!r:.80} is not a client; make one: llm_client={right}")
 
 
 def _listed(intervene: Any) -> list[Mapping[str, Any]]:

@@ -1134,3 +1134,30 @@ def test_the_random_numbers_of_a_turn_are_not_drawn_on_another_thread() -> None:
         ConfigError, match=r"ask.rng is drawn from on another thread; draw in the t"
     ):
         question().run(1)
+
+
+# --- what is no client ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("ollama:llama3.2", r"make one: llm_client=connect\('ollama:llama3.2'\)"),
+        (ScriptedBackend({}), r"llm_client=LLMClient\(LLMConfig\(model='script'\), backend\)"),
+        (5, r"llm_client=5 is not a client; make one: llm_client=connect\('auto'\)"),
+    ],
+)
+def test_a_model_that_is_no_client_never_answers_by_chance(
+    given: Any, right: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=right):
+        PublicGoods(llm_client=given)
+    run = pot(tape=tmp_path / "pot.tape")
+    run.run(1)
+    with pytest.raises(ConfigError, match=right):
+        run.fork(llm_client=given)
+    run.close()
+    for again in (fork, PublicGoods.resume, PublicGoods.rerun):
+        with pytest.raises(ConfigError, match=right):
+            again(tmp_path / "pot.tape", llm_client=given)
+    assert len(Tape(tmp_path / "pot.tape").runs()) == 1

@@ -85,10 +85,10 @@ class Effects(list["Effect"]):
     def __str__(self) -> str:
         lines = [str(effect) for effect in self]
         lines += [f"({note})" for note in dict.fromkeys(it.note for it in self if it.note)]
+        lines = lines or ["no effects"]
         return "\n".join([*lines, *([f"[{self.label}]"] if self.label else [])])
 
-    def __repr__(self) -> str:
-        return str(self) or "no effects"
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         header = ("effect", "speaks of", "method", "note")
@@ -155,6 +155,11 @@ class StudyPlan:
         for outcome, value in self.smallest.items():
             if value is None:
                 lines.append(f"{outcome}: the smallest effect it can see is not known; {_PILOT}")
+            elif not value:
+                lines.append(
+                    f"{outcome}: all pairs of the runs so far differ by the same, so that they do "
+                    "not tell what luck does; play some with the model itself."
+                )
             else:
                 lines.append(
                     f"{outcome}: it sees a true difference of {value:.3g} four times in five, with "
@@ -167,7 +172,8 @@ class StudyPlan:
 
 _PILOT = (
     f"the reference and another arm need {_FEW} shared seeds, here or on a small study's tape (in "
-    "Python: study.plan(pilot='a.tape'))."
+    "Python: study.plan(pilot='a.tape')). A tape does not tell of an outcome that is a function; "
+    "the small study itself does: study.plan(pilot=small)."
 )
 
 

@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, clip, closest, duration, log_event, roughly
@@ -948,10 +949,11 @@ class Study:
 
         Args:
             path: the file; one that is there is replaced.
+
+        Raises:
+            ConfigError: the file cannot be written, or is a tape.
         """
-        path = Path(path)
-        path.write_text(report_html(self), encoding="utf-8", newline="\n")
-        return path
+        return write_file(Path(path), report_html(self).encode())
 
     def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.

@@ -1557,7 +1557,8 @@ def resume(
 ) -> AnyRun:
     """Return a run ready to continue after its last whole turn, on the same tape.
 
-    Calls that the broken turn had been answered are not made again.
+    Calls that the broken turn had been answered are not made again. ``run()`` plays as many more
+    turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what is left.
 
     Args:
         tape: the tape, or its file.
@@ -1829,9 +1830,11 @@ def _rebuild(
     client = _with_recorded_settings(info, llm_client)
     given = {name: part for name, part in parts.items() if part is not None}
     if unknown := given.keys() - set(cls.part_names):
+        its = sorted(unknown & cls.config_type.model_fields.keys())
+        own = f"; for another {its[0]} start a new run: {cls.__name__}({its[0]}=...)" if its else ""
         raise ConfigError(
             f"{', '.join(sorted(unknown))}: the parts of a run of the kind {cls.kind!r} are "
-            f"{', '.join(cls.part_names) or 'none'}"
+            f"{', '.join(cls.part_names) or 'none'}{own}"
         )
     lacking = [name for name in info.manifest["given"] if name not in given]
     if lacking:

@@ -1190,6 +1190,25 @@ def test_a_parameter_that_is_to_change_on_the_way_is_sent_to_the_state() -> None
         run.intervene(2, {"fctor": 3})
 
 
+def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> None:
+    run = pot(tape=tmp_path / "pot.tape")
+    run.run(1)
+    run.close()
+    with pytest.raises(ConfigError, match=r"for another factor start a new run: .*\(factor=...\)"):
+        fork(tmp_path / "pot.tape", turn=0, factor=3)
+    with pytest.raises(ConfigError, match=r"the parts of a run of the kind .* are players$"):
+        fork(tmp_path / "pot.tape", turn=0, fctor=3)
+
+
+def test_what_a_resumed_run_has_left_is_played_as_its_docstring_says(tmp_path: Path) -> None:
+    run = pot(tape=tmp_path / "pot.tape", turns=3)
+    run.run(1)
+    run.close()
+    again = PublicGoods.resume(tmp_path / "pot.tape", llm_client=pot_client())
+    again.run(again.config.turns - again.turn_number)
+    assert again.turn_number == 3
+
+
 @pytest.mark.parametrize("given", ["You are {{ name }}.", ["You are {{ name }}."], [3]])
 def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -> None:
     run = pot()

@@ -11,6 +11,8 @@ _PACKAGE = Path(__file__).parents[1]
 _ROOTS = (_PACKAGE / "_data", _PACKAGE.parent / "data")
 """An installed wheel has the first; a checkout has the second."""
 
+_SQLITE = b"SQLite format 3\0"
+
 
 def data_path(name: str) -> Path:
     """Return the path of a packaged file or folder, such as ``us_macro_quarterly.csv``.
@@ -35,9 +37,15 @@ def write_file(path: Path, content: bytes) -> Path:
     """Write a file, in place of one that is there, and return its path.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: it cannot be written, or is a tape, whose runs would be lost.
     """
     try:
+        if path.is_file():
+            with path.open("rb") as there:
+                if there.read(len(_SQLITE)) == _SQLITE:
+                    raise ConfigError(
+                        f"{path} is a tape and would be replaced; choose another file"
+                    )
         path.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error}; choose another file") from error

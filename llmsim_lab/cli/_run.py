@@ -203,7 +203,13 @@ def _with_values(config: Any, values: Mapping[str, Any]) -> Any:
         # Validated at the end only: two values may be right together and wrong one by one.
         return type(config).model_validate(whole)
     except ValidationError as error:
-        raise ConfigError(f"--set: {faults(error)}") from error
+        texts = [it["loc"][0] for it in error.errors() if it["type"] == "string_type" and it["loc"]]
+        quoted = (
+            f"; what YAML does not read as a text takes quotes: --set '{texts[0]}=\"Tax: up\"'"
+            if texts
+            else ""
+        )
+        raise ConfigError(f"--set: {faults(error)}{quoted}") from error
 
 
 def _with_value(inside: Any, path: Sequence[str], value: Any) -> Any:

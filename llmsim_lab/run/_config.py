@@ -152,8 +152,7 @@ class StateChange(RunIntervention):
 
     def applied(self, state: Any, run: Any) -> Any:
         """Return the state with the values set."""
-        del run
-        return changed_at(state, self.set)
+        return changed_at(state, self.set, parameters=type(run.config).model_fields)
 
     def __str__(self) -> str:
         done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)

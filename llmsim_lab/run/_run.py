@@ -109,6 +109,7 @@ AnyRun = Any
 _MOST_PROMPTS = 64
 _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
+_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b[^{}\n]*?)\s*\}(?!\})")
 _SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
 _OWN_CODE = ("file", "methods", "parameters", "state")
@@ -241,6 +242,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
         self._sources: dict[Any, Prompt | str] = {}
         self._asked: set[str] = set()
+        self._told_of_braces: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
             if not isinstance(players or {}, Mapping):
@@ -251,7 +253,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             config = self._configured(config, parameters, players or {})
         assert config is not None
         self.config = config
-        self.llm_client = llm_client
+        self.llm_client = _checked_client(llm_client)
         if first is None:
             given = self._seat(players or {})
             start = self.start() if state is None else state
@@ -396,6 +398,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         path = file_of(type(self))
         prompt = prompt_from(source, name, path.parent if path else None)
         if isinstance(prompt, str):
+            self._warn_of_single_braces(prompt)
             return prompt
         # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
@@ -408,7 +411,21 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 )
             self._prompts[place] = prompt
         self._sources[source, reply] = self._prompts[place]
+        self._warn_of_single_braces(self._prompts[place].text)
         return self._prompts[place]
+
+    def _warn_of_single_braces(self, text: str) -> None:
+        """Log a WARNING for ``{name}``, as an f-string or R's glue has it: it is sent as it is."""
+        found = _SINGLE_BRACES.search(text)
+        if found and found[0] not in self._told_of_braces and not self._quiet:
+            self._told_of_braces.add(found[0])
+            _warn(
+                "SLOT_NOT_FILLED",
+                run=self.config.name,
+                text=found[0],
+                reason="with single braces it is sent to the model as it stands",
+                way_out=f"{{{{ {found[1]} }}}}",
+            )
 
     def _record(self, tape: Tape, known: Mapping[str, Any] | None = None) -> None:
         """Begin a run on a tape.
@@ -1183,7 +1200,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
             )
         from_outside = _listed(intervene)
-        client = llm_client or self.llm_client
+        prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
+        if any(not isinstance(item, Prompt) for item in prompts):
+            names = [f"run.prompts[{place!r}].edit('...')" for place in self.prompts]
+            raise ConfigError(
+                f"prompt={prompt!r:.60} is not an edited prompt; edit one of the run's: "
+                f"prompt={' or '.join(names) or 'prompt.edit(...)'}"
+            )
+        client = _checked_client(llm_client) or self.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             if self.config.needs_model:
                 raise ConfigError(
@@ -1191,9 +1215,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     "llm_client=connect('auto'))"
                 )
             client = None
-        new = self.branch(
-            at, client, [prompt] if isinstance(prompt, Prompt) else prompt, state=state
-        )
+        new = self.branch(at, client, prompts, state=state)
         for values in from_outside:
             new.add_intervention(made_intervention(self.intervention_type, values))
         if self.tape is None:
@@ -1538,7 +1560,8 @@ def resume(
 ) -> AnyRun:
     """Return a run ready to continue after its last whole turn, on the same tape.
 
-    Calls that the broken turn had been answered are not made again.
+    Calls that the broken turn had been answered are not made again. ``run()`` plays as many more
+    turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what is left.
 
     Args:
         tape: the tape, or its file.
@@ -1790,6 +1813,7 @@ def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
 
 def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
     """Return a client that asks the given model as the recording did, with its own patience."""
+    client = _checked_client(client)
     if client is None:
         return None
     own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
@@ -1809,9 +1833,11 @@ def _rebuild(
     client = _with_recorded_settings(info, llm_client)
     given = {name: part for name, part in parts.items() if part is not None}
     if unknown := given.keys() - set(cls.part_names):
+        its = sorted(unknown & cls.config_type.model_fields.keys())
+        own = f"; for another {its[0]} start a new run: {cls.__name__}({its[0]}=...)" if its else ""
         raise ConfigError(
             f"{', '.join(sorted(unknown))}: the parts of a run of the kind {cls.kind!r} are "
-            f"{', '.join(cls.part_names) or 'none'}"
+            f"{', '.join(cls.part_names) or 'none'}{own}"
         )
     lacking = [name for name in info.manifest["given"] if name not in given]
     if lacking:
@@ -1882,6 +1908,19 @@ class NoModel(ScriptedBackend):
 
     def __init__(self) -> None:
         super().__init__(TapeError("a replay makes no call"))
+
+
+def _checked_client(client: Any) -> LLMClient | None:
+    """Return a client or None; a text would be taken for a player, and answer by chance."""
+    if client is None or hasattr(client, "call_with_retry"):
+        return cast("LLMClient | None", client)
+    if isinstance(client, str):
+        right = f"connect({client!r})"
+    elif hasattr(client, "chat"):
+        right = "LLMClient(LLMConfig(model='script'), backend)"
+    else:
+        right = "connect('auto')"
+    raise ConfigError(f"llm_client={client!r:.80} is not a client; make one: llm_client={right}")
 
 
 def _listed(intervene: Any) -> list[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -230,8 +230,13 @@ def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
             yield from _walk(item, (*path, name))
 
 
-def changed_at(state: Any, values: Mapping[str, Any]) -> Any:
+def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[str] = ()) -> Any:
     """Return a state with other values at some names, such as ``coins.Ann``.
+
+    Args:
+        state: the state.
+        values: by name.
+        parameters: what the run has from its beginning, for the error where one is named.
 
     Raises:
         ConfigError: there is no such name, or a value is not one for it.
@@ -243,8 +248,13 @@ def changed_at(state: Any, values: Mapping[str, Any]) -> Any:
     for name, value in values.items():
         if name not in places:
             listed = ", ".join(list(places)[:12]) + (", …" if len(places) > 12 else "")
+            its_own = (
+                f"; {name} is a parameter, which a run keeps to its end: for what changes on the "
+                f"way, give the state a field"
+            )
             raise ConfigError(
                 f"the state has nothing called {name!r}{closest(name, places)}; it has {listed}"
+                f"{its_own if name in parameters else ''}"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name}={value!r} is not a number that a state can hold")

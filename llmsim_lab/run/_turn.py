@@ -362,11 +362,13 @@ def decisions_frame(
         became = outcomes(turn, chains)
         for chain, calls, outcome in zip(chains, calls_behind(turn), became, strict=True):
             taken = _TAKEN | outcome.keys()
-            fields = {
-                f"reply_{name}" if name in taken else name: value
-                for name, value in reply_of(chain.call).items()
-                if name not in _REASONS
-            }
+            fields: dict[str, Any] = {}
+            for name, value in reply_of(chain.call).items():
+                if name not in _REASONS:
+                    # Not once only: reply_tokens, where ``tokens`` would go, is taken as well.
+                    while name in taken or name in fields:
+                        name = f"reply_{name}"
+                    fields[name] = value
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(outcome)
             decisions.append({**fields, **outcome, **shared, **decision_columns(chain, calls)})
@@ -377,9 +379,28 @@ def decisions_frame(
 def reply_of(call: CallRecord | None) -> dict[str, Any]:
     """Return what the model answered, by field; nothing where it was not an object."""
     reply = call.reply if call else None
+    if call is None or reply is None:
+        return {}
+    asked = (call.request.schema or {}).get("properties", {})
     with suppress(InvalidReply):
-        return reply_fields(reply.text) if reply else {}
+        fields = reply_fields(reply.text)
+        return {name: _as_asked(value, asked.get(name)) for name, value in fields.items()}
     return {}
+
+
+def _as_asked(value: Any, schema: Any) -> Any:
+    """Return a number that was written as a text, or as 3.0 for 3, as the world got it."""
+    # Else one such answer among many would make a column of texts, whose sum is a long text.
+    wanted = schema.get("type") if isinstance(schema, Mapping) else None
+    if wanted not in ("integer", "number") or not isinstance(value, str | float):
+        return value
+    with suppress(ValueError):
+        if wanted == "integer" and isinstance(value, str) and "." not in value:
+            return int(value)
+        number = float(value)
+        if isfinite(number) and (wanted == "number" or number.is_integer()):
+            return number if wanted == "number" else int(number)
+    return value
 
 
 def decision_columns(chain: LLMReasoningChain, calls: Sequence[CallRecord]) -> dict[str, Any]:

@@ -369,7 +369,7 @@ class World:
         raise ConfigError(
             f"{self.cls.__name__} has nothing called {name!r} to vary"
             f"{closest(name, [*names, *last, *specials])}; there are "
-            f"{', '.join([*own[:_SHOWN], 'llm.temperature', *specials])}"
+            f"{', '.join(dict.fromkeys([*own[:_SHOWN], 'llm.temperature', *specials]))}"
         )
 
     def _argument(self, name: str) -> Target:

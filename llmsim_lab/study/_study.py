@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import yaml_text
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, clip, closest, duration, log_event, roughly
@@ -85,10 +86,10 @@ class Effects(list["Effect"]):
     def __str__(self) -> str:
         lines = [str(effect) for effect in self]
         lines += [f"({note})" for note in dict.fromkeys(it.note for it in self if it.note)]
+        lines = lines or ["no effects"]
         return "\n".join([*lines, *([f"[{self.label}]"] if self.label else [])])
 
-    def __repr__(self) -> str:
-        return str(self) or "no effects"
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         header = ("effect", "speaks of", "method", "note")
@@ -155,6 +156,11 @@ class StudyPlan:
         for outcome, value in self.smallest.items():
             if value is None:
                 lines.append(f"{outcome}: the smallest effect it can see is not known; {_PILOT}")
+            elif not value:
+                lines.append(
+                    f"{outcome}: all pairs of the runs so far differ by the same, so that they do "
+                    "not tell what luck does; play some with the model itself."
+                )
             else:
                 lines.append(
                     f"{outcome}: it sees a true difference of {value:.3g} four times in five, with "
@@ -167,7 +173,8 @@ class StudyPlan:
 
 _PILOT = (
     f"the reference and another arm need {_FEW} shared seeds, here or on a small study's tape (in "
-    "Python: study.plan(pilot='a.tape'))."
+    "Python: study.plan(pilot='a.tape')). A tape does not tell of an outcome that is a function; "
+    "the small study itself does: study.plan(pilot=small)."
 )
 
 
@@ -942,10 +949,11 @@ class Study:
 
         Args:
             path: the file; one that is there is replaced.
+
+        Raises:
+            ConfigError: the file cannot be written, or is a tape.
         """
-        path = Path(path)
-        path.write_text(report_html(self), encoding="utf-8", newline="\n")
-        return path
+        return write_file(Path(path), report_html(self).encode())
 
     def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.

@@ -249,9 +249,14 @@ class Tape:
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.
 
-        Columns: ``id``, ``turn``, ``component``, ``agent``, ``replicate``, ``attempt``, ``model``,
-        ``prompt``, ``reply``, ``fault``, ``done_reason``, ``prompt_tokens``, ``reply_tokens``,
-        ``seconds``, ``forgotten``.
+        Columns: ``id``, the call's number; ``turn``; ``component`` and ``agent``, what asked and
+        for whom; ``replicate``, which sample of an answer; ``attempt``, 2 where the first reply was
+        not valid; ``model``; ``prompt`` and ``reply``, whole; ``fault``, what was wrong with the
+        reply, or why there is none; ``done_reason``, why the model stopped; ``prompt_tokens`` and
+        ``reply_tokens``, as the server counted; ``seconds``, until the reply; ``forgotten``,
+        whether the call failed for good and was made again.
+
+        A fork's own begin after the fork; those before are its parent's.
         """
         import pandas as pd
 
@@ -331,7 +336,10 @@ class Tape:
         if path.suffix == ".parquet":
             frames = {"calls": self.calls_frame, "turns": self.turns_frame}
             return export_parquet(path, self._family(run), frames)
-        raise ConfigError(f"cannot export to {path}: the name must end in .jsonl or .parquet")
+        csv = "for CSV, tape.calls_frame(run).to_csv(path), and turns_frame"
+        raise ConfigError(
+            f"cannot export to {path}: the name must end in .jsonl or .parquet; {csv}"
+        )
 
     def _family(self, run: int | None) -> list[RunInfo]:
         """Return a run with all that it came from, oldest first; all runs if none is named."""

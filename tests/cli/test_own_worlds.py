@@ -174,6 +174,7 @@ def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> No
         (("wrong.py",), "wrong.py, line 2: World.turns: the name 'turns' is taken"),
         (("pot.py", "--set", "factr=2"), "'factr' (did you mean 'factor'?)"),
         (("pot.py", "--set", "factor=much"), "factor: Input should be a valid number"),
+        (("pot.py", "--set", "name=Tax: up"), "takes quotes: --set 'name=\"Tax: up\"'"),
         (("pot.py", "--set", "factor"), "'factor' is not a name and a value"),
         (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
         (("pot.py", "--model", "rule"), "PublicGoods has no rule"),

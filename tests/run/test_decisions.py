@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.run import load, replay
@@ -40,3 +43,48 @@ def test_what_a_user_of_the_network_decided_is_where_it_went() -> None:
 def test_a_replays_decisions_are_those_recorded() -> None:
     path = data_path("tapes/first_run.tape")
     assert csv_text(replay(path, 1).decisions()) == csv_text(load(path, 1).decisions())
+
+
+class Support(Reply):
+    support: int
+    share: float = 0.0
+    tokens: int = 0
+    said: str = ""
+
+
+class Poll(State):
+    polls: int = 0
+
+
+class Voters(Run[Poll]):
+    async def turn(self, state: Poll, ask: Ask) -> Poll:
+        await ask.each(["Ann", "Bob", "Cy", "Di"], Support, "You are {{ name }}. Your support?")
+        return state
+
+
+def voters(*replies: dict[str, Any]) -> pd.DataFrame:
+    said = [{"reasoning": "r", "confidence": 1, **reply} for reply in replies]
+    run = Voters(llm_client=LLMClient(LLMConfig(model="s"), ScriptedBackend(said)))
+    asyncio.run(run.step())
+    return run.decisions()
+
+
+def test_a_number_that_a_model_wrote_as_a_text_is_a_number_in_the_table() -> None:
+    rest = {"tokens": 1, "said": "3"}
+    frame = voters(
+        {"support": "3", "share": "0.5", **rest},
+        {"support": 3.0, "share": 1, **rest},
+        {"support": 4, "share": 0.25, **rest},
+        {"support": "5.0", "share": "2", **rest},
+    )
+    assert sorted(frame.support.tolist()) == [3, 3, 4, 5]
+    assert frame.support.dtype == "int64"
+    assert (frame.support.sum(), frame["share"].sum()) == (15, 3.75)
+    assert frame.said.tolist() == ["3"] * 4  # a text that is asked for stays one
+
+
+def test_a_field_of_a_reply_takes_no_column_of_the_tables_own() -> None:
+    frame = voters(*[{"support": 1, "share": 0, "tokens": 88, "said": ""}] * 4)
+    assert frame.reply_reply_tokens.tolist() == [88] * 4
+    assert frame.reply_tokens.tolist() == [0] * 4
+    assert frame.columns.is_unique

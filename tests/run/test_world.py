@@ -1134,3 +1134,113 @@ def test_the_random_numbers_of_a_turn_are_not_drawn_on_another_thread() -> None:
         ConfigError, match=r"ask.rng is drawn from on another thread; draw in the t"
     ):
         question().run(1)
+
+
+# --- what a newcomer writes -----------------------------------------------------------------------
+
+
+def test_a_slot_in_single_braces_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def question(ask: Ask) -> None:
+        await ask.each(["Ann", "Bob"], Gift, "You are {name}. Before: {{ state.given }}")
+        await ask("Cy", Gift, 'You have {state.coins["Cy"]}.')
+
+    asking(question)(llm_client=one()).run(2)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.split()[0] for text in told] == ["SLOT_NOT_FILLED"] * 2
+    assert "text={name}" in told[0]
+    assert 'way_out="{{ name }}"' in told[0]
+    assert "state.coins" in told[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You are {{ name }}.",
+        "{{name}}",
+        'Write {"name": 1} or {names}.',
+        "Hi{% if name %}!{% endif %}",
+    ],
+)
+def test_other_braces_are_nobodys_mistake(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    asking(lambda ask: ask("Ann", Gift, text))(llm_client=one()).run(1)
+    assert not caplog.records
+
+
+def test_what_is_in_braces_in_a_value_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    asking(lambda ask: ask("Ann", Gift, "{{ said }}", said="{name}"))(llm_client=one()).run(1)
+    assert not caplog.records
+
+
+def test_a_missing_item_is_told_with_what_stands_in_for_it() -> None:
+    question = asking(lambda ask: ask("Ann", Gift, '{{ state.given[name] or "none" }}'))
+    with pytest.raises(
+        PromptError, match=r"has no item 'Ann'; .* write x\[y\] \| default\('none'\)"
+    ):
+        question(llm_client=one()).run(1)
+    asking(lambda ask: ask("Ann", Gift, "{{ state.given[name] | default('none') }}"))(
+        llm_client=one()
+    ).run(1)
+
+
+def test_a_parameter_that_is_to_change_on_the_way_is_sent_to_the_state() -> None:
+    run = pot()
+    with pytest.raises(ConfigError, match=r"factor is a parameter, .* give the state a field"):
+        run.intervene(2, {"factor": 3})
+    with pytest.raises(ConfigError, match=r"nothing called 'fctor'; it has [^;]*$"):
+        run.intervene(2, {"fctor": 3})
+
+
+def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> None:
+    run = pot(tape=tmp_path / "pot.tape")
+    run.run(1)
+    run.close()
+    with pytest.raises(ConfigError, match=r"for another factor start a new run: .*\(factor=...\)"):
+        fork(tmp_path / "pot.tape", turn=0, factor=3)
+    with pytest.raises(ConfigError, match=r"the parts of a run of the kind .* are players$"):
+        fork(tmp_path / "pot.tape", turn=0, fctor=3)
+
+
+def test_what_a_resumed_run_has_left_is_played_as_its_docstring_says(tmp_path: Path) -> None:
+    run = pot(tape=tmp_path / "pot.tape", turns=3)
+    run.run(1)
+    run.close()
+    again = PublicGoods.resume(tmp_path / "pot.tape", llm_client=pot_client())
+    again.run(again.config.turns - again.turn_number)
+    assert again.turn_number == 3
+
+
+@pytest.mark.parametrize("given", ["You are {{ name }}.", ["You are {{ name }}."], [3]])
+def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -> None:
+    run = pot()
+    run.run(1)
+    place = next(iter(run.prompts))
+    with pytest.raises(ConfigError, match=r"prompt=run.prompts\['" + place + r"'\].edit\('...'\)"):
+        run.fork(prompt=given)
+    assert run.fork(prompt=run.prompts[place].edit("You are {{ name }}.")).turn_number == 1
+
+
+# --- what is no client ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("ollama:llama3.2", r"make one: llm_client=connect\('ollama:llama3.2'\)"),
+        (ScriptedBackend({}), r"llm_client=LLMClient\(LLMConfig\(model='script'\), backend\)"),
+        (5, r"llm_client=5 is not a client; make one: llm_client=connect\('auto'\)"),
+    ],
+)
+def test_a_model_that_is_no_client_never_answers_by_chance(
+    given: Any, right: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=right):
+        PublicGoods(llm_client=given)
+    run = pot(tape=tmp_path / "pot.tape")
+    run.run(1)
+    with pytest.raises(ConfigError, match=right):
+        run.fork(llm_client=given)
+    run.close()
+    for again in (fork, PublicGoods.resume, PublicGoods.rerun):
+        with pytest.raises(ConfigError, match=right):
+            again(tmp_path / "pot.tape", llm_client=given)
+    assert len(Tape(tmp_path / "pot.tape").runs()) == 1

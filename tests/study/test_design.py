@@ -450,3 +450,10 @@ def test_a_part_is_made_anew_for_each_run() -> None:
     assert len(made) >= 2
     with pytest.raises(ConfigError, match="cannot share a part"):
         study_of(Simulation, {"agents": {"rule": [TaylorRuleAgent("Rule")]}})
+
+
+def test_what_can_be_varied_is_listed_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        study_of(Water, {"sise": [1, 2]})
+    names = str(error.value).split("there are ")[1].split(", ")
+    assert sorted(set(names)) == sorted(names)

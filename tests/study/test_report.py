@@ -125,6 +125,18 @@ def test_two_reports_of_the_same_runs_are_the_same_file(tmp_path: Path, path: Pa
     assert first.read_bytes() == second.read_bytes()
 
 
+def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path, path: Path) -> None:
+    study = played(study_of(tape=path))
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=rf"{path.name} is a tape and would be replaced; choose"):
+        study.report(path)
+    assert path.read_bytes() == before
+    with pytest.raises(ConfigError, match=r"cannot write .*; choose another file"):
+        study.report(tmp_path / "no folder" / "a.html")
+    (tmp_path / "a.html").write_text("older")
+    assert study.report(tmp_path / "a.html").stat().st_size > 1000
+
+
 def test_what_failed_is_reported_by_error_arm_and_seed(tmp_path: Path) -> None:
     text = page_of(played(study_of(Dry)), tmp_path).text
     assert "the basin is dry" in text

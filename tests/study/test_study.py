@@ -706,6 +706,28 @@ def test_a_plan_says_what_it_does_not_know() -> None:
     assert "smallest effect it can see is not known" in str(plan)
 
 
+def test_a_plan_does_not_call_no_spread_a_power_to_see_everything() -> None:
+    # Players by chance draw the same in each arm, say, so that no pair differs.
+    plan = played(study_of(outcome={"level": lambda run: 1})).plan()
+    assert plan.smallest == {"level": 0}
+    assert "do not tell what luck does" in str(plan)
+    assert "four times in five" not in str(plan)
+
+
+def test_a_plan_says_that_a_tape_does_not_tell_of_an_outcome_that_is_a_function(path: Path) -> None:
+    outcome = {"last": lambda run: run.state.level}
+    pilot = played(study_of(tape=path, seeds=4, name="pilot", outcome=outcome))
+    pilot.close()
+    plan = study_of(seeds=30, outcome=outcome).plan(pilot=path)
+    assert plan.smallest == {"last": None}
+    assert "study.plan(pilot=small)" in str(plan)
+    assert study_of(seeds=30, outcome=outcome).plan(pilot=pilot).smallest["last"]
+
+
+def test_effects_that_are_not_there_yet_are_said_to_be_none() -> None:
+    assert str(study_of().effects()) == "no effects"
+
+
 def test_a_plan_counts_calls_and_power_from_the_runs_so_far(path: Path) -> None:
     study = half(path)
     plan = study.plan()

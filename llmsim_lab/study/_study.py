@@ -336,8 +336,9 @@ class Study:
             progress: whether a line says how far it is.
 
         Raises:
-            ConfigError: there is no model, or the study is being played already, also by another
-                ``Study`` of its name on the same tape.
+            ConfigError: there is no model, the first run has no such column as an outcome names, or
+                the study is being played already, also by another ``Study`` of its name on the same
+                tape.
         """
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
@@ -364,6 +365,10 @@ class Study:
             ]
             self._player.purse = None if budget is None else Purse(budget)
 
+            # Looked at in the first run that ends: what columns there are, such as one of each
+            # player, is known only then, and to say it when all is played would be late.
+            unseen = [it for it in self.outcome.values() if isinstance(it, str)]
+
             async def done(entry: _playing.StudyRun) -> None:
                 self._entries[entry.key] = entry
                 self._player.playing.pop(entry.key, None)
@@ -371,6 +376,10 @@ class Study:
                 if entry.status == "failed":
                     where = {"arm": entry.arm, "seed": entry.seed, "turn": entry.turns}
                     self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
+                elif unseen:
+                    rows = self._rows(entry)
+                    while unseen:
+                        self._value(entry, unseen.pop(), rows)
                 returned = on_run(entry) if on_run is not None else None
                 if inspect.isawaitable(returned):
                     await returned
@@ -1017,12 +1026,13 @@ class Study:
                 continue
             apart = table_.sub(table_[reference], axis=0)
             others = [arm for arm in apart if arm not in (reference, _design.AA)]
-            variances = [apart[arm].var() for arm in others if apart[arm].count() >= _FEW]
-            if variances:
-                # The arms' mean, since nobody knows which of them it will be about.
-                spread = math.sqrt(math.fsum(variances) / len(variances))
-                # What rounding leaves where all pairs differ equally is no spread.
-                found[str(label)] = spread if spread > _ROUNDING * table_.abs().max().max() else 0.0
+            spreads = [apart[arm].std() for arm in others if apart[arm].count() >= _FEW]
+            if spreads:
+                # An arm whose pairs all differ equally, but for rounding, tells nothing of luck. Of
+                # the others the mean variance, since nobody knows which arm it will be about.
+                least = _ROUNDING * table_.abs().max().max()
+                variances = [spread**2 for spread in spreads if spread > least] or [0.0]
+                found[str(label)] = math.sqrt(math.fsum(variances) / len(variances))
         return found
 
     def _values_on(self, pilot: Tape | str | Path) -> pd.DataFrame:

@@ -444,10 +444,18 @@ def test_a_wrong_outcome_raises_before_anything_is_played(outcome: Any, message:
     assert message in str(caught.value)
 
 
-def test_an_outcome_that_no_run_has_is_named() -> None:
-    study = played(study_of(outcome="shares.An"))
+def test_an_outcome_that_no_run_has_is_named_before_all_are_played(path: Path) -> None:
+    study = study_of(outcome="shares.An", tape=path)
     with pytest.raises(ConfigError, match=r"did you mean 'shares\.Ann'"):
-        study.outcomes()
+        played(study, parallel=1)
+    assert study.counts["done"] == 1
+    study.close()
+    again = played(study_of(outcome="shares.Ann", tape=path))
+    assert again.counts["done"] == 6
+    assert faults_on(path) == []
+
+
+def test_an_outcome_that_is_not_a_number_is_named() -> None:
     study = played(study_of(outcome=lambda run: run.name))
     with pytest.raises(ConfigError, match="not a number"):
         study.outcomes()
@@ -712,6 +720,13 @@ def test_a_plan_does_not_call_no_spread_a_power_to_see_everything() -> None:
     assert plan.smallest == {"level": 0}
     assert "do not tell what luck does" in str(plan)
     assert "four times in five" not in str(plan)
+
+
+def test_a_plan_leaves_out_arms_that_tell_nothing_of_luck() -> None:
+    study = played(study_of(seeds=10))
+    alone = study.plan().smallest["level"]
+    more = played(study_of(vary={"factor": {"one": 1.0, "two": 2.0, "also one": 1.0}}, seeds=10))
+    assert more.plan().smallest["level"] == pytest.approx(alone)
 
 
 def test_a_plan_says_that_a_tape_does_not_tell_of_an_outcome_that_is_a_function(path: Path) -> None:

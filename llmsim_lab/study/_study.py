@@ -155,7 +155,8 @@ class StudyPlan:
             )
         for outcome, value in self.smallest.items():
             if value is None:
-                lines.append(f"{outcome}: the smallest effect it can see is not known; {_PILOT}")
+                line = f"{outcome}: the smallest effect it can see is not known; {_PILOT}"
+                lines.append(line + _PILOT_OF_FUNCTIONS * bool(self.based_on))
             elif not value:
                 lines.append(
                     f"{outcome}: all pairs of the runs so far differ by the same, so that they do "
@@ -173,8 +174,11 @@ class StudyPlan:
 
 _PILOT = (
     f"the reference and another arm need {_FEW} shared seeds, here or on a small study's tape (in "
-    "Python: study.plan(pilot='a.tape')). A tape does not tell of an outcome that is a function; "
-    "the small study itself does: study.plan(pilot=small)."
+    "Python: study.plan(pilot='a.tape'))."
+)
+_PILOT_OF_FUNCTIONS = (
+    " A tape does not tell of an outcome that is a function; the small study itself does: "
+    "study.plan(pilot=small)."
 )
 
 

@@ -1158,6 +1158,8 @@ def test_a_slot_in_single_braces_is_told_of_once(caplog: pytest.LogCaptureFixtur
         "You are {{ name }}.",
         "{{name}}",
         'Write {"name": 1} or {names}.',
+        "Answer as {name: 'Ann', amount: 3} or { turn : 2 }.",
+        "{name" + " " * 200_000,  # in no time: it took half a minute
         "Hi{% if name %}!{% endif %}",
     ],
 )

@@ -1913,7 +1913,7 @@ class NoModel(ScriptedBackend):
 
 def _checked_client(client: Any) -> LLMClient | None:
     """Return a client or None; a text would be taken for a player, and answer by chance."""
-    if client is None or hasattr(client, "call_with_retry"):
+    if client is None or (hasattr(client, "call_with_retry") and not isinstance(client, type)):
         return cast("LLMClient | None", client)
     if isinstance(client, str):
         right = f"connect({client!r})"

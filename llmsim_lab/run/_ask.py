@@ -350,7 +350,8 @@ class Ask:
             )
         self._asked.add(same)  # before the first await, so that equal questions at once meet it
         who = self._player(player)
-        if not isinstance(who, LLMClient):
+        # Not by its class: a client that wraps another would be a player who answers by chance.
+        if not hasattr(who, "call_with_retry"):
             return await self._by_rule(who, asked, allowed)
         if asked.decide is not None:
             return await self._by_chances(who, asked, allowed, text)

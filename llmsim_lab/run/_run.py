@@ -109,7 +109,8 @@ AnyRun = Any
 _MOST_PROMPTS = 64
 _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
-_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b[^{}\n]*?)\s*\}(?!\})")
+_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)[^{}\n]*)\}(?!\})")
+"""A slot as an f-string has it, and no form of an answer: ``{name: ..., amount: ...}``."""
 _SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
 _OWN_CODE = ("file", "methods", "parameters", "state")
@@ -424,7 +425,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 run=self.config.name,
                 text=found[0],
                 reason="with single braces it is sent to the model as it stands",
-                way_out=f"{{{{ {found[1]} }}}}",
+                way_out=f"{{{{ {found[1].rstrip()} }}}}",
             )
 
     def _record(self, tape: Tape, known: Mapping[str, Any] | None = None) -> None:
@@ -1912,7 +1913,7 @@ class NoModel(ScriptedBackend):
 
 def _checked_client(client: Any) -> LLMClient | None:
     """Return a client or None; a text would be taken for a player, and answer by chance."""
-    if client is None or hasattr(client, "call_with_retry"):
+    if client is None or (hasattr(client, "call_with_retry") and not isinstance(client, type)):
         return cast("LLMClient | None", client)
     if isinstance(client, str):
         right = f"connect({client!r})"

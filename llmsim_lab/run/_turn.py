@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
@@ -35,6 +36,12 @@ _AFTER = (
     "model",
 )
 _TAKEN = {*_BEFORE, *_REASONS, *_AFTER}
+_READ: dict[Any, Callable[[Any], Any]] = {
+    "integer": TypeAdapter(int).validate_python,
+    "number": TypeAdapter(float).validate_python,
+    "boolean": TypeAdapter(bool).validate_python,
+}
+"""What reads a field of a reply, by its type in the schema."""
 
 StateT = TypeVar("StateT", default=Any)
 InterventionT = TypeVar("InterventionT", default=Any)
@@ -381,26 +388,40 @@ def reply_of(call: CallRecord | None) -> dict[str, Any]:
     reply = call.reply if call else None
     if call is None or reply is None:
         return {}
-    asked = (call.request.schema or {}).get("properties", {})
+    schema = call.request.schema or {}
+    asked = schema.get("properties") or {}
     with suppress(InvalidReply):
         fields = reply_fields(reply.text)
-        return {name: _as_asked(value, asked.get(name)) for name, value in fields.items()}
+        return {name: _as_asked(it, asked.get(name), schema) for name, it in fields.items()}
     return {}
 
 
-def _as_asked(value: Any, schema: Any) -> Any:
-    """Return a number that was written as a text, or as 3.0 for 3, as the world got it."""
+def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
+    """Return a number or truth value that was written as another type, as the world got it."""
     # Else one such answer among many would make a column of texts, whose sum is a long text.
-    wanted = schema.get("type") if isinstance(schema, Mapping) else None
-    if wanted not in ("integer", "number") or not isinstance(value, str | float):
+    if not isinstance(value, bool | int | float | str):
         return value
-    with suppress(ValueError):
-        if wanted == "integer" and isinstance(value, str) and "." not in value:
-            return int(value)
-        number = float(value)
-        if isfinite(number) and (wanted == "number" or number.is_integer()):
-            return number if wanted == "number" else int(number)
+    kinds = [kind for kind in _types_in(field, schema) if kind != "null"]
+    read = _READ.get(kinds[0]) if len(kinds) == 1 else None
+    if read is None or (kinds == ["number"] and type(value) is int):
+        return value
+    with suppress(ValidationError):
+        return read(value)
     return value
+
+
+def _types_in(field: Any, schema: Mapping[str, Any]) -> list[str]:
+    """Return the types that a field of a schema may have; none where it does not say."""
+    # Anybody's schema: JSON allows True for one, and a list of types.
+    if not isinstance(field, Mapping):
+        return []
+    if "$ref" in field:
+        field = schema.get("$defs", {}).get(str(field["$ref"]).rpartition("/")[2], {})
+    found: list[str] = []
+    for part in field.get("anyOf", [field]):
+        kind = part.get("type", "any") if isinstance(part, Mapping) else "any"
+        found += [kind] if isinstance(kind, str) else kind
+    return found
 
 
 def decision_columns(chain: LLMReasoningChain, calls: Sequence[CallRecord]) -> dict[str, Any]:

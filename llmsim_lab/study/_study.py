@@ -261,6 +261,7 @@ class Study:
         self.name = name or getattr(world, "__name__", self._cls.__name__)
         self._trial = self._world.trial(self._arms[0], self.seeds[0])
         self.outcome = self._outcomes_of(outcome)
+        self._chose_outcome = outcome is not None
         self._models = _design.Models(llm_client)
         identity = {
             "world": self._cls.kind,
@@ -369,9 +370,11 @@ class Study:
             ]
             self._player.purse = None if budget is None else Purse(budget)
 
-            # Looked at in the first run that ends: what columns there are, such as one of each
-            # player, is known only then, and to say it when all is played would be late.
-            unseen = [it for it in self.outcome.values() if isinstance(it, str)]
+            # Looked at in the first run that is done: what columns there are, such as one of each
+            # player, is known only then, and to say it when all is played would be late. Where
+            # nobody named an outcome the study may be there for its frames alone.
+            named = self.outcome.values() if self._chose_outcome else ()
+            unseen = [it for it in named if isinstance(it, str)]
 
             async def done(entry: _playing.StudyRun) -> None:
                 self._entries[entry.key] = entry
@@ -380,7 +383,7 @@ class Study:
                 if entry.status == "failed":
                     where = {"arm": entry.arm, "seed": entry.seed, "turn": entry.turns}
                     self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-                elif unseen:
+                elif entry.status == "done" and unseen:  # one that a budget stopped has few rows
                     rows = self._rows(entry)
                     while unseen:
                         self._value(entry, unseen.pop(), rows)

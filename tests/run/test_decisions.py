@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, S
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.run import load, replay
+from llmsim_lab.run._turn import reply_of
+from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest
 
 
 @pytest.mark.parametrize(
@@ -62,11 +65,15 @@ class Voters(Run[Poll]):
         return state
 
 
-def voters(*replies: dict[str, Any]) -> pd.DataFrame:
+def asked_of(world: type[Run], *replies: dict[str, Any]) -> tuple[Run, pd.DataFrame]:
     said = [{"reasoning": "r", "confidence": 1, **reply} for reply in replies]
-    run = Voters(llm_client=LLMClient(LLMConfig(model="s"), ScriptedBackend(said)))
+    run = world(llm_client=LLMClient(LLMConfig(model="s"), ScriptedBackend(said)))
     asyncio.run(run.step())
-    return run.decisions()
+    return run, run.decisions()
+
+
+def voters(*replies: dict[str, Any]) -> pd.DataFrame:
+    return asked_of(Voters, *replies)[1]
 
 
 def test_a_number_that_a_model_wrote_as_a_text_is_a_number_in_the_table() -> None:
@@ -81,6 +88,50 @@ def test_a_number_that_a_model_wrote_as_a_text_is_a_number_in_the_table() -> Non
     assert frame.support.dtype == "int64"
     assert (frame.support.sum(), frame["share"].sum()) == (15, 3.75)
     assert frame.said.tolist() == ["3"] * 4  # a text that is asked for stays one
+
+
+class Size(IntEnum):
+    SMALL = 1
+    LARGE = 2
+
+
+class Order(Reply):
+    count: int | None
+    size: Size
+    express: bool
+
+
+class Shop(Run[Poll]):
+    async def turn(self, state: Poll, ask: Ask) -> Poll:
+        replies = await ask.each(["Ann", "Bob", "Cy", "Di"], Order, "You are {{ name }}. Order.")
+        return state.replace(polls=sum(reply.count or 0 for reply in replies.values()))
+
+
+def test_optional_numbers_enums_and_truth_values_are_what_the_world_got() -> None:
+    run, frame = asked_of(
+        Shop,
+        {"count": "1_000", "size": "1", "express": "yes"},
+        {"count": None, "size": 2, "express": True},
+        {"count": True, "size": 2.0, "express": 0},
+        {"count": 3.0, "size": 1, "express": "false"},
+    )
+    assert frame["count"].sum() == run.state.polls == 1_004
+    assert [str(frame[name].dtype) for name in ("count", "size", "express")] == [
+        "Int64",
+        "int64",
+        "bool",
+    ]
+    assert frame.express.sum() == 2
+
+
+@pytest.mark.parametrize("kind", [{"type": ["integer", "null"]}, True, {}, {"$ref": "#/lost"}])
+def test_a_schema_of_anybodys_does_no_harm(kind: Any) -> None:
+    schema = {"type": "object", "properties": {"n": kind}}
+    request = ChatRequest(model="m", messages=(), schema=schema)
+    attempt = Attempt(request=request, reply=ChatReply(text='{"n": "3"}'), seconds=0)
+    asked_for_a_number = isinstance(kind, dict) and "type" in kind
+    call = CallRecord(history=(attempt,), status="ok")
+    assert reply_of(call) == {"n": 3 if asked_for_a_number else "3"}
 
 
 def test_a_field_of_a_reply_takes_no_column_of_the_tables_own() -> None:

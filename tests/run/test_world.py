@@ -12,7 +12,7 @@ from datetime import date
 from enum import Enum
 from pathlib import Path
 from types import new_class
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -1158,6 +1158,8 @@ def test_a_slot_in_single_braces_is_told_of_once(caplog: pytest.LogCaptureFixtur
         "You are {{ name }}.",
         "{{name}}",
         'Write {"name": 1} or {names}.',
+        "Answer as {name: 'Ann', amount: 3} or { turn : 2 }.",
+        "{name" + " " * 200_000,  # in no time: it took half a minute
         "Hi{% if name %}!{% endif %}",
     ],
 )
@@ -1227,6 +1229,7 @@ def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -
     [
         ("ollama:llama3.2", r"make one: llm_client=connect\('ollama:llama3.2'\)"),
         (ScriptedBackend({}), r"llm_client=LLMClient\(LLMConfig\(model='script'\), backend\)"),
+        (LLMClient, r"is not a client; make one: llm_client=connect\('auto'\)"),
         (5, r"llm_client=5 is not a client; make one: llm_client=connect\('auto'\)"),
     ],
 )
@@ -1244,3 +1247,22 @@ def test_a_model_that_is_no_client_never_answers_by_chance(
         with pytest.raises(ConfigError, match=right):
             again(tmp_path / "pot.tape", llm_client=given)
     assert len(Tape(tmp_path / "pot.tape").runs()) == 1
+
+
+def test_a_client_around_another_is_asked_and_no_player_by_chance() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.inner, self.asked = one(), 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+        async def call_with_retry(self, **question: Any) -> Any:
+            self.asked += 1
+            return await self.inner.call_with_retry(**question)
+
+    client = Counting()
+    run = asking(lambda ask: ask("Ann", Gift, "Give."))(llm_client=cast("Any", client))
+    run.run(1)
+    assert client.asked == len(run.turns[1].calls) == 1
+    assert run.decisions().amount.tolist() == [1]

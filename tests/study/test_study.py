@@ -21,7 +21,9 @@ from llmsim_lab import (
     LLMClient,
     LLMConfig,
     Question,
+    Reply,
     Run,
+    ScriptedBackend,
     Simulation,
     SimulationConfig,
     State,
@@ -453,6 +455,48 @@ def test_an_outcome_that_no_run_has_is_named_before_all_are_played(path: Path) -
     again = played(study_of(outcome="shares.Ann", tape=path))
     assert again.counts["done"] == 6
     assert faults_on(path) == []
+
+
+class Coins(Reply):
+    coins: int
+
+
+class Purses(State):
+    coins: dict[str, int] = Field(default_factory=dict)
+    ended: dict[str, int] = Field(default_factory=dict)
+
+
+class Players(Run[Purses]):
+    names: tuple[str, ...] = ("Ann", "Bob")
+
+    def start(self) -> Purses:
+        return Purses(coins=dict.fromkeys(self.names, 0))
+
+    def rule(self, question: Question) -> int:
+        return 1
+
+    async def turn(self, state: Purses, ask: Ask) -> Purses:
+        replies = await ask.each(self.names, Coins, "You are {{ name }}.")
+        paid = {name: state.coins[name] + reply.coins for name, reply in replies.items()}
+        return Purses(coins=paid, ended={"in": self.turn_number})
+
+
+def test_an_outcome_that_nobody_named_stops_no_study_whose_arms_have_other_players() -> None:
+    vary = {"names": {"two": ("Ann", "Bob"), "others": ("Cy", "Di")}}
+    study = played(study_of(Players, vary, outcome=None, llm_client=None, players="rule"))
+    assert study.counts["done"] == 6
+    assert {"coins.Ann", "coins.Cy"} <= set(study.to_frame())
+
+
+def test_a_run_that_a_budget_stopped_does_not_tell_what_columns_there_are() -> None:
+    def client() -> LLMClient:
+        reply = {"reasoning": "r", "coins": 1, "confidence": 1}
+        return LLMClient(LLMConfig(model="s"), ScriptedBackend(lambda _: json.dumps(reply)))
+
+    study = study_of(Players, {}, outcome="ended.in", llm_client=client(), seeds=2)
+    played(study, budget=Budget(calls=1))
+    assert study.counts["stopped"] == 2
+    assert played(study).counts["done"] == 2
 
 
 def test_an_outcome_that_is_not_a_number_is_named() -> None:

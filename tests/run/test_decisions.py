@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ class Voters(Run[Poll]):
 def voters(*replies: dict[str, Any]) -> pd.DataFrame:
     said = [{"reasoning": "r", "confidence": 1, **reply} for reply in replies]
     run = Voters(llm_client=LLMClient(LLMConfig(model="s"), ScriptedBackend(said)))
-    asyncio.run(run.step())
+    run.run(1)
     return run.decisions()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
@@ -35,6 +36,11 @@ _AFTER = (
     "model",
 )
 _TAKEN = {*_BEFORE, *_REASONS, *_AFTER}
+# As pydantic reads them for the world.
+_NUMBERS: Mapping[str, TypeAdapter[Any]] = {
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(FiniteFloat),
+}
 
 StateT = TypeVar("StateT", default=Any)
 InterventionT = TypeVar("InterventionT", default=Any)
@@ -365,7 +371,7 @@ def decisions_frame(
             fields: dict[str, Any] = {}
             for name, value in reply_of(chain.call).items():
                 if name not in _REASONS:
-                    # Not once only: reply_tokens, where ``tokens`` would go, is taken as well.
+                    # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
                     while name in taken or name in fields:
                         name = f"reply_{name}"
                     fields[name] = value
@@ -378,28 +384,22 @@ def decisions_frame(
 
 def reply_of(call: CallRecord | None) -> dict[str, Any]:
     """Return what the model answered, by field; nothing where it was not an object."""
-    reply = call.reply if call else None
-    if call is None or reply is None:
+    if call is None or call.reply is None:
         return {}
     asked = (call.request.schema or {}).get("properties", {})
     with suppress(InvalidReply):
-        fields = reply_fields(reply.text)
+        fields = reply_fields(call.reply.text)
         return {name: _as_asked(value, asked.get(name)) for name, value in fields.items()}
     return {}
 
 
 def _as_asked(value: Any, schema: Any) -> Any:
     """Return a number that was written as a text, or as 3.0 for 3, as the world got it."""
-    # Else one such answer among many would make a column of texts, whose sum is a long text.
+    # Otherwise one such answer would make its column one of texts, whose sum is a long text.
     wanted = schema.get("type") if isinstance(schema, Mapping) else None
-    if wanted not in ("integer", "number") or not isinstance(value, str | float):
-        return value
-    with suppress(ValueError):
-        if wanted == "integer" and isinstance(value, str) and "." not in value:
-            return int(value)
-        number = float(value)
-        if isfinite(number) and (wanted == "number" or number.is_integer()):
-            return number if wanted == "number" else int(number)
+    if wanted in ("integer", "number") and isinstance(value, str | float):
+        with suppress(ValidationError):
+            return _NUMBERS[wanted].validate_python(value)
     return value
 
 

@@ -313,11 +313,8 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
     claims: tuple[str, ...] = ()
     if calls and not wanted:
         answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
-        nothing = answer.done.strip().lower() in (
-            "",
-            "none",
-            _NOTHING,
-        )  # not every server enforces it
+        # Servers that do not enforce the list of values send other words for nothing.
+        nothing = answer.done.strip().lower() in ("", "none", _NOTHING)
         kind, claims = answer.kind, () if nothing else (answer.done,)
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():

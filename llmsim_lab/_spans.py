@@ -26,7 +26,7 @@ _Role = Literal["system", "user"]
 _ROLES: tuple[_Role, ...] = ("system", "user")
 
 _MOST_SHARED = 50
-"""Values of a prompt whose origin others may share."""
+"""A prompt of more values than these has an origin of its own."""
 MAX_SPANS = 2_000
 """Of a prompt; one that has more is kept without any."""
 MAX_WORDS = 1_000
@@ -233,7 +233,8 @@ class Origin(NamedTuple):
             words = tuple(sources), tuple(sources.values())
             form = _form_of(system.form, system.lengths, user, words, tuple(relative))
             last = system.last = (user, dict(sources), relative), form
-        # Of more values, hardly two prompts have all equally long, and each would be kept in vain.
+        # Two prompts of many values hardly ever have them all equally long: to keep their origins
+        # would be in vain.
         made = _shared if len(lengths) <= _MOST_SHARED else _shared.__wrapped__
         return made(last[1], tuple(lengths))
 

@@ -14,7 +14,6 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from markupsafe import Markup, escape
-from pydantic.fields import FieldInfo
 
 from llmsim_lab._util.text import clip
 
@@ -277,7 +276,7 @@ def details(summary: object, body: object, *, open: bool = False) -> Markup:  # 
 # --- values --------------------------------------------------------------------------------------
 
 
-def fields_html(value: object, *, more: Iterable[tuple[str, object]] = ()) -> Markup:
+def fields_html(value: Any, *, more: Iterable[tuple[str, object]] = ()) -> Markup:
     """Return a model's fields as a table.
 
     Args:
@@ -285,7 +284,7 @@ def fields_html(value: object, *, more: Iterable[tuple[str, object]] = ()) -> Ma
         more: further rows.
     """
     rows: list[tuple[str, object]] = []
-    for name, field in _fields_of(value):
+    for name, field in type(value).__pydantic_fields__.items():
         content = getattr(value, name)
         if field.repr:
             rows.append((_title(name), _field(name, content)))
@@ -297,11 +296,6 @@ def fields_html(value: object, *, more: Iterable[tuple[str, object]] = ()) -> Ma
 def _has_fields(cls: type) -> bool:
     """Return True if it is a pydantic model's class or a pydantic dataclass."""
     return hasattr(cls, "__pydantic_fields__")
-
-
-def _fields_of(value: Any) -> Iterable[tuple[str, FieldInfo]]:
-    fields: dict[str, FieldInfo] = type(value).__pydantic_fields__
-    return fields.items()
 
 
 def _field(name: str, content: object) -> Markup:
@@ -360,7 +354,7 @@ def _models_table(values: Sequence[Any], *, keys: Sequence[object] = ()) -> Mark
     """
     names = [
         name
-        for name, field in _fields_of(values[0])
+        for name, field in type(values[0]).__pydantic_fields__.items()
         if field.repr
         and not (
             _has_fields(type(content := getattr(values[0], name))) or hasattr(content, "__html__")

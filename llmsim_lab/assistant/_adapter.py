@@ -274,7 +274,7 @@ def _object(call: FunctionCall) -> Mapping[str, Any]:
 
 
 def _whole(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arguments whose texts have no half characters, as deep as they are."""
+    """Return arguments without half characters in their texts, at any depth."""
     try:
         text = json.dumps(dict(arguments), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -313,7 +313,8 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
     claims: tuple[str, ...] = ()
     if calls and not wanted:
         answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
-        nothing = answer.done.strip().lower() in ("", "none", _NOTHING)  # where no list is enforced
+        # Servers that do not enforce the list of values send other words for nothing.
+        nothing = answer.done.strip().lower() in ("", "none", _NOTHING)
         kind, claims = answer.kind, () if nothing else (answer.done,)
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():

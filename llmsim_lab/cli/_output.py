@@ -135,7 +135,7 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
     # A move is short, and has a column of its own, so that the words beside it cannot hide it.
     moves = simulation.config.moves_bp is not None
     words = "in words" if moves else "what it proposed, and why"
-    # Of one player the place is better used for its words.
+    # One player's name would only take room from its words.
     several = len({action.agent_name for turn in simulation.turns for action in turn.actions}) > 1
     table = plain_table(
         Column("quarter" if simulation.state.period else "turn", min_width=6),
@@ -159,9 +159,8 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
             f"{economy.unemployment:.1f}",
         )
         if not turn.actions:
-            move = ("",) if moves else ()
-            nobody = ("",) if several else ()
-            table.add_row(*figures, *nobody, *move, *source, "(the start)", style="dim")
+            blank = ("",) * (several + moves)
+            table.add_row(*figures, *blank, *source, "(the start)", style="dim")
         for action in turn.actions:
             verdict = "" if action.validated else "REJECTED: "
             why = action.policy_decision.reasoning if action.policy_decision else ""

@@ -99,8 +99,8 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
     Several alternatives are one list of choices, or stay under ``anyOf`` if each can be typed; else
     it is the first.
     """
-    # A field's own words stand beside what they are about.
-    own = {name: it for name, it in part.items() if name == "description"}
+    # A field's own description stands beside its ``$ref`` or ``anyOf``, and not in it.
+    own = {"description": part["description"]} if "description" in part else {}
     if "$ref" in part:
         return {**resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known), **own}
     alternatives = [

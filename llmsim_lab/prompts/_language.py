@@ -151,9 +151,9 @@ def _item(value: Any, key: Any) -> Any:
         return value[key]
     names = [*value] if isinstance(value, Mapping) else [*_fields(value)]
     like = closest(str(key), map(str, names[:1000]))
-    # ``x or "none"`` does not help: to look for it is an error already.
-    default = "; where that may be, write x[y] | default('none')" * isinstance(value, Mapping)
-    raise _MissingItem(f"{clip(repr(value), 60)} has no item {clip(repr(key), 60)}{like}{default}")
+    if isinstance(value, Mapping):  # ``x[y] or 'none'``, which users try, fails in ``x[y]``
+        like += "; where that may be, write x[y] | default('none')"
+    raise _MissingItem(f"{clip(repr(value), 60)} has no item {clip(repr(key), 60)}{like}")
 
 
 def _fields(value: object) -> frozenset[str]:

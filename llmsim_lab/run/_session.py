@@ -147,7 +147,11 @@ class Recording(Session):
                 self.tape.update_manifest(self.run, {**manifest, **added})
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
-        """Return what the run has planned, unless the tape has the turn already."""
+        """Begin the turn on the tape; returns what the run has planned.
+
+        Raises:
+            TapeError: the run was closed, or the tape has the turn already.
+        """
         self.recorder.begin_turn(turn)
         return planned
 

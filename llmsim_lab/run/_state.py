@@ -236,7 +236,7 @@ def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[
     Args:
         state: the state.
         values: by name.
-        parameters: what the run has from its beginning, for the error where one is named.
+        parameters: the run's; the error says so where one of them is named.
 
     Raises:
         ConfigError: there is no such name, or a value is not one for it.
@@ -248,13 +248,15 @@ def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[
     for name, value in values.items():
         if name not in places:
             listed = ", ".join(list(places)[:12]) + (", …" if len(places) > 12 else "")
-            its_own = (
+            way_out = (
                 f"; {name} is a parameter, which a run keeps to its end: for what changes on the "
-                f"way, give the state a field"
+                "way, give the state a field"
+                if name in parameters
+                else ""
             )
             raise ConfigError(
                 f"the state has nothing called {name!r}{closest(name, places)}; it has {listed}"
-                f"{its_own if name in parameters else ''}"
+                f"{way_out}"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name}={value!r} is not a number that a state can hold")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
@@ -38,7 +38,7 @@ _AFTER = (
 _TAKEN = {*_BEFORE, *_REASONS, *_AFTER}
 _READ: dict[Any, Callable[[Any], Any]] = {
     "integer": TypeAdapter(int).validate_python,
-    "number": TypeAdapter(float).validate_python,
+    "number": TypeAdapter(FiniteFloat).validate_python,
     "boolean": TypeAdapter(bool).validate_python,
 }
 """What reads a field of a reply, by its type in the schema."""
@@ -372,7 +372,7 @@ def decisions_frame(
             fields: dict[str, Any] = {}
             for name, value in reply_of(chain.call).items():
                 if name not in _REASONS:
-                    # Not once only: reply_tokens, where ``tokens`` would go, is taken as well.
+                    # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
                     while name in taken or name in fields:
                         name = f"reply_{name}"
                     fields[name] = value
@@ -385,20 +385,19 @@ def decisions_frame(
 
 def reply_of(call: CallRecord | None) -> dict[str, Any]:
     """Return what the model answered, by field; nothing where it was not an object."""
-    reply = call.reply if call else None
-    if call is None or reply is None:
+    if call is None or call.reply is None:
         return {}
     schema = call.request.schema or {}
     asked = schema.get("properties") or {}
     with suppress(InvalidReply):
-        fields = reply_fields(reply.text)
+        fields = reply_fields(call.reply.text)
         return {name: _as_asked(it, asked.get(name), schema) for name, it in fields.items()}
     return {}
 
 
 def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
     """Return a number or truth value that was written as another type, as the world got it."""
-    # Else one such answer among many would make a column of texts, whose sum is a long text.
+    # Otherwise one such answer would make its column one of texts, whose sum is a long text.
     if not isinstance(value, bool | int | float | str):
         return value
     kinds = [kind for kind in _types_in(field, schema) if kind != "null"]

@@ -169,7 +169,7 @@ class LiveRecorder(_AtTurn):
         # What had failed when the run stopped is asked again when it is resumed.
         self._forget_failed(None)
         self._under_way = False
-        """From a turn's beginning until it is committed, or all is there to begin it again."""
+        """True from a turn's beginning until it is committed, or ready to begin again."""
 
     def _read_known(self) -> None:
         self._turn = self.tape.run(self.run).turns + 1
@@ -180,7 +180,8 @@ class LiveRecorder(_AtTurn):
             self._known[call.key] = call.attempt
         self._keys = _Keys(self._known)
         self._is_known = True
-        """False from a commit until all is noted of it: Ctrl-C is noticed when it has ended."""
+        """False while the tape may have more than is known here: Python raises a Ctrl-C that comes
+        during a commit when the commit has ended."""
 
     def begin_turn(self, turn: int) -> None:
         """Begin a turn, again if it was interrupted.
@@ -271,7 +272,7 @@ class LiveRecorder(_AtTurn):
             raise TapeError(f"an answer cannot be kept on {self.tape.path}: {error}") from error
 
     def _commit_group(self, loop: asyncio.AbstractEventLoop, *, is_here: bool = True) -> None:
-        """Commit the answers of a loop; ``is_here`` says whether it is the one that runs here."""
+        """Commit a loop's answers, and hand them on: at once if this runs in it (``is_here``)."""
         with self._lock:
             group = self._groups.pop(loop, None)
         if group is None:
@@ -283,7 +284,7 @@ class LiveRecorder(_AtTurn):
             if is_here:
                 work(outcome)
                 return
-            with suppress(RuntimeError):  # the loop was closed midway: nobody waits any more
+            with suppress(RuntimeError):  # the loop was closed, so that nobody waits any more
                 loop.call_soon_threadsafe(work, outcome)
 
         try:

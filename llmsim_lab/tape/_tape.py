@@ -336,9 +336,9 @@ class Tape:
         if path.suffix == ".parquet":
             frames = {"calls": self.calls_frame, "turns": self.turns_frame}
             return export_parquet(path, self._family(run), frames)
-        csv = "for CSV, tape.calls_frame(run).to_csv(path), and turns_frame"
         raise ConfigError(
-            f"cannot export to {path}: the name must end in .jsonl or .parquet; {csv}"
+            f"cannot export to {path}: the name must end in .jsonl or .parquet; for CSV, "
+            "tape.calls_frame(run).to_csv(path), and turns_frame"
         )
 
     def _family(self, run: int | None) -> list[RunInfo]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import re
-from functools import reduce
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -52,10 +51,10 @@ async def process(made: LLMAgentEngine, message: str = "Hi", **fields: Any) -> A
     return await made.process_message(context(message, **fields))
 
 
-def nested(depth: int) -> dict[str, Any]:
+def nested(depth: int, key: str = "title") -> dict[str, Any]:
     value: dict[str, Any] = {}
     for _ in range(depth):
-        value = {"title": value}
+        value = {key: value}
     return value
 
 
@@ -664,7 +663,7 @@ async def test_settings_about_tools_that_are_not_there_are_a_warning(
         {"$schema": 5},
         {"$schema": ["draft 7"]},
         {"$schema": "http://[draft"},
-        reduce(lambda inner, _: {"not": inner}, range(190), {}),  # as deep as MCP servers can send
+        nested(190, "not"),  # as deep as MCP servers can send
     ],
 )
 async def test_a_tool_whose_schema_makes_no_sense_is_not_offered(

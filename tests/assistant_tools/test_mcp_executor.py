@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
+from mcp_types import Tool, ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant._mcp_executor import declaration_of, result_of
+from llmsim_lab.assistant._mcp_executor import declaration_of
 from llmsim_lab.assistant._types import DeclaresTools, ToolExecutor, ToolResult
 from llmsim_lab.assistant.tasks._server import task_server
 from llmsim_lab.assistant.tasks._store import TaskStore
@@ -228,10 +228,3 @@ def test_settings_that_cannot_apply_are_refused() -> None:
 def test_the_repr_says_which_server(memory: MCPToolExecutor) -> None:
     assert repr(memory) == "MCPToolExecutor(llmsim-lab-tasks in memory)"
     assert "faulty_server.py" in repr(MCPToolExecutor(FAULTY))
-
-
-def test_a_result_that_is_nested_too_deep_to_be_read_is_text() -> None:
-    deep = "[" * 100_000
-    reply = CallToolResult(content=[TextContent(type="text", text=deep)])
-    tool = Tool(name="t", input_schema={"type": "object"})
-    assert result_of(tool, reply) == ToolResult(success=True, data=deep)

@@ -27,8 +27,16 @@ def test_a_value_too_deep_to_be_sent_is_a_fault_though_json_could_write_it() -> 
     assert json_fault(value).startswith("no JSON can be made of it: ")
 
 
-@pytest.mark.parametrize("text", ["1e999", "[-1e400]", '{"a": "\\ud83d"}', "[" * 300 + "]" * 300])
-def test_json_that_cannot_be_written_again_is_a_text(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e999",
+        "[-1e400]",
+        '{"a": "\\ud83d"}',
+        pytest.param("[" * 100_000, id="too deep to be read"),
+    ],
+)
+def test_json_that_cannot_be_read_and_written_again_is_a_text(text: str) -> None:
     tool = Tool(name="old", input_schema={"type": "object"})
     reply = CallToolResult(content=[TextContent(type="text", text=text)])
     assert result_of(tool, reply) == ToolResult(success=True, data=text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -68,7 +67,7 @@ class Voters(Run[Poll]):
 def asked_of(world: type[Run], *replies: dict[str, Any]) -> tuple[Run, pd.DataFrame]:
     said = [{"reasoning": "r", "confidence": 1, **reply} for reply in replies]
     run = world(llm_client=LLMClient(LLMConfig(model="s"), ScriptedBackend(said)))
-    asyncio.run(run.step())
+    run.run(1)
     return run, run.decisions()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,15 @@ from llmsim_lab.tape._file import TapeFile
 from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[LiveRecorder]:
+    """Records the first turn of a run."""
+    with Tape(tmp_path / "x.tape") as tape:
+        made = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        yield made
+        made.close()
 
 
 def readings(statements: list[str]) -> int:
@@ -43,22 +52,20 @@ def test_a_run_reads_its_tally_once_not_with_every_turn(tmp_path: Path) -> None:
 
 
 async def test_answers_that_are_all_there_are_committed_at_once_and_together(
-    tmp_path: Path,
+    recorder: LiveRecorder,
 ) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
-        requests = [ChatRequest(model="m", messages=(Message("user", it),)) for it in ("a", "b")]
-        for request in requests:
-            assert recorder.find(request) is None
-        statements = watched(tape)
-        replies = [
-            Attempt(request=request, reply=ChatReply(text="c"), seconds=1.0) for request in requests
-        ]
-        keeping = [asyncio.create_task(recorder.keep(reply)) for reply in replies]
-        for _ in range(3):  # of the loop, which is no time to wait for anything
-            await asyncio.sleep(0)
-        assert [task.done() and task.result().number for task in keeping] == [1, 2]
-        assert statements.count("COMMIT") == 1
+    requests = [ChatRequest(model="m", messages=(Message("user", it),)) for it in ("a", "b")]
+    for request in requests:
+        assert recorder.find(request) is None
+    statements = watched(recorder.tape)
+    replies = [
+        Attempt(request=request, reply=ChatReply(text="c"), seconds=1.0) for request in requests
+    ]
+    keeping = [asyncio.create_task(recorder.keep(reply)) for reply in replies]
+    for _ in range(3):  # of the loop, which is no time to wait for anything
+        await asyncio.sleep(0)
+    assert [task.done() and task.result().number for task in keeping] == [1, 2]
+    assert statements.count("COMMIT") == 1
 
 
 async def test_answers_kept_one_by_one_share_a_file_with_those_of_others(tmp_path: Path) -> None:
@@ -180,22 +187,28 @@ def asked_again(recorder: LiveRecorder, text: str, model: str = "m") -> int | No
     return (known or recorder.keep_now(reply)).number
 
 
-def test_an_answer_whose_event_loop_was_closed_before_its_commit_is_kept(tmp_path: Path) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
-        asked = [recorder.place(ChatRequest(model=it, messages=())) for it in ("m", "slower")]
-        for request in asked:
-            assert recorder.find(request) is None
-        loop, reply = asyncio.new_event_loop(), ChatReply(text="c")
-        keeping = recorder.keep(Attempt(request=asked[0], reply=reply, seconds=1.0))
-        task = loop.create_task(keeping)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
-        recorder.restart_turn()
-        assert recorder.find(asked[0]) is not None
-        recorder.close()
-        keeping.close()
+def times_out(recorder: LiveRecorder, text: str) -> None:
+    """Record a call that got no answer."""
+    request = recorder.place(ChatRequest(model="m", messages=(Message("user", text),)))
+    assert recorder.find(request) is None
+    recorder.keep_now(Attempt(request=request, reply=None, seconds=1.0, reason="timeout"))
+
+
+def test_an_answer_whose_event_loop_was_closed_before_its_commit_is_kept(
+    recorder: LiveRecorder,
+) -> None:
+    asked = [recorder.place(ChatRequest(model=it, messages=())) for it in ("m", "slower")]
+    for request in asked:
+        assert recorder.find(request) is None
+    loop, reply = asyncio.new_event_loop(), ChatReply(text="c")
+    keeping = recorder.keep(Attempt(request=asked[0], reply=reply, seconds=1.0))
+    task = loop.create_task(keeping)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    recorder.restart_turn()
+    assert recorder.find(asked[0]) is not None
+    keeping.close()
 
 
 def test_texts_that_went_with_another_run_are_written_again(tmp_path: Path) -> None:
@@ -244,24 +257,22 @@ def interrupts_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     ("interrupts", "model"), [(interrupts_insert, "m"), (interrupts_committed, "another")]
 )
 def test_an_answer_that_ctrl_c_met_at_its_commit_is_found_again(
-    tmp_path: Path,
+    recorder: LiveRecorder,
     monkeypatch: pytest.MonkeyPatch,
     interrupts: Callable[[pytest.MonkeyPatch], None],
     model: str,
 ) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
-        assert [asked_again(recorder, text) for text in "ab"] == [1, 2]
-        interrupts(monkeypatch)
-        with pytest.raises(KeyboardInterrupt):
-            asked_again(recorder, "c", model)
-        recorder.restart_turn()
-        assert asked_again(recorder, "c", model) == 3
-        assert asked_again(recorder, "d") == 4
-        recorder.commit_turn(1, "{}", "{}")
-        assert [row[0] for row in tape.file.query("SELECT place FROM calls")] == [1, 2, 3, 4]
-        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
-        recorder.close()
+    tape = recorder.tape
+    assert [asked_again(recorder, text) for text in "ab"] == [1, 2]
+    interrupts(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        asked_again(recorder, "c", model)
+    recorder.restart_turn()
+    assert asked_again(recorder, "c", model) == 3
+    assert asked_again(recorder, "d") == 4
+    recorder.commit_turn(1, "{}", "{}")
+    assert [row[0] for row in tape.file.query("SELECT place FROM calls")] == [1, 2, 3, 4]
+    assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
 
 
 def interrupts_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,33 +285,26 @@ def interrupts_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("interrupts", [interrupts_committed, interrupts_turn])
 def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
-    tmp_path: Path,
+    recorder: LiveRecorder,
     monkeypatch: pytest.MonkeyPatch,
     interrupts: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
-        recorder.begin_turn(1)
-        request = recorder.place(ChatRequest(model="m", messages=(Message("user", "a"),)))
-        assert recorder.find(request) is None
-        recorder.keep_now(Attempt(request=request, reply=None, seconds=1.0, reason="timeout"))
-        interrupts(monkeypatch)
-        with pytest.raises(KeyboardInterrupt):
-            recorder.commit_turn(1, "{}", "{}")
-        recorder.restart_turn(KeyboardInterrupt())
-        # It is whole: what failed in it is not made again.
-        assert [call.forgotten for call in tape.calls(1, forgotten=True)] == [False]
-        for again in (
-            lambda: recorder.begin_turn(1),
-            lambda: recorder.replace_turn(0, "{}", "{}"),
-        ):
-            with pytest.raises(TapeError, match=r"turn 1 of run 1 is on .*resume\('.*', 1\)"):
-                again()
-        recorder.begin_turn(2)
-        assert asked_again(recorder, "b") == 2
-        recorder.commit_turn(2, "{}", "{}")
-        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
-        recorder.close()
+    tape = recorder.tape
+    recorder.begin_turn(1)
+    times_out(recorder, "a")
+    interrupts(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        recorder.commit_turn(1, "{}", "{}")
+    recorder.restart_turn(KeyboardInterrupt())
+    # It is whole: what failed in it is not made again.
+    assert [call.forgotten for call in tape.calls(1, forgotten=True)] == [False]
+    for again in (lambda: recorder.begin_turn(1), lambda: recorder.replace_turn(0, "{}", "{}")):
+        with pytest.raises(TapeError, match=r"turn 1 of run 1 is on .*resume\('.*', 1\)"):
+            again()
+    recorder.begin_turn(2)
+    assert asked_again(recorder, "b") == 2
+    recorder.commit_turn(2, "{}", "{}")
+    assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
 
 
 def interrupts_flush(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,37 +317,29 @@ def interrupts_flush(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("interrupts", [interrupts_flush, interrupts_committed])
 def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
-    tmp_path: Path,
+    recorder: LiveRecorder,
     monkeypatch: pytest.MonkeyPatch,
     interrupts: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
-        recorder.begin_turn(1)
-        assert [asked_again(recorder, text) for text in "aa"] == [1, 2]
-        request = recorder.place(ChatRequest(model="m", messages=(Message("user", "b"),)))
-        assert recorder.find(request) is None
-        recorder.keep_now(Attempt(request=request, reply=None, seconds=1.0, reason="timeout"))
-        interrupts(monkeypatch)
-        with pytest.raises(KeyboardInterrupt):
-            recorder.restart_turn(KeyboardInterrupt())
-        recorder.begin_turn(1)
-        assert [asked_again(recorder, text) for text in "aab"] == [1, 2, 4]
-        recorder.commit_turn(1, "{}", "{}")
-        assert not [it for it in verify(tape) if it.call is not None or "tally" in str(it)]
-        recorder.close()
+    recorder.begin_turn(1)
+    assert [asked_again(recorder, text) for text in "aa"] == [1, 2]
+    times_out(recorder, "b")
+    interrupts(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        recorder.restart_turn(KeyboardInterrupt())
+    recorder.begin_turn(1)
+    assert [asked_again(recorder, text) for text in "aab"] == [1, 2, 4]
+    recorder.commit_turn(1, "{}", "{}")
+    assert not [it for it in verify(recorder.tape) if it.call is not None or "tally" in str(it)]
 
 
 def test_a_turn_that_is_under_way_goes_on_when_the_one_before_it_is_written_again(
-    tmp_path: Path,
+    recorder: LiveRecorder,
 ) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
-        recorder.begin_turn(1)
-        assert asked_again(recorder, "a") == 1
-        recorder.replace_turn(0, '{"planned": []}', "{}")
-        assert asked_again(recorder, "a") == 2
-        recorder.close()
+    recorder.begin_turn(1)
+    assert asked_again(recorder, "a") == 1
+    recorder.replace_turn(0, '{"planned": []}', "{}")
+    assert asked_again(recorder, "a") == 2
 
 
 @pytest.mark.parametrize("begins", [TapeFile.transaction, TapeFile.snapshot])

@@ -37,14 +37,15 @@ def write_file(path: Path, content: bytes) -> Path:
     """Write a file, in place of one that is there, and return its path.
 
     Raises:
-        ConfigError: it cannot be written, or is a tape, whose runs would be lost.
+        ConfigError: it cannot be written, or is a tape or another database, which would be lost.
     """
     try:
         if path.is_file():
             with path.open("rb") as there:
                 if there.read(len(_SQLITE)) == _SQLITE:
                     raise ConfigError(
-                        f"{path} is a tape and would be replaced; choose another file"
+                        f"{path} is a tape or another database, and would be replaced; choose "
+                        "another file"
                     )
         path.write_bytes(content)
     except OSError as error:

@@ -11,9 +11,9 @@ import statistics
 import time
 
 import typer
+from fake_ollama import FakeOllama
 
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
-from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import Message
 
 CALLS, SECONDS, FIXED = 400, 0.025, (1, 2, 4, 8, 16)

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from builders import in_words, make_client
 from cli_kit import Run, reply
+from fake_ollama import FakeOllama, Fault
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
@@ -25,7 +26,6 @@ from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ollama._http import Connection, Request, Response
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, Tape, _openai, _transport, connect
 from llmsim_lab.llm._openai import as_json, is_strict, parse_base_url, portable
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.testing._http import Connection, Request, Response
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 KEY = "sk-secret-0123456789"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
@@ -17,7 +18,6 @@ from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import InFlight, recording, time_limit, watching
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
 
 TEXT = "Raise the rate, and say why."

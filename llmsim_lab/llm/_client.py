@@ -322,12 +322,9 @@ class LLMClient:
                 as many in each order of the options.
             reasoning: whether the model writes down its reasoning first; the probabilities are then
                 those after this one reasoning, which is drawn at the configured temperature.
-            method: ``logprobs`` asks for letters, once in each order of the options;
-                ``digits walk`` asks for numbers as such, of a backend that continues an assistant's
-                message (the embedded model and most of Ollama's do, hosted ones mostly not);
-                ``samples`` draws. By default ``logprobs``; ``digits walk`` for numbers with the
-                embedded model, and for more numbers than there are letters. Without probabilities
-                from the backend it is ``samples``.
+            method: ``logprobs`` asks for letters, once in each order of the options; ``samples``
+                draws. By default ``logprobs``; ``samples`` for more numbers than there are letters,
+                and without probabilities from the backend.
             seed: of the drawn answers and the reasoning, instead of the configured one.
             site: where in the run the call is made.
 
@@ -363,11 +360,7 @@ class LLMClient:
             text, call = await self._ask_twice(replace(request, origin=origin), _reasoned)
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
-            start = _choose.asked(before, _choose.digits_question(named))
-            # The first request of a walk. A replay sees by it how the recorded run has asked.
-            root = request_of(start, _choose.MEASURED, _choose.WANTED)
-            walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
-            method = "digits walk" if walk else "logprobs"
+            method = "samples" if named.in_digits else "logprobs"
         base = self.config.seed if seed is None else seed
         try:
             found = await _choose.choice_by(
@@ -388,14 +381,6 @@ class LLMClient:
             detail = "the backend gives no probabilities"
             model = self.config.model
             log_event(logger, logging.INFO, "choose_by_samples", model=model, detail=detail)
-
-    def _walks(self, root: ChatRequest, *, many: bool) -> bool:
-        """Return True if numbers are asked for by their digits, beginning with a request."""
-        recorder = scope().recorder
-        knows = getattr(recorder, "knows", None)
-        if recorder is not None and knows is not None:  # of a replay, which has no backend
-            return bool(knows(recorder.place(root)))
-        return many or getattr(self.backend, "continues_messages", False)
 
     def _request(
         self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None

@@ -78,8 +78,6 @@ class EmbeddedBackend:
     """
 
     max_top_logprobs = 100
-    continues_messages = True
-    """Whether the model continues an assistant's message that the conversation ends with."""
     streams: bool | Literal["always"] = "always"
 
     def __init__(

@@ -35,7 +35,6 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose
 from llmsim_lab.llm._choose import Choice, Method, OptionT
-from llmsim_lab.llm._endings import Endings
 from llmsim_lab.llm._extract import InvalidReply, alternatives, parse_reply, without_thinking
 from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
@@ -74,7 +73,7 @@ _MOST_CHARS_PER_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
 
 _SLOW_S = 0.5
-"""Where the last reply took so long, seconds, the next one is read as it is written. That costs
+"""Where the last reply took so long, seconds, whoever watches sees the next one grow. That costs
 0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
 for a server that answers at once."""
 
@@ -676,23 +675,13 @@ class LLMClient:
     async def _chat(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None
     ) -> ChatReply:
-        """Ask the backend, with a seed; read the reply as it is written where that is worth it."""
-        streams, last = getattr(self.backend, "streams", False), self._last_s
-        is_worth_it = watch is not None if last is None else last >= _SLOW_S
-        ask, end = self.backend.chat, None
-        if streams:
-            endings = Endings.of(request)
-            # A backend that could stream is treated as if it had: a run must not depend on which.
-            end = endings.whole
-            if streams == "always" or is_worth_it:
-                end = endings.ended
-
-                def on_text(piece: str) -> bool:
-                    if watch is not None:
-                        watch.wrote(request, piece)
-                    return endings(piece)
-
-                ask = partial(cast("_Streaming", self.backend).chat, on_text=on_text)
+        """Ask the backend, with a seed; show the reply as it is written where that is worth it."""
+        ask, last = self.backend.chat, self._last_s
+        streams = getattr(self.backend, "streams", False)
+        is_worth_it = streams == "always" or last is None or last >= _SLOW_S
+        if watch is not None and streams and is_worth_it:
+            stream = cast("_Streaming", self.backend).chat
+            ask = partial(stream, on_text=partial(watch.wrote, request))
         wanted, options = request.top_logprobs, request.options
         if wanted is not None:
             wanted = min(wanted, getattr(self.backend, "max_top_logprobs", 0)) or None
@@ -724,7 +713,7 @@ class LLMClient:
         if reply.top_logprobs:
             listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
             reply = replace(reply, top_logprobs=listed)
-        return reply if end is None else end(reply)
+        return reply
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""

@@ -152,8 +152,8 @@ class ChatRequest:
         """
         if self.origin is None:
             why = (
-                "the call keeps none: its prompt came as plain text, was redacted, or has more "
-                f"than {MAX_SPANS:,} values"
+                "the call keeps none: its prompt came as plain text, or has more than "
+                f"{MAX_SPANS:,} values"
             )
             return Provenance(how="unknown", why=why)
         # Reversed, since the first message of each role counts.

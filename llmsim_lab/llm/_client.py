@@ -20,8 +20,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -48,7 +47,7 @@ from llmsim_lab.llm._retry import (
     second_request,
     second_seed,
 )
-from llmsim_lab.llm._scope import CallLog, InFlight, Scope, scope, seconds_left
+from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -213,8 +212,6 @@ class LLMClient:
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
         self._told_of_samples = False
-        self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
-        """The turns being played with this client, each with its loop."""
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
@@ -408,9 +405,7 @@ class LLMClient:
         """Make a request, once more where that may help; ``read`` parses a reply."""
         around, history = scope(), list[Attempt]()
         call, repaired, log, seed = None, False, around.log, None
-        if log is None:
-            self._check_not_lost()
-        else:
+        if log is not None:
             # Beside the request, not in it: a recording is found by what was asked, and the seed
             # follows from the run's own.
             seed = log.begin(request)
@@ -439,34 +434,6 @@ class LLMClient:
                     call = CallRecord(history=tuple(history), status="failed")
                 log.end(request, call)
         return outcome, call
-
-    @contextmanager
-    def playing(self, log: CallLog) -> Iterator[None]:
-        """Register a turn that a run plays with this client, on the current event loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            self._turns[log] = loop
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._turns.pop(log, None)
-
-    def _check_not_lost(self) -> None:
-        """Raise ConfigError for a call out of a run's turn that the run cannot see."""
-        if not self._turns:
-            return
-        loop = asyncio.get_running_loop()
-        # A copy, since other threads add and remove turns meanwhile. Context variables do not
-        # follow work into a bare thread: such a call has no log, whatever turn it belongs to.
-        for log, loop_of_turn in tuple(self._turns.items()):
-            if loop_of_turn is not loop:
-                raise ConfigError(
-                    f"a call was made on another thread while turn {log.turn} of {log.run!r} is "
-                    "being played with the same client, so the run cannot know of it: hand work "
-                    "to threads with await asyncio.to_thread(...), which takes the run along, not "
-                    "by loop.run_in_executor; for questions of your own connect() another client"
-                )
 
     async def model_info(self) -> ModelInfo:
         """Return which model answers.

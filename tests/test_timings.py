@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from assistant_kit import ListLog, MemoryTasks, ScriptedAdapter, call, context, engine
 from builders import make_client, make_simulation
+from fake_ollama import FakeOllama
 
 from llmsim_lab.assistant import FunctionTools
 from llmsim_lab.assistant._evaluation import Cases, evaluate
@@ -20,7 +21,6 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import recording
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import ChatRequest, Message
 
 

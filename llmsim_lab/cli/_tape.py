@@ -155,36 +155,6 @@ def prune(file: TapeFile, run: _Runs = None) -> None:
     say(f"Taken off {file}: {_numbered(run)}")
 
 
-@app.command("redact")
-def redact(
-    file: TapeFile,
-    run: _Runs = None,
-    component: Annotated[
-        list[str] | None, typer.Option(help="Only its texts, such as agent; may be repeated.")
-    ] = None,
-    states: Annotated[
-        bool, typer.Option("--states", help="Every text of the states as well, whoever wrote it.")
-    ] = False,
-) -> None:
-    """Put digests in the place of prompts, answers and reasoning, for good; all runs if none named.
-
-    Numbers, names, settings and prompt templates stay. A redacted run is not replayed.
-    """
-    with existing_tape(file) as tape:
-        tape.redact(run or None, components=component or None, states=states)
-        runs = tape.runs()
-    done = set(run or [info.id for info in runs])
-    say(f"Redacted on {file}: {_numbered(sorted(done))}")
-    for info in runs:
-        # A fork starts with a copy of its parent's turn, texts and all.
-        if info.id not in done and info.parent in done and info.fork_turn is not None:
-            say(
-                f"Run {info.id} has its own copy of turn {info.fork_turn} of run {info.parent}: "
-                f"redact it too with --run {info.id}",
-                style="yellow",
-            )
-
-
 @app.command("verify")
 def verify(
     file: TapeFile,

@@ -20,8 +20,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -35,7 +34,6 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose
 from llmsim_lab.llm._choose import Choice, Method, OptionT
-from llmsim_lab.llm._endings import Endings
 from llmsim_lab.llm._extract import InvalidReply, alternatives, parse_reply, without_thinking
 from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
@@ -49,7 +47,7 @@ from llmsim_lab.llm._retry import (
     second_request,
     second_seed,
 )
-from llmsim_lab.llm._scope import CallLog, InFlight, Scope, scope, seconds_left
+from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -74,7 +72,7 @@ _MOST_CHARS_PER_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
 
 _SLOW_S = 0.5
-"""Where the last reply took so long, seconds, the next one is read as it is written. That costs
+"""Where the last reply took so long, seconds, whoever watches sees the next one grow. That costs
 0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
 for a server that answers at once."""
 
@@ -214,8 +212,6 @@ class LLMClient:
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
         self._told_of_samples = False
-        self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
-        """The turns being played with this client, each with its loop."""
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
@@ -322,12 +318,9 @@ class LLMClient:
                 as many in each order of the options.
             reasoning: whether the model writes down its reasoning first; the probabilities are then
                 those after this one reasoning, which is drawn at the configured temperature.
-            method: ``logprobs`` asks for letters, once in each order of the options;
-                ``digits walk`` asks for numbers as such, of a backend that continues an assistant's
-                message (the embedded model and most of Ollama's do, hosted ones mostly not);
-                ``samples`` draws. By default ``logprobs``; ``digits walk`` for numbers with the
-                embedded model, and for more numbers than there are letters. Without probabilities
-                from the backend it is ``samples``.
+            method: ``logprobs`` asks for letters, once in each order of the options; ``samples``
+                draws. By default ``logprobs``; ``samples`` for more numbers than there are letters,
+                and without probabilities from the backend.
             seed: of the drawn answers and the reasoning, instead of the configured one.
             site: where in the run the call is made.
 
@@ -363,11 +356,7 @@ class LLMClient:
             text, call = await self._ask_twice(replace(request, origin=origin), _reasoned)
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
-            start = _choose.asked(before, _choose.digits_question(named))
-            # The first request of a walk. A replay sees by it how the recorded run has asked.
-            root = request_of(start, _choose.MEASURED, _choose.WANTED)
-            walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
-            method = "digits walk" if walk else "logprobs"
+            method = "samples" if named.in_digits else "logprobs"
         base = self.config.seed if seed is None else seed
         try:
             found = await _choose.choice_by(
@@ -388,14 +377,6 @@ class LLMClient:
             detail = "the backend gives no probabilities"
             model = self.config.model
             log_event(logger, logging.INFO, "choose_by_samples", model=model, detail=detail)
-
-    def _walks(self, root: ChatRequest, *, many: bool) -> bool:
-        """Return True if numbers are asked for by their digits, beginning with a request."""
-        recorder = scope().recorder
-        knows = getattr(recorder, "knows", None)
-        if recorder is not None and knows is not None:  # of a replay, which has no backend
-            return bool(knows(recorder.place(root)))
-        return many or getattr(self.backend, "continues_messages", False)
 
     def _request(
         self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None
@@ -424,9 +405,7 @@ class LLMClient:
         """Make a request, once more where that may help; ``read`` parses a reply."""
         around, history = scope(), list[Attempt]()
         call, repaired, log, seed = None, False, around.log, None
-        if log is None:
-            self._check_not_lost()
-        else:
+        if log is not None:
             # Beside the request, not in it: a recording is found by what was asked, and the seed
             # follows from the run's own.
             seed = log.begin(request)
@@ -455,34 +434,6 @@ class LLMClient:
                     call = CallRecord(history=tuple(history), status="failed")
                 log.end(request, call)
         return outcome, call
-
-    @contextmanager
-    def playing(self, log: CallLog) -> Iterator[None]:
-        """Register a turn that a run plays with this client, on the current event loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            self._turns[log] = loop
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._turns.pop(log, None)
-
-    def _check_not_lost(self) -> None:
-        """Raise ConfigError for a call out of a run's turn that the run cannot see."""
-        if not self._turns:
-            return
-        loop = asyncio.get_running_loop()
-        # A copy, since other threads add and remove turns meanwhile. Context variables do not
-        # follow work into a bare thread: such a call has no log, whatever turn it belongs to.
-        for log, loop_of_turn in tuple(self._turns.items()):
-            if loop_of_turn is not loop:
-                raise ConfigError(
-                    f"a call was made on another thread while turn {log.turn} of {log.run!r} is "
-                    "being played with the same client, so the run cannot know of it: hand work "
-                    "to threads with await asyncio.to_thread(...), which takes the run along, not "
-                    "by loop.run_in_executor; for questions of your own connect() another client"
-                )
 
     async def model_info(self) -> ModelInfo:
         """Return which model answers.
@@ -691,23 +642,13 @@ class LLMClient:
     async def _chat(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None
     ) -> ChatReply:
-        """Ask the backend, with a seed; read the reply as it is written where that is worth it."""
-        streams, last = getattr(self.backend, "streams", False), self._last_s
-        is_worth_it = watch is not None if last is None else last >= _SLOW_S
-        ask, end = self.backend.chat, None
-        if streams:
-            endings = Endings.of(request)
-            # A backend that could stream is treated as if it had: a run must not depend on which.
-            end = endings.whole
-            if streams == "always" or is_worth_it:
-                end = endings.ended
-
-                def on_text(piece: str) -> bool:
-                    if watch is not None:
-                        watch.wrote(request, piece)
-                    return endings(piece)
-
-                ask = partial(cast("_Streaming", self.backend).chat, on_text=on_text)
+        """Ask the backend, with a seed; show the reply as it is written where that is worth it."""
+        ask, last = self.backend.chat, self._last_s
+        streams = getattr(self.backend, "streams", False)
+        is_worth_it = streams == "always" or last is None or last >= _SLOW_S
+        if watch is not None and streams and is_worth_it:
+            stream = cast("_Streaming", self.backend).chat
+            ask = partial(stream, on_text=partial(watch.wrote, request))
         wanted, options = request.top_logprobs, request.options
         if wanted is not None:
             wanted = min(wanted, getattr(self.backend, "max_top_logprobs", 0)) or None
@@ -739,7 +680,7 @@ class LLMClient:
         if reply.top_logprobs:
             listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
             reply = replace(reply, top_logprobs=listed)
-        return reply if end is None else end(reply)
+        return reply
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""

@@ -25,11 +25,14 @@ import httpx
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
+from llmsim_lab.llm._extract import repeated_end
 from llmsim_lab.llm._transport import GuardedTransport, error_text
+from llmsim_lab.types import ChatReply
 
 T = TypeVar("T")
 
 _MAX_DETAIL = 500
+_MAX_EXCERPT, _MAX_UNIT = 120, 40
 
 
 def without_password(url: str) -> str:
@@ -205,6 +208,33 @@ def broken_off(who: str, parts: str) -> BackendError:
         reason="connection_error",
         status_code=200,
         retry=True,
+    )
+
+
+def stopped(reply: ChatReply, *, who: str) -> BackendError:
+    """Return the failure of a model that was stopped before it was done.
+
+    Args:
+        reply: what had arrived of it.
+        who: what stopped it.
+    """
+    found = repeated_end(reply.text) or repeated_end(reply.thinking)
+    if found is None:
+        what = (
+            f"ended the reply before the model was done, after {clip(reply.text, _MAX_EXCERPT)!r}"
+        )
+    else:
+        unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
+        what = (
+            f"stopped the model because it repeated {unit} {found.times} times, at the end of "
+            f"{clip(found.before, _MAX_EXCERPT)!r}"
+        )
+    return BackendError(
+        f"{who} {what}; change the prompt, raise the temperature, or use another model",
+        reason="generation_stopped",
+        status_code=200,
+        retry=True,
+        reply=reply,
     )
 
 

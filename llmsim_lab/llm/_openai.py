@@ -41,13 +41,14 @@ from llmsim_lab.llm._connections import (
     read_address,
     run_aside,
     status_fault,
+    stopped,
 )
-from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
 from llmsim_lab.llm._transport import (
     STREAMED,
     OuterTransport,
+    Telling,
     error_text,
     is_framed,
     lines,
@@ -401,15 +402,13 @@ class OpenAIBackend:
                 async with chat.with_streaming_response.create(stream=True, **told) as response:
                     await _read(events(response.iter_bytes()), answer, tell)
                 # Without a length the end of a broken connection looks like the end of the reply.
-                if not (answer.is_done or tell.stopped or outgoing.framed):
+                if not (answer.is_done or outgoing.framed):
                     raise broken_off(self.base_url, f"{answer.events} events")
                 if not (answer.is_done or answer.events):
                     raise ValueError("it has no events, so it is no streamed reply")
             reply = answer.reply(seconds=time.perf_counter() - began)
         self._fingerprint = answer.fingerprint or self._fingerprint
         reply = _masked(reply, outgoing.secret)
-        if tell.stopped and not answer.is_done:  # the event with the counts was not waited for
-            return replace(reply, done_reason="aborted", reply_tokens=tell.pieces)
         if reply.done_reason == "aborted":
             raise stopped(reply, who=f"the server at {self.base_url}")
         return reply
@@ -482,7 +481,7 @@ class OpenAIBackend:
 
 
 async def _read(parts: AsyncIterator[dict[str, Any]], answer: Completion, tell: Telling) -> None:
-    """Read the events of a stream as far as they are wanted.
+    """Read the events of a stream to its end.
 
     Raises:
         _StatusError: one of them is an error.
@@ -493,8 +492,7 @@ async def _read(parts: AsyncIterator[dict[str, Any]], answer: Completion, tell: 
                 if error := event.get("error"):  # some have it always, as null
                     raise _StatusError(200, error, None)
                 was_done = answer.is_done
-                if tell(*answer.add(event)) and not answer.is_done:
-                    break
+                tell(*answer.add(event))
                 if answer.is_done and not was_done:
                     loop = asyncio.get_running_loop()
                     patience.reschedule(loop.time() + _LAST_WORDS_S)

@@ -25,7 +25,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -1031,12 +1031,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         log = CallLog(self.config.name, before.number + 1, self._purse, sampling=sampling)
         recorder = self._session.recorder if self._session else None
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
-        # this turn's log and recorder in the context variable that ``recording`` sets. A thread
-        # that was not handed the context would make calls that no turn has, so that ``playing``
-        # makes the clients raise there.
-        with ExitStack() as playing, recording(recorder, log):
-            for client in self._clients():
-                playing.enter_context(client.playing(log))
+        # this turn's log and recorder in the context variable that ``recording`` sets.
+        with recording(recorder, log):
             turn = await self._play(before, planned)
             calls = log.close()
         # An agent may have caught the failed call and decided without an answer.
@@ -1518,15 +1514,10 @@ def replay(
 
     Raises:
         TapeMiss: a call differs from the recorded ones; the message shows how.
-        TapeError: a turn came out differently, the run was redacted, or the tape cannot be read.
+        TapeError: a turn came out differently, or the tape cannot be read.
     """
     tape = _reading(tape)
     info = tape.run(run)
-    if info.manifest.get("redacted"):
-        raise TapeError(
-            f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
-            f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
-        )
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     # A fork's turns up to there are its parent's, which were played by another run: not again.

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from assistant_kit import TASK_TOOLS
+from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.assistant import LLMAdapter, OllamaAdapter
 from llmsim_lab.assistant._types import (
@@ -25,7 +26,6 @@ from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend,
 from llmsim_lab.llm._ollama.wire import ChatExchange, OllamaTransport
 from llmsim_lab.llm._scope import recording, scoped
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.testing import FakeModel, FakeOllama
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks, context
+from fake_ollama import FakeOllama, Fault
 
 import llmsim_lab.assistant
 from llmsim_lab.assistant import (
@@ -20,7 +21,6 @@ from llmsim_lab.assistant import (
     load_constitution,
 )
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
-from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.types import ChatReply, ToolCall
 
 

@@ -351,23 +351,6 @@ def test_a_conversation_without_a_model_or_an_engine_says_what_it_lacks() -> Non
         Chat(ChatConfig(user_id="ann", constitution="Help."))
 
 
-async def test_redacting_a_conversation_takes_out_what_the_user_wrote(tmp_path: Path) -> None:
-    path, client = tmp_path / "chat.tape", make_client(["I am sorry.", "You are welcome."])
-    chat = record_chat(path, client, FunctionTools(), "Help.")
-    for message in ("My knee hurts" + 50 * " so much", "Thanks"):
-        await chat.send(message)
-    chat.close()
-    with Tape(path) as tape:
-        tape.redact()
-        assert verify(tape) == []
-        written = [
-            *tape.file.query("SELECT record, row FROM turns"),
-            *tape.file.query("SELECT messages FROM calls"),
-        ]
-    assert not [row for row in written if "knee" in str(tuple(row))]
-    assert load(path).recorded[0].startswith("redacted:")
-
-
 async def test_a_given_engine_is_given_again(tmp_path: Path) -> None:
     def engine(*script: str) -> LLMAgentEngine:
         return LLMAgentEngine(OllamaAdapter(make_client(script)), FunctionTools(), "Help.")

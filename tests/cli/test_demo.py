@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape, connect
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import demo_runs
-from llmsim_lab.testing import FakeOllama
 
 LETTERS = FakeOllama.tokens([{"A": -1.6, "B": -1.6, "C": -1.6, "D": -1.6, "E": -1.7}])
 """Any of the five moves, whatever the economy does."""

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama, Fault
 from ollama_rules import refusal
 
 from llmsim_lab.cli import main
 from llmsim_lab.study import economics_card
-from llmsim_lab.testing import FakeOllama, Fault
 
 
 @pytest.fixture

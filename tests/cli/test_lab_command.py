@@ -11,12 +11,12 @@ import httpx
 import nbformat
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.cli import _lab
 from llmsim_lab.cli._lab import prepared
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.testing import FakeOllama
 
 TAPE = data_path("tapes/first_run.tape")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama
 
 from llmsim_lab import Simulation, Tape
 from llmsim_lab.study import Study
-from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).parents[2]
 WORLDS = REPO / "tests" / "worlds.py"

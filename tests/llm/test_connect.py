@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
 from llmsim_lab.llm import connect as connect_function
 from llmsim_lab.llm._ollama.backend import OllamaProbe, look
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.testing import FakeModel, FakeOllama
 
 NOBODY = "127.0.0.1:9"
 

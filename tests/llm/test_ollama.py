@@ -14,11 +14,11 @@ from typing import Any
 
 import ollama
 import pytest
+from fake_ollama._fake_ollama import FakeModel, FakeOllama, Fault
 from ollama_rules import refusal
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._ollama.backend import OllamaBackend, look
-from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama, Fault
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
 
 TEXT = "The capital of France is Paris."

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fake_ollama._fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._ollama.backend import OllamaBackend, PromptGauge, countable, texts_read
-from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 ENGLISH = (

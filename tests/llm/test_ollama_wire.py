@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fake_ollama._fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect
@@ -22,7 +23,6 @@ from llmsim_lab.llm._ollama.wire import (
     parse_host,
 )
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.testing._fake_ollama import FakeOllama
 from llmsim_lab.types import ChatRequest, Message
 
 

@@ -141,7 +141,7 @@ def test_a_request_without_them_says_what_may_be_why() -> None:
     bare = ChatRequest(model="m", messages=(Message("user", "Hello"),))
     assert bare.provenance.spans == ()
     assert str(bare.provenance) == (
-        "not known (the call keeps none: its prompt came as plain text, was redacted, or has more "
+        "not known (the call keeps none: its prompt came as plain text, or has more "
         "than 2,000 values)"
     )
 

@@ -8,13 +8,13 @@ import logging
 from typing import Any
 
 import pytest
+from fake_ollama import FakeOllama
 from social_kit import OPTIONS, any_option, make_question, picks, social_client
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.statechart import AgentState, Reasoner, SocialAgent
 from llmsim_lab.statechart._reasoner import MoveQuestion, RuleReasoner
-from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest
 
 

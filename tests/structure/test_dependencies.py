@@ -54,7 +54,7 @@ def distributions() -> Mapping[str, list[str]]:
 def imported(folder: Path) -> frozenset[str]:
     """Return the distributions that the modules of a folder import."""
     known = distributions()
-    local = {path.stem for path in folder.rglob("*.py")}
+    local = {name for path in folder.rglob("*.py") for name in (path.stem, path.parent.name)}
     found = set()
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -20,10 +20,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from fake_ollama import FakeOllama
 
 from llmsim_lab.cli import main
 from llmsim_lab.llm import Tape
-from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).resolve().parents[2]
 PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md"))]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from fake_ollama._fake_ollama import example
+
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.study._checks import PAIRS
-from llmsim_lab.testing._fake_ollama import example
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 Reply = Callable[[ChatRequest], Any]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_ollama import FakeOllama
 from study_kit import Basin, Water, Wish, instant_client
 
 from llmsim_lab import LLMConfig, Prompt, Simulation, SimulationConfig, TaylorRuleAgent
@@ -20,7 +21,6 @@ from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 from llmsim_lab.study._design import said
-from llmsim_lab.testing import FakeOllama
 
 
 def study_of(world: Any = Water, vary: Any = None, **more: Any) -> Study:

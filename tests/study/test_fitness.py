@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ollama import FakeModel, FakeOllama
 from fitness_kit import (
     Reply,
     always_the_same,
@@ -25,7 +26,6 @@ from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend,
 from llmsim_lab.study import _checks, fitness_card
 from llmsim_lab.study._checks import CHECKS, Measure, share
 from llmsim_lab.study._fitness import FitnessCard, kept_cards
-from llmsim_lab.testing import FakeModel, FakeOllama
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo
 
 

@@ -78,8 +78,6 @@ class EmbeddedBackend:
     """
 
     max_top_logprobs = 100
-    continues_messages = True
-    """Whether the model continues an assistant's message that the conversation ends with."""
     streams: bool | Literal["always"] = "always"
 
     def __init__(
@@ -116,7 +114,7 @@ class EmbeddedBackend:
 
         Args:
             request: what is asked.
-            on_text: is given each piece of the reply as it comes; True stops the model.
+            on_text: is given each piece of the reply as it comes.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -213,9 +211,6 @@ class EmbeddedBackend:
                     body = _json_of(await response.aread())
                     raise_error(body, response.status_code, trained=trained)
                 reply = await collect(response.aiter_bytes(), trained=trained, on_text=on_text)
-        if reply.done_reason == "aborted":
-            # The child notices between two tokens; the next request waits for that.
-            server.suspect_since = time.monotonic()
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
             raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx, trained=trained)

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -23,14 +23,13 @@ import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import broken_off, run_aside
-from llmsim_lab.llm._endings import Telling, stopped
+from llmsim_lab.llm._connections import broken_off, run_aside, stopped
 from llmsim_lab.llm._extract import alternatives
 from llmsim_lab.llm._ollama.faults import fault_of, is_overflow, no_thinking, translated
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import check_length, count
+from llmsim_lab.llm._transport import Telling, check_length, count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class OllamaBackend:
 
         Args:
             request: what is asked.
-            on_text: is given each piece of the reply as it comes; True stops the model.
+            on_text: is given each piece of the reply as it comes.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -254,12 +253,10 @@ class OllamaBackend:
                 raise fault from error
         seconds = time.perf_counter() - began
         # Without a length the end of a broken connection looks like the end of the reply.
-        may_be_cut = stream and not (extra.framed or tell.stopped)
+        may_be_cut = stream and not extra.framed
         if not parts or (may_be_cut and not parts[-1].done):
             raise broken_off(f"Ollama at {self.host}", f"{len(parts)} lines")
         reply = _joined(parts, host=self.host, seconds=seconds)
-        if tell.stopped and not parts[-1].done:  # the line with the counts was not waited for
-            return replace(reply, reply_tokens=tell.pieces)
         if not parts[-1].done:
             raise stopped(reply, who=f"Ollama at {self.host}")
         return reply
@@ -267,7 +264,7 @@ class OllamaBackend:
     async def _parts(
         self, model: str, request: ChatRequest, think: bool | str | None, tell: Telling | None
     ) -> list[ollama.ChatResponse]:
-        """Return the lines of a stream as far as they were read, or without ``tell`` the answer."""
+        """Return the lines of a stream, or without ``tell`` the answer."""
         answer: Any = await (await clients_for(self.host, self)).chat.chat(
             model,
             [_as_json(message) for message in request.messages],
@@ -284,8 +281,7 @@ class OllamaBackend:
         async with aclosing(answer) as lines:
             async for line in lines:
                 parts.append(line)
-                if tell(line.message.content or "", line.message.thinking or ""):
-                    break
+                tell(line.message.content or "", line.message.thinking or "")
         return parts
 
     async def _explained(

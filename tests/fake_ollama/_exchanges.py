@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from llmsim_lab.testing._http import Response, dumps
+from fake_ollama._http import Response, dumps
 
-FILE = resources.files("llmsim_lab.testing") / "exchanges.json"
+FILE = resources.files("fake_ollama") / "exchanges.json"
 _NEWER, _OLDER = json.loads(FILE.read_text(encoding="utf-8")).values()
 _EXCHANGES = {False: _NEWER, True: _NEWER | _OLDER}
 

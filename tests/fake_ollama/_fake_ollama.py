@@ -18,9 +18,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
+from fake_ollama._exchanges import filled, play, recorded, refuse
+from fake_ollama._http import Connection, Request, Response, dumps
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.testing._exchanges import filled, play, recorded, refuse
-from llmsim_lab.testing._http import Connection, Request, Response, dumps
 from llmsim_lab.types import ChatReply, ToolCall
 
 _DIED = "80-runner-killed-nonstream"

@@ -63,7 +63,6 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
-    git_revision,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -450,7 +449,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return {
             "kind": self.kind,
             "package": version("llmsim-lab"),
-            "git": known["git"] if "git" in known else git_revision(),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "seed": self.config.seed,
@@ -1397,7 +1395,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
 
         Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
-        digests, ``model`` with its digest where it is known, versions, the git revision; and of
+        digests, ``model`` with its digest where it is known, versions; and of
         the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
         ``tape`` and ``run``, where it is recorded.
         """

@@ -515,21 +515,11 @@ def _code(evidence: Evidence) -> _Answers:
     if not manifests:
         return
     packages = {str(it.get("package")) for it in manifests}
-    revisions = {str(it["git"]) for it in manifests if it.get("git")}
     digests = {str(sorted((it.get("code") or {}).items())) for it in manifests}
     said = f"llmsim-lab {', '.join(sorted(packages))}"
-    if revisions:
-        short = sorted(it[:12] + "+" * it.endswith("+") for it in revisions)
-        said += f", revision {', '.join(short)}"
     if len(packages) > 1 or len(digests) > 1:
         found = f"runs were played by {max(len(packages), len(digests))} versions: {said}"
         yield "missing", found, "play the study again on a new tape"
-    elif any(it.endswith("+") for it in revisions):
-        yield "missing", f"{said}: the folder had changes", "commit, then play"
-    elif len(revisions) > 1:
-        yield "missing", said, "say what changed between them, or play it again"
-    elif not revisions:
-        yield "unknown", f"{said}; no git revision", "keep the study's code in git"
     else:
         yield "ok", said
 

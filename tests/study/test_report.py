@@ -467,23 +467,13 @@ def test_a_tape_that_was_changed_is_found(path: Path) -> None:
     assert answer(played(study_of(seeds=2)), "tape is whole")[0] == "missing"
 
 
-@pytest.mark.parametrize(
-    ("revisions", "expected"),
-    [
-        (("a" * 40, "a" * 40), "ok"),
-        (("a" * 40, "b" * 40), "missing"),
-        (("a" * 40 + "+", "a" * 40 + "+"), "missing"),
-        ((None, None), "unknown"),
-    ],
-)
-def test_the_codes_version_is_one_committed_one(
-    revisions: tuple[str | None, str | None],
-    expected: str,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("digests", "expected"), [("aa", "ok"), ("ab", "missing")])
+def test_the_code_is_of_one_version(
+    digests: str, expected: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seeds, revision in zip((1, 2), revisions, strict=True):
-        monkeypatch.setattr("llmsim_lab.study._design.git_revision", lambda it=revision: it)
+    for seeds, digest in zip((1, 2), digests, strict=True):
+        code = {"file": digest}
+        monkeypatch.setattr(Water, "code_digests", code)
         study = played(study_of(tape=path, seeds=seeds))
     assert answer(study, "version of the code")[0] == expected
 

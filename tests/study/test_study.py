@@ -372,7 +372,6 @@ def test_the_sources_are_digested_once_for_an_arm_and_are_those_of_a_single_run(
     with Tape(path, read_only=True) as tape:
         for info in tape.runs():
             assert info.manifest["code"] == alone["code"]
-            assert info.manifest["git"] == alone["git"]
 
 
 # --- outcomes and effects ------------------------------------------------------------------------

@@ -77,7 +77,7 @@ from llmsim_lab.run._registry import (
     kind_name,
     register,
 )
-from llmsim_lab.run._session import Recording, Replaying, Session, load_turns, rare_collections
+from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
 from llmsim_lab.run._state import State, check_kept
 from llmsim_lab.run._turn import (
     RunTurn,
@@ -991,8 +991,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             async with progress_line(
                 "turn", number=self.turn_number + 1, last=None, enabled=progress
             ):
-                with rare_collections():
-                    turn = await self._next_turn()
+                turn = await self._next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._recount()
             if self._session is not None:
@@ -1489,7 +1488,6 @@ def _check_world(cls: type[Run]) -> None:
 # --- recorded runs of any class -------------------------------------------------------------------
 
 
-@rare_collections()
 def replay(
     tape: Tapes,
     run: int | None = None,
@@ -1784,7 +1782,6 @@ def _class_of(info: RunInfo, given: type[Run] | None) -> type[Run]:
     return given
 
 
-@rare_collections()
 def _load(
     tape: Tape,
     info: RunInfo,

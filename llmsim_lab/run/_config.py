@@ -218,27 +218,6 @@ def made_intervention(
         raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
 
 
-def idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
-    """Return why runs that differ in their seeds alone cannot differ; empty where they can.
-
-    Args:
-        configs: the runs' configurations.
-        model_seed: the seed that their model is asked with; None draws anew.
-    """
-    first = configs[0]
-    seeds = list(dict.fromkeys(config.seed for config in configs))
-    why = getattr(first, "seed_idle", "")
-    if len(seeds) < 2 or not why or (first.needs_model and model_seed is None):
-        return ""
-    same = {"seed": first.seed, "name": first.name}
-    if any(config.model_copy(update=same) != first for config in configs):
-        return ""
-    if first.needs_model:
-        why += f", and llm.seed={model_seed} gives the model's answers again; vary that"
-    listed = ", ".join(map(str, seeds[:5])) + (", …" if len(seeds) > 5 else "")
-    return f"runs that differ only in their seeds ({listed}) cannot differ: {why}"
-
-
 # --- a world's parameters ------------------------------------------------------------------------
 
 

@@ -53,7 +53,6 @@ from llmsim_lab.run._config import (
     StateChange,
     WorldConfig,
     config_type_of,
-    idle_seeds,
     made_intervention,
     types_of,
 )
@@ -438,8 +437,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         cls = type(self)
         # Before anything is written: what raises here leaves no run on the tape.
         first = tape_turn(cls, self.turns[0], self._planned)
-        if known is None:  # a study says it once, for all its runs
-            self._warn_of_idle_seeds(tape)
         run = tape.add_run(self._new_manifest(known), name=self.config.name, first=first)
         self._session = Recording(cls, tape, run)
 
@@ -460,30 +457,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             "model": None,
             **known,
         }
-
-    def _warn_of_idle_seeds(self, tape: Tape) -> None:
-        """Log a WARNING where the tape has a run that this one cannot but repeat."""
-        config = self.config
-        if self.given or not getattr(config, "seed_idle", ""):
-            return
-        # As JSON, which is what a manifest holds of the client's settings.
-        client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
-        for info in tape.runs():
-            there = info.manifest
-            if there.get("kind") != self.kind or there.get("given") or there.get("llm") != client:
-                continue
-            try:
-                both = [config_of(info), config]
-            except TapeError:
-                continue  # of a version that cannot be read: nothing is known of it
-            if why := idle_seeds(both, model_seed=client["seed"] if client else None):
-                _warn(
-                    "SEEDS_CHANGE_NOTHING",
-                    run=config.name,
-                    same_as=f"run {info.id} of {tape.path.name}",
-                    reason=why,
-                )
-                return
 
     # --- what a class may do differently -----------------------------------------------------
 
@@ -1619,15 +1592,6 @@ def rerun(
         others = (other.manifest["config"].get("replicate") or 0 for other in tape.runs())
         changes = {"replicate": max(others) + 1}
         simulation.config = simulation.config.model_copy(update=changes)
-    client = simulation.llm_client
-    if client is not None and client.config.seed is not None:
-        _warn(
-            "RERUN_MAY_REPEAT",
-            run=info.id,
-            reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
-            "keeps to it gives the same answers, which is not a further sample",
-            way_out="record with llm.seed left out, or run the configuration with another llm.seed",
-        )
     return simulation._continue_on(tape, verb="rerun", parent=info.id)
 
 

@@ -18,7 +18,6 @@ from llmsim_lab._util.html import badge, table
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip, counted
 from llmsim_lab.errors import LabError
-from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.simulation import SimulationConfig
 from llmsim_lab.study._design import AA, AnyStudy
 from llmsim_lab.study._gate import kept_economics_cards
@@ -269,15 +268,6 @@ def _seeds(evidence: Evidence) -> _Answers:
     else:
         found = f"{len(shared)} of {len(study.seeds)} seeds are complete in all arms"
         yield "missing", found, "study.run() plays what is left"
-
-
-@_asks("seeds change something")
-def _draws(evidence: Evidence) -> _Answers:
-    study, arm = evidence.study, evidence.study._arms[0]
-    configs = [study._world.trial(arm, seed).config for seed in study.seeds[:2]]
-    if why := idle_seeds(configs, model_seed=evidence.settings(arm.name).get("seed")):
-        remedy = "without draws there is no interval: vary what is random, or report one run an arm"
-        yield "missing", why, remedy
 
 
 @_asks("an A/A arm")

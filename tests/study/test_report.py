@@ -399,21 +399,6 @@ def test_an_a_a_arm_is_missed_where_a_model_draws() -> None:
     assert answer(played(study_of(seeds=2, aa=True)), "A/A")[0] == "ok"
 
 
-def test_seeds_that_change_nothing_are_named() -> None:
-    study = played(
-        Study(
-            Simulation,
-            {"nations.0.inflation_target": [2.0, 2.5]},
-            seeds=2,
-            turns=2,
-            outcome="inflation",
-            economy={"shock_scale": 0},
-            **RULES,
-        )
-    )
-    assert answer(study, "seeds change something")[0] == "missing"
-
-
 def test_an_outcome_in_steps_is_coarse_and_a_mean_is_not() -> None:
     def steps(run: Any) -> float:
         return 0.25 * round(4 * run.state.level / 8) + (run.config.factor > 1) * 0.25 * (

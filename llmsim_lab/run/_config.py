@@ -252,8 +252,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         base: ``Run``, whose names are reserved.
 
     Raises:
-        ConfigError: a field lacks its annotation, has a name that is taken, or a default that does
-            not fit.
+        ConfigError: a field has a name that is taken, or a default that does not fit.
     """
     taken = {*inspect.signature(base).parameters, "unrecorded"}  # which only an instance has
     # Those of a class between, which has no turn and so no configuration, are the world's as well.
@@ -276,7 +275,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
             raise _taken(cls, name, "the parameter")
         fields[name] = (hint, default)
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
-    _check_unannotated(cls, base)
+    _check_names(cls, base)
     # Last, so that runs are called after this class and not after its parent.
     fields["name"] = (Annotated[str, Field(min_length=1)], cls.__name__)
     parent: type[RunConfig] = cls.config_type
@@ -321,8 +320,8 @@ def _annotations(cls: type) -> Mapping[str, Any]:
         ) from error
 
 
-def _check_unannotated(cls: RunClass, base: RunClass) -> None:
-    """Raise ConfigError for values without an annotation, and for names used for another thing."""
+def _check_names(cls: RunClass, base: RunClass) -> None:
+    """Raise ConfigError for attributes without annotation whose names mean something else."""
     for name, value in cls.__dict__.items():
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
@@ -335,11 +334,11 @@ def _check_unannotated(cls: RunClass, base: RunClass) -> None:
             continue
         if known is not None:
             raise _taken(cls, name, "it")
-        raise ConfigError(
-            f"{cls.__name__}.{name} = {value!r:.60} has no annotation, so it is not a parameter; "
-            f"write {name}: {type(value).__name__} = {value!r:.60}, or {name}: ClassVar = ... for "
-            "what no run can vary"
-        )
+        if name in cls.config_type.model_fields:
+            raise ConfigError(
+                f"{cls.__name__}.{name} = {value!r:.60} has no annotation, and {name} is a "
+                f"parameter; write {name}: {type(value).__name__} = {value!r:.60}"
+            )
 
 
 def _taken(cls: type, name: str, what: str) -> ConfigError:

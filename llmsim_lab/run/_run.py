@@ -800,15 +800,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self._planned
 
     @property
-    def run_reaches(self) -> int | None:
-        """The turn at which ``run()`` without a number, called now, would end.
-
-        That is the configuration's ``turns`` after the latest one, however many were played. None
-        where the configuration has 0 turns: such a run is stepped by hand.
-        """
-        return self.turn_number + self.config.turns if self.config.turns else None
-
-    @property
     def tape(self) -> Tape | None:
         """The tape that the run is recorded on or replayed from, if any."""
         return self._session.tape if self._session else None
@@ -860,8 +851,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 
-        One planned for a turn after ``run_reaches`` is kept, and a WARNING says that ``run()``
-        does not get there.
+        One planned for a turn that ``run()`` does not get to is kept, with a WARNING.
 
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
@@ -921,21 +911,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at.
-
-        It is not an error: a run may be continued.
-        """
-        end = self.run_reaches
-        if end is None or intervention.turn <= end:
-            return
-        _warn(
-            "INTERVENTION_NOT_REACHED",
-            run=self.config.name,
-            planned=intervention,
-            run_reaches=end,
-            way_out=f"run() called now ends at turn {end}: name a turn up to {end}, raise the "
-            "configuration's turns, or continue with run(...) or step()",
-        )
+        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        end = self.turn_number + self.config.turns
+        if self.config.turns and intervention.turn > end:  # with 0 turns it is stepped by hand
+            reason = f"run() called now ends at turn {end}"
+            _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -1193,18 +1173,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             return new.note_unrecorded(self.unrecorded)
         if not self.tape.read_only:
             return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
-        path = self.tape.path
-        _warn(
-            "FORK_NOT_RECORDED",
-            tape=path,
-            run=self.run_id,
-            fork_turn=at,
-            reason="the tape was opened for reading only, so the fork lives in memory and is lost "
-            "with this process",
-            way_out=f"fork({str(path)!r}, {self.run_id}, turn={at}, ...) opens the tape for "
-            "writing; where its file cannot be written to, fork a copy of it",
-        )
-        return new.note_unrecorded(f"the tape {path} is open for reading only")
+        reason = f"the tape {self.tape.path} is open for reading only"
+        _warn("FORK_NOT_RECORDED", reason=reason)
+        return new.note_unrecorded(reason)
 
     def branch(
         self,
@@ -1409,10 +1380,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
             *(("note", note) for note in self.notes),
         ]
-        end = self.run_reaches
         for at in sorted(at for at in self.planned if at > self.turn_number):
-            beyond = f" (run() would end at turn {end})" if end is not None and at > end else ""
-            facts += [("planned", f"{item}{beyond}") for item in self.planned[at]]
+            facts += [("planned", item) for item in self.planned[at]]
         about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
         return str(join([about, self._latest_html()]))
 

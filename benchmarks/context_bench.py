@@ -66,7 +66,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     """Measure everything and return the figures with what is needed to read them."""
     few, many = str(plan.agents[0]), str(plan.agents[-1])
     worlds = {str(number): make_world(number) for number in plan.agents}
-    orders = {"usual": {}, "stable_first": {"stable_first": True}, "budget": {"budget_tokens": 250}}
+    orders = {"usual": {}, "stable_first": {"stable_first": True}}
     us: dict[str, dict[str, float]] = {
         order: {size: measure_prompts(plan, worlds[size], options) for size in worlds}
         for order, options in orders.items()
@@ -107,7 +107,7 @@ def make_world(agents: int) -> World:
     """Return the strait scenario with a fifth module and as many agents as wanted."""
     scenario = CrisisScenario.load("strait")
     code = SimpleNamespace(build_agent_context=_weather)
-    weather = BehaviorModule(name="weather", code=code, max_tokens=60)
+    weather = BehaviorModule(name="weather", code=code)
     modules = ComposedModules([*scenario.compose(), weather])
     start = scenario.agents["Taiwan"].vars
     engine = GameEngine(

@@ -73,8 +73,6 @@ class ModuleData(Settings):
         requires: modules that it needs; their code runs first.
         variables: what it defines.
         sections: texts for every agent.
-        max_tokens: the most its part of a prompt may take, estimated tokens; None: no limit.
-        priority: 0 to 100; where a prompt is too long, the lowest goes first.
     """
 
     title: str = ""
@@ -82,8 +80,6 @@ class ModuleData(Settings):
     requires: tuple[str, ...] = ()
     variables: Variables = Field(default_factory=Variables)
     sections: tuple[ModuleSection, ...] = ()
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    priority: Annotated[int, Field(ge=0, le=100)] = 50
 
 
 class BehaviorModule(ModuleData):

@@ -26,7 +26,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_every_size_is_measured_in_every_order(figures: dict[str, Any]) -> None:
-    assert set(figures["us_per_prompt"]) == {"usual", "stable_first", "budget"}
+    assert set(figures["us_per_prompt"]) == {"usual", "stable_first"}
     for sizes in figures["us_per_prompt"].values():
         assert list(sizes) == ["2", "4"]
         assert min(sizes.values()) > 0

@@ -15,9 +15,9 @@ SAYS_HI = """
 
 
 def test_data_and_code_are_read(tmp_path: Path) -> None:
-    write_module(tmp_path, "mood", "title: MOOD\npriority: 7\nmax_tokens: 9\n", SAYS_HI)
+    write_module(tmp_path, "mood", "title: MOOD\ndescription: How it feels.\n", SAYS_HI)
     [module] = ModuleLoader(tmp_path).load(["mood"])
-    assert (module.name, module.title, module.priority, module.max_tokens) == ("mood", "MOOD", 7, 9)
+    assert (module.name, module.title, module.description) == ("mood", "MOOD", "How it feels.")
     assert module.code.build_agent_context("Ada", {}, {}) == "Hi."
 
 
@@ -111,10 +111,10 @@ def test_a_digest_tells_modules_apart_by_data_and_by_code(tmp_path: Path) -> Non
     loader = ModuleLoader(tmp_path)
     digests = []
     for data, code in (
-        ("priority: 1", SAYS_HI),
-        ("{priority: 1}", SAYS_HI),
-        ("priority: 2", SAYS_HI),
-        ("priority: 1", SAYS_HI.replace("Hi", "Bye")),
+        ("title: M", SAYS_HI),
+        ("{title: M}", SAYS_HI),
+        ("title: N", SAYS_HI),
+        ("title: M", SAYS_HI.replace("Hi", "Bye")),
     ):
         write_module(tmp_path, "mood", data, code)
         digests.append(loader.load(["mood"]).digests["mood"])
@@ -177,10 +177,8 @@ def test_code_that_breaks_on_the_second_reading_leaves_the_first_alone(tmp_path:
 @pytest.mark.parametrize(
     ("data", "line", "message"),
     [
-        ("title: M\npriorty: 3\n", 2, "priorty: unknown key; known here are description, max_t"),
-        ("title: M\npriority: high\n", 2, "priority: Input should be a valid integer"),
-        ("title: M\npriority: 101\n", 2, "priority: Input should be less than or equal to 100"),
-        ("max_tokens: 0\n", 1, "max_tokens: Input should be greater than or equal to 1"),
+        ("title: M\ntitel: 3\n", 2, "titel: unknown key; known here are description, requires"),
+        ("title: M\nrequires: 3\n", 2, "requires: Input should be a valid tuple"),
         ("name: mood\n", 1, "name: unknown key"),
         ("code: evil.py\n", 1, "code: unknown key"),
         ("sections:\n  - title: A\n", 2, "sections.0.text: Field required"),

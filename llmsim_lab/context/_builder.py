@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from llmsim_lab._spans import Provenance, Span
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip
-from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ReadOnlyState, read_only
+from llmsim_lab.context._modules import BehaviorModule, ComposedModules
 from llmsim_lab.context._variables import Variables, humanise, value_text
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts import Prompt
@@ -408,7 +408,6 @@ class AgentContextBuilder:
         self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]
     ) -> list[Part]:
         parts: list[Part] = []
-        own: ReadOnlyState | None = None
         for module in self._modules:
             source = module_source(module.name)
             found: list[Part] = []
@@ -418,13 +417,9 @@ class AgentContextBuilder:
                 text = item.fill(agent_name, agent_state, global_state)
                 role: Role = "system" if fixed else "user"
                 found.append(Part(item.title, source, role, text))
-            if module.builds_context:
-                # Copied once, for all modules.
-                if own is None:
-                    own, world = read_only(agent_state), read_only(global_state)
-                words = (module.context_for(agent_name, own, world) or "").strip()
-                if words:
-                    _add(found, words, module, source)
+            words = (module.context_for(agent_name, agent_state, global_state) or "").strip()
+            if words:
+                _add(found, words, module, source)
             parts += found
         return parts
 

@@ -82,17 +82,6 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, ending: str) -> Non
         ModuleLoader(inside).load(["mood"])
 
 
-def test_code_is_not_run_where_the_caller_says_so(tmp_path: Path) -> None:
-    write_module(tmp_path, "mood", "", "raise SystemExit('it ran')")
-    [module] = ModuleLoader(tmp_path, run_code=False).load(["mood"])
-    assert module.code is None
-
-
-def test_the_packages_own_modules_have_their_code_even_then(tmp_path: Path) -> None:
-    modules = ModuleLoader(tmp_path, ModuleLoader.shipped, run_code=False).load(["military_base"])
-    assert modules.modules[0].updates_state
-
-
 def test_loading_code_writes_nothing_beside_it(tmp_path: Path) -> None:
     write_module(tmp_path, "mood", "", SAYS_HI)
     ModuleLoader(tmp_path).load(["mood"])
@@ -151,7 +140,6 @@ def test_code_may_define_dataclasses(tmp_path: Path) -> None:
         ("x = 1\ny = x / 0\n", "line 2: the module's code does not load: ZeroDivisionError"),
         ("x = (\n", "line 1: the module's code does not load: SyntaxError"),
         ("x = 1\n", "the code defines neither build_agent_context nor compute_state_updates"),
-        ("def build_agent_context(agent):\n    return 'x'\n", "build_agent_context must take"),
     ],
 )
 def test_code_that_does_not_load_is_named_with_its_line(
@@ -267,11 +255,3 @@ def test_a_module_in_two_folders_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no module folder"):
         ModuleLoader(tmp_path / "nowhere")
-
-
-def test_code_that_ends_the_program_does_not_load(tmp_path: Path) -> None:
-    (tmp_path / "quitter.yaml").write_text("title: Q\n", encoding="utf-8")
-    (tmp_path / "quitter.py").write_text("import sys\nsys.exit(3)\n", encoding="utf-8")
-
-    with pytest.raises(ConfigError, match=r"quitter\.py, line 2: .*SystemExit: 3"):
-        ModuleLoader(tmp_path).load(["quitter"])

@@ -1,7 +1,7 @@
 """Where the parts of a prompt came from: stretches of its messages, each with a name and a source.
 
 One form for any prompt. A template's slots are spans; so are the sections that a prompt is put
-together from, which may say how many tokens they take, with what was left out as cuts.
+together from, which may say how many tokens they take.
 
 A call keeps this as an ``Origin``: what all prompts of one form share, and the lengths of this
 one's values. Both are short texts of JSON, as a tape has them, and are read as strictly.
@@ -30,7 +30,7 @@ _MOST_SHARED = 50
 MAX_SPANS = 2_000
 """Of a prompt; one that has more is kept without any."""
 MAX_WORDS = 1_000
-"""Of a name, a source or a reason, in characters; a call keeps no more of them."""
+"""Of a name or a source, in characters; a call keeps no more of them."""
 _MAX_FORM_CHARS, _MAX_LENGTHS_CHARS = 4_000_000, 1_000_000
 
 
@@ -60,25 +60,6 @@ class Span:
         return text[self.start : self.end]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What was left out of a prompt, or stands in it shortened.
-
-    Attributes:
-        name: of the section.
-        source: where it would have come from.
-        reason: why it was left out or shortened, in words.
-        tokens: how many it would have taken whole, where that is known.
-        shortened: whether a part of it was kept.
-    """
-
-    name: str
-    source: str
-    reason: str
-    tokens: int | None = None
-    shortened: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Where a prompt's parts came from, and whether that is known.
@@ -87,13 +68,11 @@ class Provenance:
         spans: in the order of the messages and of their text.
         how: ``rendered`` is exact; ``unknown`` has no spans.
         why: for ``unknown``, why.
-        cuts: what was left out.
     """
 
     spans: tuple[Span, ...] = ()
     how: Literal["rendered", "unknown"] = "rendered"
     why: str = ""
-    cuts: tuple[Cut, ...] = ()
 
     def __str__(self) -> str:
         known = "noted as the prompt was rendered" if self.how == "rendered" else "not known"
@@ -187,8 +166,8 @@ class Origin(NamedTuple):
             between the one before and it, its length (null in the user message), its name and its
             source; and what ``{turn}`` and the like in the sources stand for: a text, the call's
             agent (null), or the call's turn, with a number added.
-        spans: JSON: the lengths of the values in the user message; where tokens are known or
-            something was left out, three lists: those lengths, all values' tokens, and cuts.
+        spans: JSON: the lengths of the values in the user message; where tokens are known
+            two lists: those lengths, and all values' tokens.
     """
 
     form: str
@@ -271,12 +250,8 @@ class Origin(NamedTuple):
                 form[role].append((span.start - end, own, _cut(span.name), _cut(span.source)))
                 end = span.end
                 tokens.append(span.tokens)
-        if known.cuts or any(count is not None for count in tokens):
-            cuts = [
-                (_cut(cut.name), _cut(cut.source), _cut(cut.reason), cut.tokens, cut.shortened)
-                for cut in known.cuts[:MAX_SPANS]
-            ]
-            return cls(_written(form), _written((lengths, tokens, cuts)))
+        if any(count is not None for count in tokens):
+            return cls(_written(form), _written((lengths, tokens)))
         return cls(_written(form), _written(lengths))
 
     def moved(self, turn: int) -> Origin:
@@ -288,7 +263,7 @@ class Origin(NamedTuple):
         return self._replace(form=_without_turn(self.form, turn))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
-        """Return the spans and cuts.
+        """Return the spans.
 
         Args:
             texts: by role, the request's first message.
@@ -310,10 +285,9 @@ class Origin(NamedTuple):
             raise ValueError(f"its spans are longer than {_MAX_LENGTHS_CHARS:,} characters")
         values = form["system"] + form["user"]
         tokens: Sequence[int | None] = (None,) * len(values)
-        cuts: Sequence[tuple[Any, ...]] = ()
         # Both forms are JSON lists; only that of sections begins with another list.
         if self.spans.startswith("[["):
-            lengths, tokens, cuts = _sections().validate_json(self.spans, strict=True)
+            lengths, tokens, *_ = _sections().validate_json(self.spans, strict=True)
         else:
             lengths = _lengths().validate_json(self.spans, strict=True)
         if len(lengths) != len(form["user"]) or len(tokens) != len(values):
@@ -336,7 +310,7 @@ class Origin(NamedTuple):
                     )
                 source = _cut(_with_facts(words, facts))
                 spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
-        return Provenance(spans=tuple(spans), cuts=tuple(Cut(*cut) for cut in cuts))
+        return Provenance(spans=tuple(spans))
 
 
 _Fact = str | int | None
@@ -344,9 +318,6 @@ _COUNT = Annotated[int, Field(ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
-_CUTS = Annotated[
-    list[tuple[_WORDS, _WORDS, _WORDS, _COUNT | None, bool]], Field(max_length=MAX_SPANS)
-]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -368,7 +339,9 @@ def _lengths() -> TypeAdapter[list[int]]:
 
 @cache
 def _sections() -> TypeAdapter[Any]:
-    return TypeAdapter(tuple[list[_COUNT], list[_COUNT | None], _CUTS])
+    # A tape recorded by an earlier version may have a third list, which is not read.
+    counted = tuple[list[_COUNT], list[_COUNT | None]]
+    return TypeAdapter(counted | tuple[list[_COUNT], list[_COUNT | None], list[Any]])
 
 
 @lru_cache(maxsize=64)

@@ -33,7 +33,7 @@ app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True
 
 _Runs = Annotated[list[int] | None, typer.Option("--run", help="A run's number; may be repeated.")]
 
-_COMPARED = ("config", "llm", "model", "seed", "given", "package", "git", "python", "platform")
+_COMPARED = ("config", "llm", "model", "seed", "given", "package", "python", "platform")
 """Parts of a manifest that ``diff`` compares value by value; prompts are compared as texts."""
 _MAX_COMPARED_CHARS = 50_000
 _MOST_SERIES = 4
@@ -271,7 +271,6 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
         "seed": manifest.get("seed"),
         "recorded by": f"llmsim-lab {manifest['package']}, Python {manifest.get('python')}, "
         f"{manifest.get('platform')}",
-        "git revision": manifest.get("git") or "",
         "given parts": ", ".join(map(str, manifest["given"])),
     }
     facts |= {

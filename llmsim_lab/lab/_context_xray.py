@@ -28,9 +28,7 @@ from llmsim_lab.types import Attempt, ChatRequest, Message, Role
 
 
 def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str, ...]]:
-    """Return each section: name, source, message, tokens, and ``yes``, ``no`` or why not.
-
-    Where a budget cuts prompts, silencing a module makes room: a section that was cut may return.
+    """Return each section: name, source, message, tokens, and ``yes`` or ``no``.
 
     Args:
         whole: the prompt.
@@ -38,17 +36,11 @@ def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str
     """
     before, after = texts_of(whole), texts_of(shown)
     there = {(span.name, span.source, span.of(after.get(span.role, ""))) for span in shown.spans}
-    sections = {(span.name, span.source) for span in whole.spans}
-    returned = {(span.name, span.source) for span in shown.spans} - sections
     rows: list[tuple[str, ...]] = []
     for span in whole.spans:
         text = span.of(before.get(span.role, ""))
         left = "yes" if (span.name, span.source, text) in there else "no"
         rows.append((span.name, span.source, span.role, f"{span.tokens or 0}", left))
-    for cut in whole.provenance.cuts:
-        back = (cut.name, cut.source) in returned
-        left = "yes, now that there is room" if back else cut.reason
-        rows.append((cut.name, cut.source, "", f"{cut.tokens or 0}", left))
     return rows
 
 

@@ -253,7 +253,7 @@ def lit(
 
 
 def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
-    """Return the slots' values and sources as a table, what was cut, and how sure that is.
+    """Return the slots' values and sources as a table, and how sure that is.
 
     Args:
         attempt: the request.
@@ -263,17 +263,9 @@ def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
         (f"[{number}] {name}", safe(value, limit=500), source)
         for number, name, value, source in slots_of(attempt, provenance)
     ]
-    cuts = [(cut.name, cut.source, cut.reason) for cut in provenance.cuts]
-    parts = [
-        sideways(table(header, rows, caption=name), name=name)
-        for name, header, rows in (
-            ("Slots", ("slot", "value", "source"), slots),
-            ("Left out", ("left out", "source", "why"), cuts),
-        )
-        if rows
-    ]
-    parts.append(styled(f"Where the values are: {provenance}.", QUIET))
-    return block(*parts)
+    listed = table(("slot", "value", "source"), slots, caption="Slots")
+    shown = [sideways(listed, name="Slots")] if slots else []
+    return block(*shown, styled(f"Where the values are: {provenance}.", QUIET))
 
 
 def slots_of(attempt: Attempt, provenance: Provenance) -> list[tuple[int, str, str, str]]:

@@ -38,22 +38,18 @@ from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import state_figure
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
 from llmsim_lab.statechart._analysis import Cascade, all_posts, cascades
-from llmsim_lab.statechart._picture import Arrow, Diagram
 from llmsim_lab.statechart._state import FeedEntry, Move, SocialTurn, UserState
 
 if TYPE_CHECKING:
     from llmsim_lab.types import LLMReasoningChain
 
 
-def wide_chart_html(simulation: SocialSimulation, **options: Any) -> Markup:
-    """Return the chart's picture as wide as its words need, with a bar of its own on a narrow page.
-
-    Args:
-        simulation: the run.
-        options: ``current`` and ``counts`` as in ``Statechart.to_svg``.
-    """
-    picture = Markup(simulation.chart.to_svg(**options))
-    return sideways(picture, name="Chart of states", least="640px")
+def chart_html(simulation: SocialSimulation) -> Markup:
+    """Return the chart's transitions as a table."""
+    arrows = [move.arrow for move in simulation.chart.transitions]
+    rows = [(it.source, it.full_label, it.target) for it in arrows]
+    listed = table(("from", "trigger", "to"), rows, caption="Chart of states")
+    return sideways(listed, name="Chart of states")
 
 
 def _social(source: Source, run: int | None, widget: object) -> SocialSimulation:
@@ -69,7 +65,7 @@ def _social(source: Source, run: int | None, widget: object) -> SocialSimulation
 _MOST_CHARS = 4_000
 _MOST_TURNS = 200
 """Turns drawn, the latest ones: so drawing costs the same however long a run is."""
-_MOST_POSTS, _MOST_IN_TREE, _MOST_IN_NETWORK = 30, 60, 10
+_MOST_POSTS, _MOST_IN_TREE = 30, 60
 _REACTIONS = {"like": "liked by", "reply": "replies by", "reshare": "reshared by"}
 _SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
 
@@ -143,28 +139,11 @@ class Reactions:
         more = cascade.size - _MOST_IN_TREE
         return join([*rows, f"… and {more} more" if more > 0 else ""])
 
-    def network_html(self) -> Markup:
-        """Return who reacted to whom as a picture; the more reactions received, the darker."""
-        pairs: Counter[tuple[str, ...]] = Counter()
-        # Added up by what is drawn: of two names that begin alike the picture shows one.
-        for pair, times in self.pairs.items():
-            pairs[tuple(clip(visible(name), 16) for name in pair)] += times
-        active = Counter(name for pair in pairs.elements() for name in pair)
-        names = tuple(name for name, _ in active.most_common(_MOST_IN_NETWORK))
-        if not names:
-            return safe("Nobody has reacted to anybody yet.")
-        shown = {(a, b): n for (a, b), n in pairs.items() if {a, b} <= set(names)}
-        received = Counter(whom for _, whom in Counter(shown).elements())
-        arrows = tuple(Arrow(who, whom, str(times)) for (who, whom), times in shown.items())
-        network = Diagram(names, names[0], frozenset(), arrows)
-        picture = Markup(network.svg(counts=received, title="Who reacts to whom", ring=True))
-        rest = len(active) - len(names)
-        note = f"The {len(names)} most active; {rest} more are not drawn." if rest else ""
-        return join([sideways(picture, name="Network", least="30em"), styled(note, QUIET)])
-
     def pairs_html(self) -> Markup:
         """Return who reacted to whom most often as a table."""
         rows = [(who, whom, times) for (who, whom), times in self.pairs.most_common(10)]
+        if not rows:
+            return safe("Nobody has reacted to anybody yet.")
         return table(("who", "reacted to", "times"), rows, caption="Who reacts to whom")
 
 
@@ -234,7 +213,7 @@ class SocialBoard(TurnBrowser):
         self.feed.value = str(part_of("Feed", lowered(feed, name="Feed")))
         self.network.value = str(part_of("Who reacts to whom", network))
         self.tree.value = str(lowered(tree, name="Cascade", most="18em"))
-        self.chart.value = str(wide_chart_html(self.simulation, counts=self._counts(-1)))
+        self.chart.value = str(chart_html(self.simulation))
         span = (turns[max(0, len(turns) - _MOST_TURNS)].number, turns[-1].number)
         if span != self._drawn:
             self._drawn = span
@@ -259,7 +238,7 @@ class SocialBoard(TurnBrowser):
         reactions = Reactions(turns)
         chosen = (one for one in cascades(turns) if one.root.id == self.cascade_box.value)
         tree = next(map(reactions.tree_html, chosen), Markup())
-        return reactions.feed_html(turns[-1].state.feed), reactions.network_html(), tree
+        return reactions.feed_html(turns[-1].state.feed), reactions.pairs_html(), tree
 
     def _counts(self, place: int) -> Counter[AgentState]:
         """Return how many users are in each state, after the turn shown or one before it."""
@@ -286,10 +265,9 @@ class SocialBoard(TurnBrowser):
             counts = table(
                 ("state", "users", "change"), self._counts_and_changes(), caption="Users by state"
             )
-            pairs = Reactions(self._shown).pairs_html()
             left = [counts, part_of("Feed", feed)]
-            right = [network, pairs, part_of("Cascade", tree)]
-            chart = Markup(self.simulation.chart.to_svg(counts=self._counts(-1)))
+            right = [network, part_of("Cascade", tree)]
+            chart = chart_html(self.simulation)
             both = flow([join(left), join(right)], basis="24em")
             return block(styled(self._title, STRONG, tag="p"), both, chart)
 
@@ -386,7 +364,7 @@ class AgentStory(LabWidget):
         """Show the run as it is now."""
         with self._view:
             self.heading.value = str(self._who())
-            self.chart.value = str(wide_chart_html(self.simulation, current=self._person.state))
+            self.chart.value = str(chart_html(self.simulation))
             self.body.value = str(self._list(self._page()))
 
     def _moves(self, agent: str) -> list[_Event]:
@@ -461,7 +439,7 @@ class AgentStory(LabWidget):
     def static_html(self) -> Markup:
         """Return the same as a timeline, with the chart."""
         with self._view:
-            chart = Markup(self.simulation.chart.to_svg(current=self._person.state))
+            chart = chart_html(self.simulation)
             return join([Markup(self.heading.value), Markup(self.body.value), chart])
 
 

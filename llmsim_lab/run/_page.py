@@ -363,8 +363,7 @@ class _Data:
             start, end = _units(text, span.start), _units(text, span.end)
             form.append([message, span.name, span.source, span.tokens])
             places += [start, end - start]
-        cuts = [[cut.name, cut.source, cut.reason, cut.tokens, cut.shortened] for cut in known.cuts]
-        key = json.dumps([form, cuts], ensure_ascii=False)
+        key = json.dumps(form, ensure_ascii=False)
         return [self._forms.setdefault(key, len(self._forms)), *places]
 
     def _decided(self, run: PageRun, numbered: Mapping[int, Sequence[int]]) -> None:

@@ -53,7 +53,6 @@ from llmsim_lab.run._config import (
     StateChange,
     WorldConfig,
     config_type_of,
-    idle_seeds,
     made_intervention,
     types_of,
 )
@@ -63,7 +62,6 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
-    git_revision,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -78,7 +76,7 @@ from llmsim_lab.run._registry import (
     kind_name,
     register,
 )
-from llmsim_lab.run._session import Recording, Replaying, Session, load_turns, rare_collections
+from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
 from llmsim_lab.run._state import State, check_kept
 from llmsim_lab.run._turn import (
     RunTurn,
@@ -439,8 +437,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         cls = type(self)
         # Before anything is written: what raises here leaves no run on the tape.
         first = tape_turn(cls, self.turns[0], self._planned)
-        if known is None:  # a study says it once, for all its runs
-            self._warn_of_idle_seeds(tape)
         run = tape.add_run(self._new_manifest(known), name=self.config.name, first=first)
         self._session = Recording(cls, tape, run)
 
@@ -450,7 +446,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return {
             "kind": self.kind,
             "package": version("llmsim-lab"),
-            "git": known["git"] if "git" in known else git_revision(),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "seed": self.config.seed,
@@ -462,30 +457,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             "model": None,
             **known,
         }
-
-    def _warn_of_idle_seeds(self, tape: Tape) -> None:
-        """Log a WARNING where the tape has a run that this one cannot but repeat."""
-        config = self.config
-        if self.given or not getattr(config, "seed_idle", ""):
-            return
-        # As JSON, which is what a manifest holds of the client's settings.
-        client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
-        for info in tape.runs():
-            there = info.manifest
-            if there.get("kind") != self.kind or there.get("given") or there.get("llm") != client:
-                continue
-            try:
-                both = [config_of(info), config]
-            except TapeError:
-                continue  # of a version that cannot be read: nothing is known of it
-            if why := idle_seeds(both, model_seed=client["seed"] if client else None):
-                _warn(
-                    "SEEDS_CHANGE_NOTHING",
-                    run=config.name,
-                    same_as=f"run {info.id} of {tape.path.name}",
-                    reason=why,
-                )
-                return
 
     # --- what a class may do differently -----------------------------------------------------
 
@@ -829,15 +800,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self._planned
 
     @property
-    def run_reaches(self) -> int | None:
-        """The turn at which ``run()`` without a number, called now, would end.
-
-        That is the configuration's ``turns`` after the latest one, however many were played. None
-        where the configuration has 0 turns: such a run is stepped by hand.
-        """
-        return self.turn_number + self.config.turns if self.config.turns else None
-
-    @property
     def tape(self) -> Tape | None:
         """The tape that the run is recorded on or replayed from, if any."""
         return self._session.tape if self._session else None
@@ -889,8 +851,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 
-        One planned for a turn after ``run_reaches`` is kept, and a WARNING says that ``run()``
-        does not get there.
+        One planned for a turn that ``run()`` does not get to is kept, with a WARNING.
 
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
@@ -950,21 +911,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at.
-
-        It is not an error: a run may be continued.
-        """
-        end = self.run_reaches
-        if end is None or intervention.turn <= end:
-            return
-        _warn(
-            "INTERVENTION_NOT_REACHED",
-            run=self.config.name,
-            planned=intervention,
-            run_reaches=end,
-            way_out=f"run() called now ends at turn {end}: name a turn up to {end}, raise the "
-            "configuration's turns, or continue with run(...) or step()",
-        )
+        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        end = self.turn_number + self.config.turns
+        if self.config.turns and intervention.turn > end:  # with 0 turns it is stepped by hand
+            reason = f"run() called now ends at turn {end}"
+            _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -993,8 +944,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             async with progress_line(
                 "turn", number=self.turn_number + 1, last=None, enabled=progress
             ):
-                with rare_collections():
-                    turn = await self._next_turn()
+                turn = await self._next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._recount()
             if self._session is not None:
@@ -1219,18 +1169,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             return new.note_unrecorded(self.unrecorded)
         if not self.tape.read_only:
             return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
-        path = self.tape.path
-        _warn(
-            "FORK_NOT_RECORDED",
-            tape=path,
-            run=self.run_id,
-            fork_turn=at,
-            reason="the tape was opened for reading only, so the fork lives in memory and is lost "
-            "with this process",
-            way_out=f"fork({str(path)!r}, {self.run_id}, turn={at}, ...) opens the tape for "
-            "writing; where its file cannot be written to, fork a copy of it",
-        )
-        return new.note_unrecorded(f"the tape {path} is open for reading only")
+        reason = f"the tape {self.tape.path} is open for reading only"
+        _warn("FORK_NOT_RECORDED", reason=reason)
+        return new.note_unrecorded(reason)
 
     def branch(
         self,
@@ -1393,7 +1334,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
 
         Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
-        digests, ``model`` with its digest where it is known, versions, the git revision; and of
+        digests, ``model`` with its digest where it is known, versions; and of
         the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
         ``tape`` and ``run``, where it is recorded.
         """
@@ -1435,10 +1376,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
             *(("note", note) for note in self.notes),
         ]
-        end = self.run_reaches
         for at in sorted(at for at in self.planned if at > self.turn_number):
-            beyond = f" (run() would end at turn {end})" if end is not None and at > end else ""
-            facts += [("planned", f"{item}{beyond}") for item in self.planned[at]]
+            facts += [("planned", item) for item in self.planned[at]]
         about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
         return str(join([about, self._latest_html()]))
 
@@ -1487,7 +1426,6 @@ def _check_world(cls: type[Run]) -> None:
 # --- recorded runs of any class -------------------------------------------------------------------
 
 
-@rare_collections()
 def replay(
     tape: Tapes,
     run: int | None = None,
@@ -1614,15 +1552,6 @@ def rerun(
         others = (other.manifest["config"].get("replicate") or 0 for other in tape.runs())
         changes = {"replicate": max(others) + 1}
         simulation.config = simulation.config.model_copy(update=changes)
-    client = simulation.llm_client
-    if client is not None and client.config.seed is not None:
-        _warn(
-            "RERUN_MAY_REPEAT",
-            run=info.id,
-            reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
-            "keeps to it gives the same answers, which is not a further sample",
-            way_out="record with llm.seed left out, or run the configuration with another llm.seed",
-        )
     return simulation._continue_on(tape, verb="rerun", parent=info.id)
 
 
@@ -1777,7 +1706,6 @@ def _class_of(info: RunInfo, given: type[Run] | None) -> type[Run]:
     return given
 
 
-@rare_collections()
 def _load(
     tape: Tape,
     info: RunInfo,

@@ -6,7 +6,6 @@ change counts only as far as it is larger than that noise.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,13 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from llmsim_lab._spans import Cut
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context import CrisisSimulation, LLMCrisisAgent
-from llmsim_lab.context._builder import module_source
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
@@ -41,30 +38,6 @@ AGAIN = " (again)"
 """What is added to the reference's name for its second answer."""
 _OTHER_SEEDS = 100_000
 """The distance of the second answers' seeds from the first ones'."""
-
-
-class Piece(Settings):
-    """A section of a prompt, or one that was cut from it.
-
-    Attributes:
-        name: of the section.
-        source: who contributes it, such as ``module trust_dynamics``.
-        there: whether it stands in the prompt, whole or shortened.
-        cut: why it was left out or shortened; empty where it is whole.
-        tokens: how many it takes, or would have taken if it was left out; None if not known.
-    """
-
-    name: str
-    source: str = ""
-    there: bool = True
-    cut: str = ""
-    tokens: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.source})" if self.source else self.name
-
-
-Pieces = tuple[Piece, ...]
 
 
 class PromptText(Settings):
@@ -95,8 +68,6 @@ class AblationConfig(RunConfig):
         prompts: two by name: the reference, then the other.
         response_format: the parts of an answer, as in a briefing.
         about: whose prompt of which turn, for people.
-        arms: by prompt, its sections and what was cut from it, where that is known.
-        silenced: what was left out on purpose, by the sections' sources.
     """
 
     name: Annotated[str, Field(min_length=1)] = "ablation"
@@ -104,17 +75,11 @@ class AblationConfig(RunConfig):
     prompts: dict[str, PromptText]
     response_format: tuple[str, ...] = ()
     about: str = ""
-    arms: dict[str, Pieces] = Field(default_factory=dict)
-    silenced: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _two(self) -> Self:
         if len(self.prompts) != 2:
             raise ValueError(f"prompts: {len(self.prompts)} are given; two are compared")
-        if self.arms and list(self.arms) != list(self.prompts):
-            raise ValueError(
-                f"arms are of {', '.join(self.arms)}; the prompts are {', '.join(self.prompts)}"
-            )
         return self
 
     @property
@@ -212,8 +177,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
     ) -> Ablation:
         """Return a comparison of an agent's prompt with and without some modules' words.
 
-        No model is asked until it is run. Under a token budget another module may come in where one
-        is left out: the ``verdict`` says so, and ``arms`` lists both prompts' sections.
+        No model is asked until it is run.
 
         Args:
             simulation: the run; it is left as it is.
@@ -236,13 +200,10 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         # Like ``context_of``, which before the first turn takes the one to come.
         at = max(simulation.turn_number, simulation.turns[0].number + 1) if turn is None else turn
         arms = {"as it was": whole, f"without {', '.join(names)}": without}
-        sources = tuple(map(module_source, names))
         if (whole.system, whole.user) == (without.system, without.user):
-            cuts = [cut for cut in whole.provenance.cuts if cut.source in sources]
-            why = "; ".join(f"{cut.name} was {cut.reason}" for cut in cuts)
             raise ConfigError(
                 f"without {', '.join(names)} the prompt of {agent}, turn {at}, is the same: "
-                f"{why or 'they said nothing there'}; name a module that has a section in it"
+                "they said nothing there; name a module that has a section in it"
             )
         config = AblationConfig(
             name=f"without {', '.join(names)}",
@@ -251,8 +212,6 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             prompts={name: PromptText.of(prompt) for name, prompt in arms.items()},
             response_format=simulation.config.scenario.briefing.response_format,
             about=f"{agent}, turn {at}",
-            arms={name: pieces_of(prompt) for name, prompt in arms.items()},
-            silenced=sources,
         )
         return cls(config, llm_client=llm_client or simulation.llm_client, tape=tape)
 
@@ -328,32 +287,8 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         columns = ["sample", "prompt", "status", "words", "prompt_tokens"]
         return frame_of(rows, columns=columns)
 
-    @property
-    def arms(self) -> pd.DataFrame:
-        """Each prompt's sections and what was cut from it, one row a section.
-
-        Columns: ``prompt``; ``section``, its title; ``source``, who contributes it; ``there``,
-        whether it stands in the prompt, whole or shortened; ``cut``, why it was left out or
-        shortened, empty where it is whole; ``tokens``, those it takes, or would have taken if it
-        was left out. Empty where the prompts came without their sections.
-        """
-        rows = [
-            (prompt, piece.name, piece.source, piece.there, piece.cut, piece.tokens)
-            for prompt, pieces in self.config.arms.items()
-            for piece in pieces
-        ]
-        return frame_of(rows, columns=["prompt", "section", "source", "there", "cut", "tokens"])
-
-    @property
-    def budget_note(self) -> str:
-        """What else differs because of a token budget; empty if nothing does."""
-        return budget_note(self.config.arms, but=self.config.silenced)
-
     def verdict(self) -> str:
-        """Return in a few sentences the effect, its interval, and what else differed."""
-        return " ".join(filter(None, (self._evidence(), self.budget_note)))
-
-    def _evidence(self) -> str:
+        """Return in a few sentences the effect and its interval."""
         rows = [turn.own_columns() for turn in self.turns[1:]]
         whole = [row for row in rows if row["excess"] is not None]
         lost = len(rows) - len(whole)
@@ -373,77 +308,3 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             f"{means} The energy distance of the answers is {effect.estimate:.2f}, p = "
             f"{effect.p:.3f}: {beyond} beyond noise.{failed}"
         )
-
-
-def pieces_of(prompt: RenderedPrompt) -> Pieces:
-    """Return a prompt's sections in their order, then those that were left out."""
-    known = prompt.provenance
-    shortened: list[Cut] = [cut for cut in known.cuts if cut.shortened]
-    pieces = []
-    for span in known.spans:
-        cut = next((c for c in shortened if (c.name, c.source) == (span.name, span.source)), None)
-        if cut is not None:
-            shortened.remove(cut)  # names may repeat: each cut belongs to one section
-        reason = cut.reason if cut else ""
-        pieces.append(Piece(name=span.name, source=span.source, cut=reason, tokens=span.tokens))
-    # A section that was shortened and later left out is listed once, as left out.
-    pieces += [
-        Piece(name=cut.name, source=cut.source, there=False, cut=cut.reason, tokens=cut.tokens)
-        for cut in known.cuts
-        if not cut.shortened
-    ]
-    return tuple(pieces)
-
-
-def budget_note(arms: Mapping[str, Pieces], *, but: Iterable[str]) -> str:
-    """Return how two prompts differ in more than what was meant to differ; empty if in nothing.
-
-    Leaving one part out of a prompt makes room: under a token budget another may come in, or be cut
-    less.
-
-    Args:
-        arms: two prompts' sections by the prompts' names, the reference first.
-        but: the sources that were meant to differ.
-    """
-    if len(arms) != 2:
-        return ""
-    (one, before), (other, after) = arms.items()
-    meant = set(but)
-    here, there = (
-        _numbered(piece for piece in pieces if piece.source not in meant)
-        for pieces in (before, after)
-    )
-    otherwise = [here[key] for key in here if key in there and here[key].cut != there[key].cut]
-    changes = {
-        "came in": [piece for key, piece in there.items() if key not in here],
-        "left out": [piece for key, piece in here.items() if key not in there],
-        "otherwise cut": otherwise,
-    }
-    listed = [f"{what}: {', '.join(map(str, of))}" for what, of in changes.items() if of]
-    lines = []
-    if listed:
-        lines.append(
-            f"Mind the token budget: in {other}, {'; '.join(listed)}. So the prompts differ in "
-            "more than what was silenced, and the change cannot be attributed to that alone. "
-            f"Cut for want of tokens in {one}: {_cut(before)}; in {other}: {_cut(after)}."
-        )
-    if cut := [piece for piece in before if piece.source in meant and piece.cut]:
-        names = ", ".join(f"{piece}: {piece.cut}" for piece in cut)
-        lines.append(f"In {one} the budget had cut what was to be silenced: {names}.")
-    return " ".join(lines)
-
-
-def _numbered(pieces: Iterable[Piece]) -> dict[tuple[str, str, int], Piece]:
-    """Return the sections that are there by name, source and count of both, which may repeat."""
-    found: dict[tuple[str, str, int], Piece] = {}
-    seen: Counter[tuple[str, str]] = Counter()
-    for piece in pieces:
-        if piece.there:
-            name = (piece.name, piece.source)
-            found[(*name, seen[name])] = piece
-            seen[name] += 1
-    return found
-
-
-def _cut(pieces: Iterable[Piece]) -> str:
-    return "; ".join(f"{piece}, {piece.cut}" for piece in pieces if piece.cut) or "nothing"

@@ -18,7 +18,6 @@ from llmsim_lab._util.html import badge, table
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip, counted
 from llmsim_lab.errors import LabError
-from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.simulation import SimulationConfig
 from llmsim_lab.study._design import AA, AnyStudy
 from llmsim_lab.study._gate import kept_economics_cards
@@ -271,15 +270,6 @@ def _seeds(evidence: Evidence) -> _Answers:
         yield "missing", found, "study.run() plays what is left"
 
 
-@_asks("seeds change something")
-def _draws(evidence: Evidence) -> _Answers:
-    study, arm = evidence.study, evidence.study._arms[0]
-    configs = [study._world.trial(arm, seed).config for seed in study.seeds[:2]]
-    if why := idle_seeds(configs, model_seed=evidence.settings(arm.name).get("seed")):
-        remedy = "without draws there is no interval: vary what is random, or report one run an arm"
-        yield "missing", why, remedy
-
-
 @_asks("an A/A arm")
 def _same_twice(evidence: Evidence) -> _Answers:
     study = evidence.study
@@ -515,21 +505,11 @@ def _code(evidence: Evidence) -> _Answers:
     if not manifests:
         return
     packages = {str(it.get("package")) for it in manifests}
-    revisions = {str(it["git"]) for it in manifests if it.get("git")}
     digests = {str(sorted((it.get("code") or {}).items())) for it in manifests}
     said = f"llmsim-lab {', '.join(sorted(packages))}"
-    if revisions:
-        short = sorted(it[:12] + "+" * it.endswith("+") for it in revisions)
-        said += f", revision {', '.join(short)}"
     if len(packages) > 1 or len(digests) > 1:
         found = f"runs were played by {max(len(packages), len(digests))} versions: {said}"
         yield "missing", found, "play the study again on a new tape"
-    elif any(it.endswith("+") for it in revisions):
-        yield "missing", f"{said}: the folder had changes", "commit, then play"
-    elif len(revisions) > 1:
-        yield "missing", said, "say what changed between them, or play it again"
-    elif not revisions:
-        yield "unknown", f"{said}; no git revision", "keep the study's code in git"
     else:
         yield "ok", said
 

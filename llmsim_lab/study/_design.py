@@ -34,7 +34,6 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig
-from llmsim_lab.run._records import git_revision
 from llmsim_lab.run._registry import class_of_config
 from llmsim_lab.run._run import made_of
 from llmsim_lab.tape._codec import dumps
@@ -586,11 +585,7 @@ class World:
         """Return what the manifests of an arm's runs share, found out once for all of them."""
         if arm.name not in self._code:
             self._code[arm.name] = run.code_digests
-        return {"git": self._revision, "code": self._code[arm.name]}
-
-    @cached_property
-    def _revision(self) -> str | None:
-        return git_revision()
+        return {"code": self._code[arm.name]}
 
     def trial(self, arm: Arm, seed: int) -> AnyRun:
         """Return a run of an arm that is made and not played."""

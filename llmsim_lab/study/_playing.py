@@ -30,7 +30,6 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
 from llmsim_lab.run._progress import progress_line
-from llmsim_lab.run._session import rare_collections
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._codec import dumps
 from llmsim_lab.tape._ledger import check_free
@@ -281,15 +280,13 @@ async def play_here(
             playing.add(asyncio.create_task(player.play(*job)))
 
     try:
-        # The collector's passes grow with what all runs keep together; see ``rare_collections``.
-        with rare_collections():
+        begin()
+        while playing:
+            ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                yield task.result()
+            spent = spent or _is_spent(player.purse)
             begin()
-            while playing:
-                ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
-                for task in ended:
-                    yield task.result()
-                spent = spent or _is_spent(player.purse)
-                begin()
     finally:
         for task in playing:
             task.cancel()

@@ -38,7 +38,6 @@ _MOST_ROWS = 12
 _MOST_SEEDS = 20
 _PLAYED_WITH = {
     "llmsim-lab": "package",
-    "git revision": "git",
     "Python": "python",
     "platform": "platform",
 }

@@ -18,7 +18,7 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
@@ -34,7 +34,6 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._embedded.store import CATALOGUE
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
-from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._turn import turn_row
 from llmsim_lab.study import _design, _playing
 from llmsim_lab.study._charts import arms_chart
@@ -456,21 +455,16 @@ class Study:
             if why := self._mixed_code():
                 self._warn("CODE_CHANGED", reason=why)
         self._player.tape = self._tape
-        # Two tell whether seeds change anything; to make all of them may take long.
-        seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
         if executor is None:
             for arm in self._arms:  # here a wrong model raises before anything is played
-                client = self._models.of(self._world, arm)
-                if client is None and arm is self._arms[0]:
-                    client = self._own_client()
-            if why := idle_seeds(seeds, model_seed=client.config.seed if client else None):
-                self._warn("SEEDS_CHANGE_NOTHING", reason=why)
+                if self._models.of(self._world, arm) is None and arm is self._arms[0]:
+                    self._check_own_client()
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
 
-    def _own_client(self) -> LLMClient | None:
-        """Return the client that a function gives its run; raise ConfigError where one lacks."""
+    def _check_own_client(self) -> None:
+        """Raise ConfigError where a run that asks a model has none from its function either."""
         run = self._world.run(self._arms[0], self.seeds[0], None)  # the built-in worlds raise here
         asks = run._is_own() and run.config.needs_model and not run.players
         if asks and run.llm_client is None:
@@ -478,7 +472,6 @@ class Study:
                 f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
                 "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
             )
-        return cast("LLMClient | None", run.llm_client)
 
     def _after(self) -> None:
         """Find out how far runs are that were interrupted."""

@@ -29,7 +29,7 @@ for name in ("strait", "bank_run"):
         state = engine.get_current_state()
         said = {agent: f"{agent} waits." for agent in scenario.agents}
         orders = ({"stable_first": True}, {"stable_first": "shared"})
-        for options in ({}, *orders, {"budget_tokens": 330}):
+        for options in ({}, *orders):
             builder = scenario.builder(modules, **options)
             for agent, own in state["agent_vars"].items():
                 prompt = builder.build_prompt(

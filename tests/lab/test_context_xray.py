@@ -289,20 +289,6 @@ def test_lines_are_cut_not_wrapped() -> None:
     assert re.match(r"  \S.*…$", cut[0])
 
 
-def test_what_comes_back_where_silence_makes_room_is_said_to_be_there() -> None:
-    speaking = [talking("mud", "Mud all around. " * 14), talking("fog", "Fog and rain. " * 16)]
-    simulation = make_crisis(modules=speaking, budget_tokens=285)
-    simulation.run(2)
-    xray = ContextXRay(simulation)
-    assert "  FOG: module fog, not sent, " in xray.static_text()
-    assert "left out: budget_tokens=285" in xray.static_text()
-
-    xray.silence("mud")
-    assert "Fog and rain." in xray.prompt.value
-    fog = next(line for line in xray.static_text().splitlines() if line.startswith("  FOG"))
-    assert fog.endswith("(yes, now that there is room)")
-
-
 def test_a_prompts_two_messages_have_their_roles() -> None:
     prompt = Prompt("It is war.", system="Be calm.").render()
     messages = as_attempt(prompt).request.messages

@@ -233,13 +233,13 @@ def test_a_restart_of_a_recorded_run_needs_a_model_and_says_how_to_give_one() ->
 def test_what_is_left_open_is_shown_so_and_no_change() -> None:
     lab = Lab(data_path("tapes/crisis.tape"), run=1)
     lab.change_button.value = True
-    budget = field(lab, "budget_tokens")
-    assert (budget.box.value, budget.value, lab.parameters.changed) == ("", None, {})
-    budget.box.value = "900"
+    replicate = field(lab, "replicate")
+    assert (replicate.box.value, replicate.value, lab.parameters.changed) == ("", None, {})
+    replicate.box.value = "900"
     field(lab, "stable_first").value = False
     field(lab, "scenario", "modules").box.value = "military_base, agents_base"
     assert lab.parameters.changed == {
-        "budget_tokens": 900,
+        "replicate": 900,
         "stable_first": False,
         "scenario": {"modules": ["military_base", "agents_base"]},
     }

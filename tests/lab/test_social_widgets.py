@@ -66,11 +66,11 @@ def hostile() -> SocialSimulation:
 def test_the_board_shows_the_latest_round_and_goes_back_and_forth(run: SocialSimulation) -> None:
     board = SocialBoard(run)
     assert "turn 8: 6 users" in board.heading.value
-    assert ">6</text>" not in board.chart.value
+    assert "idle: 6 " not in board.static_text()
     board.previous_button.click()
     assert "turn 7" in board.heading.value
     board.show(0)
-    assert ">6</text>" in board.chart.value
+    assert "idle: 6 " in board.static_text()
     board.previous_button.click()
     assert board.turn_box.value == 0
     board.next_button.click()
@@ -118,7 +118,7 @@ def test_the_boards_static_view_is_the_same_for_the_same_run(run: SocialSimulati
     counts = {k.value: v for k, v in run.state_distribution().items()}
     for name, count in counts.items():
         assert f"  {name}: {count} (" in board.static_text()
-    assert "<svg" in board.static_html()
+    assert "Chart of states" in board.static_html()
 
 
 def test_only_social_simulations_are_shown() -> None:
@@ -135,8 +135,7 @@ def test_the_board_shows_the_feed_who_reacted_the_network_and_a_cascade() -> Non
     feed, network, tree = (words(part.value) for part in (board.feed, board.network, board.tree))
     assert "replies by Bruno Okafor, Carmen Ruiz, Ines Carvalho; reshared by Liam Byrne" in feed
     assert feed.index("turn 6") < feed.index("turn 3") < feed.index("turn 0")
-    assert "Bruno Okafor --1--> Noor Haddad" in network
-    assert "Noor Haddad: 5" in network
+    assert "Bruno Okafor Noor Haddad 1" in network
     first, second, *_ = re.findall(r"margin-left:(\d+)px", board.tree.value)
     assert (first, second) == ("0", "16")
     assert "↩ Ines Carvalho replied to Bruno Okafor · turn 6" in tree
@@ -171,7 +170,7 @@ def test_a_story_has_every_move_with_the_reasoners_answer_and_the_post(
     assert story.body.value.count("because of") == 2 * len(decided)  # summary and whole
     assert "Press: Story" in story.body.value
     assert "chart: one way only" in story.body.value
-    assert f"now at {run.agents[1].state.value}" in story.chart.value
+    assert "sees_post" in story.chart.value
     assert "tea, chess" in story.heading.value
 
 

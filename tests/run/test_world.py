@@ -520,9 +520,15 @@ def test_a_reserved_name_is_an_error_when_the_class_is_made(name: str) -> None:
         type("PublicGoods2", (PublicGoods,), {"__annotations__": {name: int}, name: 1})
 
 
-def test_a_parameter_without_annotation_is_an_error_that_shows_the_right_form() -> None:
-    with pytest.raises(ConfigError, match=r"has no annotation.* write bonus: int = 3"):
-        type("PublicGoods3", (PublicGoods,), {"bonus": 3})
+def test_a_parameters_new_default_needs_the_annotation_again() -> None:
+    with pytest.raises(ConfigError, match=r"has no annotation.* write factor: int = 3"):
+        type("PublicGoods3", (PublicGoods,), {"factor": 3})
+
+
+def test_an_attribute_without_annotation_is_the_classs_own_and_no_parameter() -> None:
+    cls = type("PublicGoods5", (PublicGoods,), {"bonus": 3})
+    assert "bonus" not in cls.config_type.model_fields  # type: ignore[attr-defined]
+    assert cls(players={"*": "random"}).bonus == 3  # type: ignore[call-arg, attr-defined]
 
 
 def test_a_default_that_does_not_fit_is_an_error_when_the_class_is_made() -> None:

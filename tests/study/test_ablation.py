@@ -8,20 +8,14 @@ from typing import Any
 import pytest
 from crisis_kit import crisis_client, make_crisis, said, talking
 
-from llmsim_lab._spans import Cut, Provenance, Span
-from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import load, replay, resume
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.study._ablation import (
     Ablation,
     AblationConfig,
-    Piece,
     PromptText,
-    budget_note,
-    pieces_of,
 )
 from llmsim_lab.types import ChatRequest
 
@@ -154,60 +148,6 @@ def test_a_module_can_be_left_out_of_a_played_turn() -> None:
     assert crisis.turn_number == 2
 
 
-def budgeted(tokens: int, *modules: tuple[str, str, int]) -> CrisisSimulation:
-    """A crisis of two turns whose modules say something, under a token budget."""
-    speaking = [
-        talking(name, words).model_copy(update={"priority": priority})
-        for name, words, priority in modules
-    ]
-    crisis = make_crisis(modules=speaking, budget_tokens=tokens)
-    crisis.run(2)
-    return crisis
-
-
-MUD = ("mud", "Mud everywhere, and more of it to come. " * 4, 90)
-WIND = ("wind", "The wind turns to the north. " * 5, 10)
-STARS = ("stars", "The stars are out.", 50)
-
-
-def roomy(*modules: tuple[str, str, int]) -> int:
-    """The tokens of Bo's whole prompt, by estimate."""
-    spans = budgeted(10_000, *modules).context_of("Bo").provenance.spans
-    return sum((span.tokens or 0) + 1 for span in spans)
-
-
-def test_the_verdict_names_a_module_that_came_in_under_the_budget() -> None:
-    crisis = budgeted(roomy(MUD, STARS), MUD, STARS, WIND)
-    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2)
-    ablation.run()
-    said = ablation.verdict()
-    assert "Mind the token budget: in without mud, came in: WIND (module wind)." in said
-    assert "cannot be attributed to that alone" in said
-    assert "Cut for want of tokens in as it was: WIND (module wind), left out: budget_to" in said
-    assert said.endswith("in without mud: nothing.")
-    frame = ablation.arms.set_index(["prompt", "section"])
-    assert not frame.loc[("as it was", "WIND"), "there"]
-    assert frame.loc[("without mud", "WIND"), "there"]
-    assert frame.loc[("as it was", "STARS"), "cut"] == ""
-
-
-def test_without_a_budget_the_verdict_says_nothing_of_one() -> None:
-    crisis = make_crisis(modules=[talking("mud", "Mud."), talking("wind", "Wind.")])
-    crisis.run(1)
-    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2)
-    ablation.run()
-    assert ablation.budget_note == ""
-    assert set(ablation.arms["prompt"]) == {"as it was", "without mud"}
-
-
-def test_a_module_that_the_budget_had_cut_cannot_be_left_out() -> None:
-    crisis = budgeted(roomy(MUD) - 30, MUD)
-    shown = crisis.context_of("Bo").provenance
-    assert [cut.source for cut in shown.cuts] == ["module mud"]
-    with pytest.raises(ConfigError, match=r"is the same: MUD was left out: budget_tokens=\d+"):
-        Ablation.without(crisis, "Bo", silenced=["mud"])
-
-
 def test_a_module_that_says_nothing_there_cannot_be_left_out() -> None:
     crisis = make_crisis(modules=[talking("mud", "")])
     crisis.run(1)
@@ -215,103 +155,9 @@ def test_a_module_that_says_nothing_there_cannot_be_left_out() -> None:
         Ablation.without(crisis, "Bo", silenced=["mud"])
 
 
-def test_what_came_in_is_on_the_tape(tmp_path: Path) -> None:
-    crisis = budgeted(roomy(MUD, STARS), MUD, STARS, WIND)
-    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2, tape=tmp_path / "a.tape")
-    ablation.run()
-    ablation.close()
-    loaded = load(tmp_path / "a.tape")
-    assert isinstance(loaded, Ablation)
-    assert loaded.verdict() == ablation.verdict()
-    assert "WIND (module wind)" in loaded.budget_note
-
-
-def test_a_section_that_is_shortened_in_both_prompts_is_listed_and_no_difference() -> None:
-    short = talking("wind", WIND[1]).model_copy(update={"max_tokens": 10})
-    crisis = make_crisis(modules=[talking("mud", "Mud."), short])
-    crisis.run(1)
-    ablation = Ablation.without(crisis, "Bo", silenced=["mud"], samples=2)
-    frame = ablation.arms.set_index(["prompt", "section"])
-    for prompt in ("as it was", "without mud"):
-        assert frame.loc[(prompt, "WIND"), "there"]
-        assert frame.loc[(prompt, "WIND"), "cut"].startswith("shortened to 10 tokens: max_tokens")
-    assert ablation.budget_note == ""
-
-
-def spoken(*spans: Span, cuts: tuple[Cut, ...]) -> RenderedPrompt:
-    """A prompt of which the sections are known."""
-    template = Prompt("{{ words }}", name="spoken")
-    known = Provenance(spans=spans, cuts=cuts)
-    return RenderedPrompt(system="", user="Rain.", template=template, provenance=known)
-
-
-def test_that_a_section_was_shortened_does_not_depend_on_how_the_reason_is_worded() -> None:
-    rain = Span("RAIN", "user", 0, 5, "module rain")
-    kept = Cut("RAIN", "module rain", "cut to its first line", 9, shortened=True)
-    out = Cut("WIND", "module wind", "shortened to nothing", 7)
-    assert pieces_of(spoken(rain, cuts=(kept, out))) == (
-        Piece(name="RAIN", source="module rain", cut="cut to its first line"),
-        Piece(name="WIND", source="module wind", there=False, cut="shortened to nothing", tokens=7),
-    )
-
-
-def test_of_two_sections_with_one_name_only_the_shortened_one_is_marked() -> None:
-    twice = [Span("RAIN", "user", start, start + 2, "module rain") for start in (0, 2)]
-    cut = Cut("RAIN", "module rain", "cut to its first line", 9, shortened=True)
-    assert [piece.cut for piece in pieces_of(spoken(*twice, cuts=(cut,)))] == [cut.reason, ""]
-
-
-def test_a_section_that_was_shortened_and_then_left_out_is_listed_once() -> None:
-    short = talking("wind", WIND[1]).model_copy(update={"max_tokens": 10, "priority": 10})
-    crisis = make_crisis(modules=[talking("mud", MUD[1]), short], budget_tokens=roomy(MUD))
-    crisis.run(1)
-    prompt = crisis.context_of("Bo")
-    assert [cut.shortened for cut in prompt.provenance.cuts if cut.name == "WIND"] == [True, False]
-    (wind,) = [piece for piece in pieces_of(prompt) if piece.name == "WIND"]
-    assert (wind.there, wind.cut[:9]) == (False, "left out:")
-
-
 def test_before_the_first_turn_it_is_the_prompt_to_come_that_is_compared() -> None:
     crisis = make_crisis(modules=[talking("mud", "Mud.")])
     assert Ablation.without(crisis, "Bo", silenced=["mud"]).config.about == "Bo, turn 1"
-
-
-def test_arms_are_of_the_prompts() -> None:
-    prompts = {"a": PromptText.of("x"), "b": PromptText.of("y")}
-    with pytest.raises(ConfigError, match="arms are of c; the prompts are a, b"):
-        AblationConfig(prompts=prompts, arms={"c": ()})
-
-
-LONG, SHORT = "shortened to 9 tokens", "shortened to 4 tokens"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        ([Piece(name="A", cut=SHORT)], [Piece(name="A", cut=LONG)], "otherwise cut: A."),
-        ([Piece(name="A")], [Piece(name="A", there=False, cut="no room")], "left out: A."),
-        ([Piece(name="A"), Piece(name="A")], [Piece(name="A")], "left out: A."),
-        ([Piece(name="A")], [Piece(name="A"), Piece(name="A")], "came in: A."),
-        (
-            [Piece(name="A", cut=SHORT), Piece(name="A")],
-            [Piece(name="A", cut=LONG), Piece(name="A")],
-            "otherwise cut: A.",
-        ),
-        (
-            [Piece(name="M", source="module m", cut=SHORT)],
-            [],
-            "In one the budget had cut what was to be silenced: M (module m): shortened to 4",
-        ),
-    ],
-)
-def test_every_difference_that_the_budget_made_is_named(
-    before: list[Piece], after: list[Piece], said: str
-) -> None:
-    assert said in budget_note({"one": tuple(before), "two": tuple(after)}, but=["module m"])
-
-
-def test_prompts_without_known_sections_have_no_note() -> None:
-    assert budget_note({}, but=[]) == ""
 
 
 def test_one_module_may_be_named_alone_and_twice_is_once() -> None:

@@ -275,14 +275,6 @@ def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:
     assert alive() <= before + 3  # those on trial
 
 
-def test_runs_that_cannot_differ_by_their_seeds_are_warned_of_once(
-    caplog: pytest.LogCaptureFixture, path: Path
-) -> None:
-    settings = {"players": "rule", "economy": {"shock_scale": 0}, "llm_client": None}
-    played(study_of(Simulation, {}, tape=path, outcome="loss", **settings))
-    assert caplog.text.count("SEEDS_CHANGE_NOTHING") == 1
-
-
 def test_what_one_run_of_an_arm_warned_of_the_others_do_not_repeat(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -372,7 +364,6 @@ def test_the_sources_are_digested_once_for_an_arm_and_are_those_of_a_single_run(
     with Tape(path, read_only=True) as tape:
         for info in tape.runs():
             assert info.manifest["code"] == alone["code"]
-            assert info.manifest["git"] == alone["git"]
 
 
 # --- outcomes and effects ------------------------------------------------------------------------

@@ -374,8 +374,6 @@ class _Composer:
 
     def _ensemble(self, item: Ensemble, look: Mapping[str, Any]) -> None:
         count = len(item.members)
-        if item.note:
-            self.notes.append(f"{item.name}: {item.note}.")
         if count < _FAN_FROM:
             runs = "1 run is" if count == 1 else f"{count} runs are"
             self.notes.append(

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._registry import class_of_manifest
 from llmsim_lab.run._run import load, series_on
 from llmsim_lab.run._turn import Series, turn_row
@@ -219,16 +217,6 @@ class Ensemble:
         medians: Values = self.spread(column, [0.5])[1][0]
         return medians
 
-    @property
-    def note(self) -> str:
-        """Why its members cannot differ, where they are simulations that differ in seeds alone."""
-        runs = [member.simulation for member in self.members]
-        if not all(isinstance(run, Run) and not run.given for run in runs):
-            return ""
-        seeds = {run.llm_client.config.seed if run.llm_client else None for run in runs}
-        model_seed = seeds.pop() if len(seeds) == 1 else None
-        return idle_seeds([run.config for run in runs], model_seed=model_seed)
-
     def spread(self, column: str, quantiles: Sequence[float]) -> tuple[Values, Values]:
         """Return the turns that all members have, and the values' quantiles at each of them.
 
@@ -361,10 +349,7 @@ def _read(run: object, numbers: Sequence[int] | None) -> list[Item]:
         tracks = [member for member in members if isinstance(member, Track)]
         if not tracks or len(tracks) != len(members):
             raise ConfigError(f"a list of runs is an ensemble of at least one; it is {run!r}")
-        ensemble = Ensemble("ensemble", tracks)
-        if why := ensemble.note:
-            log_event(logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", reason=why)
-        return [ensemble]
+        return [Ensemble("ensemble", tracks)]
     return [_checked(_of_simulation(run))]
 
 

@@ -1,8 +1,8 @@
 """The decision engine: a message becomes an answer, tool calls, a question or a confirmation.
 
-``LLMAgentEngine`` decides about one message, ``Chat`` is a conversation as a run, and ``ToolLookup``
-lets the agents of other simulations look things up. ``python -m llmsim_lab.assistant.tasks`` serves
-a task list over MCP.
+``LLMAgentEngine`` decides about one message, ``Chat`` is a conversation as a run, ``ToolLookup``
+lets the agents of other simulations look things up. ``python -m llmsim_lab.assistant.tasks``
+serves a task list over MCP.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from pydantic_core import to_json
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab._util.waiting import PrivateLoop
-from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY, failed_result
+from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY, failed_result, untitled
 from llmsim_lab.assistant._types import (
     ServerErrorCode,
     ToolDeclaration,
@@ -580,13 +580,10 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     destructive = hints.destructive_hint
     if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
         destructive = not hints.read_only_hint
-    properties = tool.input_schema.get("properties") or {}
-    if isinstance(properties, dict):  # else it is no schema, and this tool alone is not offered
-        properties = {name: _without_title(schema) for name, schema in properties.items()}
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",
-        parameters=_without_title(tool.input_schema) | {"properties": properties},
+        parameters=untitled(tool.input_schema),
         destructive=destructive,
     )
 
@@ -599,12 +596,6 @@ def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:
     """Return a schema's properties; none where a server has something else in their place."""
     found = (schema or {}).get("properties")
     return found if isinstance(found, dict) else {}
-
-
-def _without_title(schema: Any) -> Any:
-    """Leave out the title that pydantic makes from a name, which costs the model tokens."""
-    is_object = isinstance(schema, dict)  # true and false are schemas too
-    return {key: schema[key] for key in schema if key != "title"} if is_object else schema
 
 
 def json_fault(value: Any) -> str:

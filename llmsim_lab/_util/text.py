@@ -117,8 +117,8 @@ def faults(error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         what = fault["msg"].removeprefix("Value error, ")
-        # Messages of our own name the value already; the other two have no value to show.
-        if fault["type"] not in ("value_error", "missing", "extra_forbidden"):
+        # Messages of our own name the value already; the others have no value to show.
+        if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
             what += f" (it is {clip(repr(fault['input']), 60)})"
         found.append(f"{place}: {what}" if place else what)
     return "; ".join(found)

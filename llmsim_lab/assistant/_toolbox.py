@@ -395,6 +395,20 @@ def schema_without_user(schema: Any) -> Any:
     return slim
 
 
+def untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without the titles that pydantic makes from names, which cost tokens."""
+    slim = {key: item for key, item in schema.items() if key != "title"}
+    properties = slim.get("properties") or {}
+    if isinstance(properties, dict):  # else it is no schema, and this tool alone is not offered
+        properties = {
+            name: {key: item for key, item in part.items() if key != "title"}
+            if isinstance(part, dict)  # true and false are schemas too
+            else part
+            for name, part in properties.items()
+        }
+    return slim | {"properties": properties}
+
+
 def in_words(tool_name: str) -> str:
     """Return a tool's name as words: ``delete_task`` and ``deleteTask`` as ``delete task``."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-./:]+", " ", tool_name)

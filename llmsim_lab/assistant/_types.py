@@ -418,12 +418,57 @@ class DeclaresTools(Protocol):
 
 
 class DecisionLogger(Protocol):
-    """Logs decisions and tool calls: ``DecisionLog`` is one, and says what its methods get."""
+    """Logs decisions and tool calls: the contract's logging service. ``DecisionLog`` is one."""
 
-    async def write_decision_log(self, *_: Any, **row: Any) -> None:
-        """Write a decision's row: first as ``PENDING``, then again, by the same id, when made."""
+    async def write_decision_log(
+        self,
+        *,
+        decision_id: str,
+        conversation_id: str,
+        user_id: str,
+        message: str,
+        intent_type: str,
+        decision_type: str,
+        outcome_category: str,
+        duration_ms: float,
+    ) -> None:
+        """Write a decision's row: first as ``PENDING``, then again, by the same id, when made.
+
+        Args:
+            decision_id: tells the message from others.
+            conversation_id: the conversation it belongs to.
+            user_id: who wrote the message.
+            message: the message.
+            intent_type: what it was taken for; ``LLM_PROCESSING`` until that is known.
+            decision_type: a ``DecisionType``, or ``PENDING``.
+            outcome_category: ``SUCCESS``, ``ERROR``, ``REFUSAL`` or ``AMBIGUITY`` with its kind
+                after a colon, such as ``ERROR:TIMEOUT``; or ``PENDING``.
+            duration_ms: from the message to the decision, milliseconds.
+        """
         ...
 
-    async def write_tool_invocation_log(self, *_: Any, **row: Any) -> None:
-        """Write one tool call."""
+    async def write_tool_invocation_log(
+        self,
+        *,
+        decision_id: str,
+        tool_name: str,
+        parameters: dict[str, Any],
+        result: Any,
+        success: bool,
+        error_code: str | None,
+        error_message: str | None,
+        duration_ms: float,
+    ) -> None:
+        """Write one tool call.
+
+        Args:
+            decision_id: the decision it was part of.
+            tool_name: the tool.
+            parameters: its arguments.
+            result: what it returned.
+            success: whether it did what it was asked to.
+            error_code: what went wrong, as a code.
+            error_message: the same in words.
+            duration_ms: how long it took, milliseconds.
+        """
         ...

@@ -9,7 +9,6 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -45,8 +44,6 @@ from llmsim_lab.study._gate import EconomicsCard, cells_of, kept_economics_cards
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from llmsim_lab.assistant._evaluation import Evaluation
 
 model_app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
 
@@ -110,7 +107,6 @@ _SETTINGS = LLMConfig(
 )
 _NOT_ASKED = "(not asked)"
 _CARD_SETTINGS = LLMConfig(timeout_s=120)
-_TOOL_SETTINGS = LLMConfig(temperature=0, seed=1, num_ctx=4096, max_tokens=200, timeout_s=300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +130,6 @@ def doctor(
         str | None, typer.Option(help="Check this one only, as 'connect' would name it.")
     ] = None,
     host: Host = None,
-    tools: Annotated[
-        bool, typer.Option("--tools", help="Have a model use tools, on a message of each kind.")
-    ] = False,
-    whole: Annotated[
-        bool, typer.Option("--all", help="With --tools: on all messages, which takes long.")
-    ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="A card that asks three times as much.")
     ] = False,
@@ -170,7 +160,7 @@ def doctor(
 ) -> None:
     """Show which models are there, whether they answer as they must, and what they are fit for."""
     if economics or thin:
-        other = (model, tools, whole, full, compare, keep_loaded, picture)
+        other = (model, full, compare, keep_loaded, picture)
         if not (models and economics) or any(other):
             raise typer.BadParameter(
                 "MODEL... --economics, with --thin, --again or --json, goes with nothing else: "
@@ -183,8 +173,8 @@ def doctor(
         _show(gates, _economics_table, json_to=json_to)
         return
     if models:
-        if model or tools or whole:
-            raise typer.BadParameter("--model, --tools and --all do not go with a fitness card")
+        if model:
+            raise typer.BadParameter("--model does not go with a fitness card")
         measure = partial(fitness_card, full=full, again=again, reload=not keep_loaded)
         cards = [_measured(name, host, measure) for name in models]
         compared = cards[0].compare(*cards[1:]) if compare else None
@@ -194,15 +184,6 @@ def doctor(
         raise typer.BadParameter(
             "a fitness card needs a model: llmsim-lab doctor embedded:smollm2-135m"
         )
-    if tools:
-        evaluation = _evaluated(model, host, whole=whole)
-        console.print(_evaluation_table(evaluation))
-        say(repr(evaluation))
-        # Wrong decisions are the model's, and do not count; a failed or an unsafe one does.
-        bad = any(row.failed or row.safe is False for row in evaluation.rows)
-        raise typer.Exit(1 if bad else 0)
-    if whole:
-        raise typer.BadParameter("--all goes with --tools")
     raise typer.Exit(0 if _report(model, host) else 1)
 
 
@@ -409,47 +390,4 @@ def _card_table(card: FitnessCard) -> Table:
     table = plain_table(measure, *(right(title, no_wrap=True) for title in numbers), note)
     for one in card.measures:
         table.add_row(*map(literal, one.cells), style="" if one.value is not None else "yellow")
-    return table
-
-
-def _evaluated(model: str | None, host: str | None, *, whole: bool) -> Evaluation:
-    """Have a model decide about all messages, or about one of each kind.
-
-    Raises:
-        ConfigError: the library for tools is not installed, or there is no model.
-    """
-    if find_spec("mcp") is None:
-        raise ConfigError("tools need the mcp library: pip install 'llmsim-lab[tools]'")
-    # Here, since the assistant loads the mcp library, which need not be installed.
-    from llmsim_lab.assistant import evaluate, load_cases
-    from llmsim_lab.assistant._types import AgentEngineConfig
-
-    cases = load_cases() if whole else load_cases().one_of_each_kind()
-    settings = _TOOL_SETTINGS
-    config = AgentEngineConfig(timeout_seconds=settings.timeout_s, max_tokens=settings.max_tokens)
-
-    async def evaluated(client: LLMClient) -> Evaluation:
-        async with client:
-            return await evaluate(client, cases=cases, config=config)
-
-    client = connect(model or "auto", host=host, config=settings, quiet=True)
-    say(f"{len(cases.messages)} messages to the task assistant, one after another ...")
-    return run_sync(evaluated(client))
-
-
-def _evaluation_table(evaluation: Evaluation) -> Table:
-    table = plain_table("message", "expected", "decided", "tools", "right", "safe", "seconds")
-    for row in evaluation.rows:
-        right = row.decision and row.tool is not False and row.arguments is not False
-        safe = {True: "yes", False: "NO", None: ""}[row.safe]
-        table.add_row(
-            literal(row.id),
-            row.expected.value,
-            "no answer" if row.failed else row.decided.value,
-            literal(", ".join(row.tools)),
-            "yes" if right else "no",
-            safe,
-            f"{row.seconds:.1f}",
-            style="red" if row.failed else "" if right and row.safe else "yellow",
-        )
     return table

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import make_client
+from mcp.server.mcpserver import MCPServer
 from typer.testing import CliRunner
 
 from llmsim_lab._util.files import data_path
@@ -20,8 +22,7 @@ from llmsim_lab.assistant import (
 )
 from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
-from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.tasks._store import TaskStore
+from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
@@ -48,9 +49,9 @@ def record_chat(
     return Chat(settings, llm_client=client, tools=tools, tape=path)
 
 
-async def recorded(path: Path) -> TaskStore:
+async def recorded(path: Path) -> MCPServer[Any]:
     """Record three messages: one added, one deleted after a yes."""
-    store = TaskStore()
+    server = task_server()
     client = make_client(
         [
             wants("add_task", description="Water plants"),
@@ -58,18 +59,17 @@ async def recorded(path: Path) -> TaskStore:
             wants("delete_task", task_id=1),
         ]
     )
-    async with MCPToolExecutor(task_server(store)) as tools:
+    async with MCPToolExecutor(server) as tools:
         chat = record_chat(path, client, tools, "Be helpful.")
         for message in ("Add: water plants", "Delete it", "yes"):
             await chat.send(message)
         chat.close()
-    return store
+    return server
 
 
 async def test_a_replay_says_the_same_and_runs_no_tool(tmp_path: Path) -> None:
-    store = await recorded(tmp_path / "chat.tape")
-    assert store.list("ann") == []
-    store.close()
+    async with MCPToolExecutor(await recorded(tmp_path / "chat.tape")) as tools:
+        assert (await tools.execute("list_tasks", {}, "ann")).data == {"tasks": []}
     chat = replay(tmp_path / "chat.tape")
     assert chat.recorded == ("Add: water plants", "Delete it", "yes")
     kinds = [exchange.decision.decision_type for exchange in chat.exchanges]
@@ -110,7 +110,7 @@ def test_a_run_that_is_no_conversation_is_refused() -> None:
 
 
 async def test_a_message_that_fails_is_asked_anew_and_not_on_the_tape(tmp_path: Path) -> None:
-    async with MCPToolExecutor(task_server(TaskStore())) as tools:
+    async with MCPToolExecutor(task_server()) as tools:
         chat = record_chat(tmp_path / "chat.tape", make_client(["Hello!"]), tools, "Be helpful.")
         with pytest.raises(ConfigError, match="the message is empty"):
             await chat.send(" ")
@@ -214,8 +214,8 @@ async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None
 
 async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
-    store = await recorded(path)
-    async with MCPToolExecutor(task_server(store)) as tools:
+    server = await recorded(path)
+    async with MCPToolExecutor(server) as tools:
         forked = fork(path, turn=2, llm_client=make_client([]), tools=tools)
         assert forked.pending == load(path, 1).turns[2].state.pending
         no = await forked.send("no")

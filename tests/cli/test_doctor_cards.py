@@ -99,7 +99,7 @@ def test_a_card_whose_server_goes_away_says_that_it_can_be_continued(
     [
         (("--full",), "a fitness card needs a model"),
         (("--compare",), "a fitness card needs a model"),
-        (("embedded:smollm2-135m", "--tools"), "do not go with a fitness card"),
+        (("embedded:smollm2-135m", "--model", "x"), "does not go with a fitness card"),
         (("--economics",), "goes with nothing else"),
         (("embedded:smollm2-135m", "--thin"), "goes with nothing else"),
         (("embedded:smollm2-135m", "--economics", "--full"), "goes with nothing else"),

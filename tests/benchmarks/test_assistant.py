@@ -1,26 +1,44 @@
+"""The evaluation of a model's use of tools counts what it says it counts."""
+
 from __future__ import annotations
 
-import runpy
+import importlib.util
+import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from assistant_kit import ScriptedAdapter, call
-from builders import make_client, second_by_second
-from typer.testing import CliRunner
+from builders import second_by_second
 
-from llmsim_lab.assistant import AgentDecision, DecisionType, evaluate
-from llmsim_lab.assistant._evaluation import Case, Cases, Evaluation, Scored, load_cases, score
+from llmsim_lab._util.config import read_config
+from llmsim_lab.assistant import AgentDecision, DecisionType
 from llmsim_lab.assistant._types import LLMError, RateLimitError, ToolCall
-from llmsim_lab.cli import _app, _doctor
 from llmsim_lab.errors import ConfigError
 
+REPO = Path(__file__).parents[2]
 
-def cases(*messages: dict[str, Any]) -> Cases:
-    return Cases.model_validate(
+
+def _script() -> Any:
+    """The script as a module, which it is not when it is run."""
+    spec = importlib.util.spec_from_file_location(
+        "evaluation_script", REPO / "benchmarks" / "assistant.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+evaluation = _script()
+shipped = read_config(evaluation.MESSAGES, evaluation.Cases)
+
+
+def cases(*messages: dict[str, Any]) -> Any:
+    return evaluation.Cases.model_validate(
         {
             "tasks": ["Buy milk", "Call mum"],
             "others": {"bob": ["Bob's own", "Another"]},
@@ -32,11 +50,11 @@ def cases(*messages: dict[str, Any]) -> Cases:
     )
 
 
-async def outcome(case: dict[str, Any], *script: Any) -> Scored:
+async def outcome(case: dict[str, Any], *script: Any) -> Any:
     """What becomes of one message with a scripted model."""
     adapter = ScriptedAdapter(*script, tools=())
-    found = await evaluate(adapter, cases=cases(case))
-    return found.rows[0]
+    found = await evaluation.evaluate(adapter, cases(case))
+    return found[0]
 
 
 ADD = {
@@ -53,7 +71,6 @@ LIST = {"expect": "INVOKE_TOOL", "tools": ["list_tasks"]}
 
 
 def test_the_shipped_messages_cover_all_that_can_be_decided() -> None:
-    shipped = load_cases()
     assert len(shipped.messages) == 60
     kinds = Counter(case.kind for case in shipped.messages)
     assert min(kinds.values()) >= 3
@@ -128,7 +145,9 @@ def test_a_number_is_right_however_it_is_written_but_not_as_another_type(
     decision = AgentDecision(decision_type=DecisionType.INVOKE_TOOL, tool_calls=[ran])
     case = {"expect": "INVOKE_TOOL", "tools": ["complete_task"], "arguments": {"task_id": 2}}
     [asked] = cases(case).messages
-    assert score(asked, decision, before={"ann": {}}, after={"ann": {}}).arguments is right
+    assert (
+        evaluation.score(asked, decision, before={"ann": {}}, after={"ann": {}}).arguments is right
+    )
 
 
 def test_a_truth_is_no_number() -> None:
@@ -136,7 +155,9 @@ def test_a_truth_is_no_number() -> None:
     decision = AgentDecision(decision_type=DecisionType.INVOKE_TOOL, tool_calls=[ran])
     case = {"expect": "INVOKE_TOOL", "tools": ["complete_task"], "arguments": {"task_id": True}}
     [asked] = cases(case).messages
-    assert score(asked, decision, before={"ann": {}}, after={"ann": {}}).arguments is False
+    assert (
+        evaluation.score(asked, decision, before={"ann": {}}, after={"ann": {}}).arguments is False
+    )
 
 
 async def test_a_failing_model_is_counted_and_does_not_end_the_evaluation() -> None:
@@ -189,15 +210,14 @@ async def test_an_answer_after_a_tool_that_failed_is_an_answer() -> None:
 async def test_an_order_in_a_shipped_task_that_is_followed_is_unsafe(
     name: str, planted: Any
 ) -> None:
-    shipped = load_cases()
     chosen = tuple(case for case in shipped.messages if case.id == name)
     adapter = ScriptedAdapter(call("list_tasks"), planted, "There you are.", tools=())
-    found = await evaluate(adapter, cases=shipped.model_copy(update={"messages": chosen}))
-    assert [(row.safe, row.failed) for row in found.rows] == [(False, False)]
+    found = await evaluation.evaluate(adapter, shipped.model_copy(update={"messages": chosen}))
+    assert [(row.safe, row.failed) for row in found] == [(False, False)]
 
 
 def test_every_shipped_injection_says_what_must_not_run() -> None:
-    assert all(case.forbidden for case in load_cases().of_kind("injection").messages)
+    assert all(case.forbidden for case in shipped.messages if case.kind == "injection")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +235,9 @@ def test_another_users_task_may_not_even_be_marked_as_done(
     [case] = cases({"expect": "RESPOND_ONLY"}).messages
     decision = AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Fine.")
     before = {"ann": {}, "bob": {1: ("Bob's own", False)}}
-    assert score(case, decision, before=before, after={"ann": {}, "bob": bobs}).safe is safe
+    assert (
+        evaluation.score(case, decision, before=before, after={"ann": {}, "bob": bobs}).safe is safe
+    )
 
 
 async def test_a_forbidden_tool_is_unsafe() -> None:
@@ -245,29 +267,18 @@ async def test_each_message_has_tasks_of_its_own() -> None:
         "Two.",
         tools=(),
     )
-    found = await evaluate(adapter, cases=cases(ADD, LIST))
-    assert found.to_frame().shape == (2, 12)
-    assert [row.tool for row in found.rows] == [True, True]
+    found = await evaluation.evaluate(adapter, cases(ADD, LIST))
+    assert evaluation.frame_of(found).shape == (2, 12)
+    assert [row.tool for row in found] == [True, True]
     listed = str(adapter.seen[-1][-1].content)
     assert "water plants" not in listed
     assert "Buy milk" in listed
 
 
-async def test_a_client_is_evaluated_by_its_name_and_case_by_case() -> None:
-    seen: list[str] = []
-    found = await evaluate(
-        make_client(["Hello!"], model="tiny"),
-        cases=cases({"expect": "RESPOND_ONLY"}),
-        on_case=lambda row: seen.append(row.id),
-    )
-    assert found.model == "tiny"
-    assert seen == ["m0"]
-
-
-def made(*decided: str) -> Evaluation:
-    """An evaluation of messages that all ask for an answer; "" stands for a model that failed."""
-    rows = [
-        Scored(
+def made(*decided: str) -> Any:
+    """The rows of messages that all ask for an answer; "" stands for a model that failed."""
+    return [
+        evaluation.Scored(
             id=str(place),
             kind="even" if place % 2 == 0 else "odd",
             message="<b>Hi</b>",
@@ -284,31 +295,19 @@ def made(*decided: str) -> Evaluation:
         )
         for place, name in enumerate(decided)
     ]
-    return Evaluation(rows, model="<tiny>")
-
-
-def test_shares_have_wilsons_interval() -> None:
-    scores = made(*["RESPOND_ONLY"] * 8, "INVOKE_TOOL", "ASK_CLARIFICATION").scores()
-    row = scores.loc["decision"]
-    assert (row["right"], row["of"], row["share"]) == (8, 10, 0.8)
-    # Wilson, z = 1.96: (0.8 + z²/20 ± z √(0.16/10 + z²/400)) / (1 + z²/10)
-    assert row["low"] == pytest.approx(0.4902, abs=1e-4)
-    assert row["high"] == pytest.approx(0.9433, abs=1e-4)
-    assert "tool" not in scores.index
 
 
 def test_two_models_are_compared_message_by_message() -> None:
-    repo = Path(__file__).parents[2]
-    compared = runpy.run_path(str(repo / "data" / "assistant" / "evaluate.py"))["compared"]
-    always = made(*["RESPOND_ONLY"] * 12).to_frame()
-    seldom = made(*["INVOKE_TOOL"] * 8, *["RESPOND_ONLY"] * 4, "RESPOND_ONLY").to_frame()
+    compared = evaluation.compared
+    always = evaluation.frame_of(made(*["RESPOND_ONLY"] * 12))
+    seldom = evaluation.frame_of(made(*["INVOKE_TOOL"] * 8, *["RESPOND_ONLY"] * 5))
     decision, safe = compared(always, seldom, names=("always", "seldom"))
     assert (decision.outcome, decision.estimate, decision.n) == ("decision", 8 / 12, 12)
     assert (decision.unit, decision.speaks_of) == ("situations", "messages like these")
     assert decision.p == pytest.approx(2 * 0.5**8)
     assert decision.low > 0.2
     assert (safe.estimate, safe.p) == (0, 1)
-    kept = pd.read_csv(repo / "data" / "assistant" / "qwen2.5-coder-1.5b.csv", index_col="id")
+    kept = pd.read_csv(REPO / "data" / "assistant" / "qwen2.5-coder-1.5b.csv", index_col="id")
     same = compared(kept, kept, names=("one", "other"))
     assert [(one.outcome, one.estimate, one.n) for one in same] == [
         ("decision", 0, 60),
@@ -316,64 +315,6 @@ def test_two_models_are_compared_message_by_message() -> None:
         ("arguments", 0, 27),
         ("safe", 0, 60),
     ]
-
-
-def test_scores_can_be_had_by_kind() -> None:
-    scores = made("RESPOND_ONLY", "INVOKE_TOOL").scores(by_kind=True)
-    assert list(scores["right"]) == [1, 0]
-    assert list(scores.index) == ["even", "odd"]
-
-
-def test_the_confusion_matrix_has_all_types() -> None:
-    confusion = made("RESPOND_ONLY", "INVOKE_TOOL", "INVOKE_TOOL", "").confusion()
-    assert list(confusion.index) == [str(kind) for kind in DecisionType]
-    assert list(confusion.columns) == [*confusion.index, "NO_ANSWER"]
-    assert confusion.loc["RESPOND_ONLY"].tolist() == [1, 2, 0, 0, 1]
-    assert confusion.to_numpy().sum() == 4
-
-
-def test_messages_without_an_answer_are_told_apart_everywhere() -> None:
-    evaluation = made("RESPOND_ONLY", "", "")
-    told = "&lt;tiny&gt;: 3 messages; the model gave no answer to 2 of them"
-    assert evaluation.failed == 2
-    assert told.replace("&lt;", "<").replace("&gt;", ">") in repr(evaluation)
-    assert told in evaluation._repr_html_()
-    assert evaluation.to_frame()["failed"].tolist() == [False, True, True]
-    scores = evaluation.scores()
-    assert scores.loc["decision", ["right", "of"]].tolist() == [1, 3]
-    assert scores.loc["safe", ["right", "of"]].tolist() == [1, 1]
-    assert "safe" not in made("").scores().index
-
-
-def test_frames_of_no_messages_have_the_types_of_others() -> None:
-    some, none = made("RESPOND_ONLY", "INVOKE_TOOL", ""), Evaluation([], model="none")
-    for frame, empty in [
-        (some.to_frame(), none.to_frame()),
-        (some.scores(), none.scores()),
-        (some.scores(by_kind=True), none.scores(by_kind=True)),
-        (some.confusion(), none.confusion()),
-    ]:
-        assert empty.dtypes.to_dict() == frame.dtypes.to_dict()
-        assert empty.index.dtype == frame.index.dtype
-        assert empty.index.name == frame.index.name
-    assert repr(none) == "none: 0 messages"
-    assert "none: 0 messages" in none._repr_html_()
-
-
-def test_the_result_shows_itself_escaped() -> None:
-    evaluation = made("RESPOND_ONLY")
-    assert "type of decision right: 1 of 1, 100% [21%, 100%]" in repr(evaluation)
-    assert "&lt;tiny&gt;" in evaluation._repr_html_()
-    assert "What was taken for what" in evaluation._repr_html_()
-
-
-def test_messages_can_be_chosen_by_kind() -> None:
-    shipped = load_cases()
-    quick = shipped.one_of_each_kind()
-    assert len(quick.messages) == len({case.kind for case in shipped.messages})
-    assert {case.kind for case in shipped.of_kind("delete").messages} == {"delete"}
-    with pytest.raises(ConfigError, match="no messages of the kind poetry"):
-        shipped.of_kind("poetry")
 
 
 @pytest.mark.parametrize(
@@ -392,7 +333,7 @@ def test_a_file_of_messages_that_makes_no_sense_is_refused(
     rest = ", ".join(f"{key}: {value}" for key, value in message.items()).replace("'", "")
     (tmp_path / "cases.yaml").write_text(text.replace("**", rest))
     with pytest.raises(ConfigError, match=fault):
-        load_cases(tmp_path / "cases.yaml")
+        read_config(tmp_path / "cases.yaml", evaluation.Cases)
 
 
 def test_two_messages_of_one_name_are_refused() -> None:
@@ -401,62 +342,20 @@ def test_two_messages_of_one_name_are_refused() -> None:
         cases(case, case)
 
 
-def test_the_doctor_shows_how_a_model_uses_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = make_client(lambda request: "Hello!", model="tiny")
-    monkeypatch.setattr(_doctor, "connect", lambda *_, **__: client)
-    result = CliRunner().invoke(_app.app, ["doctor", "--tools"])
-    assert result.exit_code == 0
-    assert "greeting-1" in result.output
-    assert "nothing deleted unasked" in result.output
-    assert "no answer" not in result.output
+def test_shares_are_told_with_wilsons_interval() -> None:
+    told = evaluation.shares(made(*["RESPOND_ONLY"] * 8, "INVOKE_TOOL", "ASK_CLARIFICATION"))
+    # Wilson, z = 1.96: (0.8 + z²/20 ± z √(0.16/10 + z²/400)) / (1 + z²/10)
+    assert told[0] == "type of decision right: 8 of 10, 80% [49%, 94%]"
+    assert told[1].startswith("nothing deleted unasked")
 
 
-@pytest.mark.parametrize("answered", [0, 3])
-def test_the_doctor_finds_fault_with_a_model_that_gives_no_answers(
-    monkeypatch: pytest.MonkeyPatch, answered: int
-) -> None:
-    left = iter(["Hello!"] * answered)
-
-    def reply(_: Any) -> str | Exception:
-        return next(left, LLMError("down"))
-
-    client = make_client(reply, model="tiny", retry_wait_s=0)
-    monkeypatch.setattr(_doctor, "connect", lambda *_, **__: client)
-    result = CliRunner().invoke(_app.app, ["doctor", "--tools"])
-    assert result.exit_code == 1
-    assert f"the model gave no answer to {11 - answered} of them" in result.output
-
-
-def test_the_doctor_finds_fault_with_what_is_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluation = Evaluation([replace(made("RESPOND_ONLY").rows[0], safe=False)], model="tiny")
-
-    monkeypatch.setattr(_doctor, "_evaluated", lambda *_, **__: evaluation)
-    result = CliRunner().invoke(_app.app, ["doctor", "--tools"])
-    assert result.exit_code == 1
-    assert "NO" in result.output
-
-
-def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_doctor, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"llmsim-lab\[tools\]"):
-        _doctor.doctor(tools=True)
-
-
-def test_all_messages_are_for_tools_only() -> None:
-    assert CliRunner().invoke(_app.app, ["doctor", "--all"]).exit_code == 2
-
-
-def test_a_case_keeps_what_was_said_before() -> None:
-    case = Case.model_validate(
-        {
-            "id": "a",
-            "kind": "b",
-            "message": "c",
-            "expect": "RESPOND_ONLY",
-            "history": [{"role": "user", "content": "before"}],
-        }
-    )
-    assert [message.content for message in case.history] == ["before"]
+def test_messages_without_an_answer_have_a_column_of_their_own() -> None:
+    rows = made("RESPOND_ONLY", "INVOKE_TOOL", "")
+    assert evaluation.confusion(rows).loc["RESPOND_ONLY"].to_dict() == {
+        "INVOKE_TOOL": 1,
+        "NO_ANSWER": 1,
+        "RESPOND_ONLY": 1,
+    }
 
 
 async def test_a_messages_seconds_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,3 @@ def interested(agent: SocialAgent, context: object) -> bool:
     return (
         isinstance(context, Post) and interest_match(agent, context) >= agent.engagement_threshold
     )
-
-
-GUARDS: dict[str, Guard] = {"interested": interested}
-"""The guards that charts may name; ``SocialSimulation.register_guard`` adds to them."""

@@ -1,7 +1,6 @@
 """Studies: many runs, or situations asked again, to one number; and which model is fit for what."""
 
 from llmsim_lab.study._ablation import Ablation
-from llmsim_lab.study._checklist import checklist
 from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._fitness import fitness_card
@@ -16,7 +15,6 @@ __all__ = [
     "Comparison",
     "Demonstration",
     "Study",
-    "checklist",
     "economics_card",
     "fitness_card",
     "impulse_response",

@@ -960,8 +960,8 @@ class Study:
     def report(self, path: str | Path) -> Path:
         """Write what a referee asks for as one HTML file, and return its path.
 
-        Design, registration, effects, charts, settings, digests of the runs, what failed, and what
-        ``checklist`` finds. The file loads nothing from elsewhere and runs no script.
+        Design, registration, effects, charts, settings, digests of the runs, and what failed. The
+        file loads nothing from elsewhere and runs no script.
 
         Args:
             path: the file; one that is there is replaced.

@@ -21,7 +21,7 @@ from llmsim_lab.economy._data import quarters_before
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.study import Study, checklist, memorisation
+from llmsim_lab.study import memorisation
 from llmsim_lab.study._memory import WAYS, questions, recorded_recalls, twin_of, twin_path
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest
@@ -224,36 +224,6 @@ async def test_it_is_not_played_twice_at_once() -> None:
     with pytest.raises(ConfigError, match="is being played"):
         await memory.arun()
     await first
-
-
-@pytest.mark.parametrize("recalls", [True, False])
-def test_the_checklist_finds_it_on_a_studys_tape(
-    players: Any, tmp_path: Path, recalls: bool
-) -> None:
-    tape = tmp_path / "study.tape"
-    client = players.scripted(players.recalls_dates if recalls else holds)
-    study = Study(
-        SimulationConfig(start="1979Q3", nations=["Aland"], validator={"kind": "always_valid"}),
-        seeds=2,
-        turns=1,
-        outcome="inflation",
-        tape=tape,
-        llm_client=client,
-    ).run(progress=False)
-
-    def answer() -> tuple[str, str]:
-        [item] = [it for it in checklist(study) if "recall" in it.question]
-        return item.answer, item.found
-
-    assert answer()[0] == "unknown"
-    assert "no whole test of scripted" in answer()[1]
-    memorisation(client, tape=study.tape)
-    state, found = answer()
-    assert state == ("missing" if recalls else "ok")
-    if recalls:
-        assert "closer to history when told which it is" in found
-    else:
-        assert "asked at 20 starts" in found
 
 
 # --- what is shown, and misuse --------------------------------------------------------------------

@@ -251,11 +251,11 @@ def question(situation: Situation, *, told: Told, named: bool) -> str:
         return agent.prompt_for(SimulationState(global_state=economy))
     quarters = situation.quarters
     if named:
-        quarters = dated(quarters, _DATES[int(situation.pair[1:]) % len(_DATES)])
+        quarters = _dated(quarters, _DATES[int(situation.pair[1:]) % len(_DATES)])
     return agent.briefed(quarters)
 
 
-def dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
+def _dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
     """Return quarters with the dates that end in this one."""
     ago = range(len(quarters) - 1, -1, -1)
     return tuple(

@@ -2,8 +2,7 @@
 
 ``python benchmarks/social_bench.py --out social_bench.json`` plays runs by rule with 500 and with
 5,000 users and a long one. CPU is this process's own time, so that other work on the machine hardly
-matters; the first rounds, in which everybody is still at the beginning, are left out. Figures for
-the model are measured by ``position_bias.py``.
+matters; the first rounds, in which everybody is still at the beginning, are left out.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
-from llmsim_lab.study._position import position_bias
 from llmsim_lab.study._response import impulse_response
 from llmsim_lab.study._study import Study
 
@@ -17,5 +16,4 @@ __all__ = [
     "economics_card",
     "fitness_card",
     "impulse_response",
-    "position_bias",
 ]

@@ -159,7 +159,6 @@ def report_html(study: AnyStudy) -> str:
     parts = [
         _head(study, evidence),
         _section("What was varied", _design(study)),
-        _section("What was registered", _registration(study)),
         _section("Effects", _effects(study)),
         _section("Turn by turn", _charts(study, palette)),
         _section("Settings", _settings(evidence)),
@@ -228,11 +227,7 @@ def _played(study: AnyStudy) -> str:
 
 def _design(study: AnyStudy) -> Markup:
     factors = [(name, _level_names(levels)) for name, levels in study._factors.items()]
-    design = study._design
-    if isinstance(design, Mapping):
-        kind = f"{design['latin hypercube']} points of a Latin hypercube"
-    else:
-        kind = {"full": "every combination of levels"}.get(str(design), str(design))
+    kind = {"full": "every combination of levels"}.get(study._design, study._design)
     seeds = study.seeds
     which = clip(", ".join(map(str, seeds)), 200)
     if len(seeds) > 1 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
@@ -240,7 +235,7 @@ def _design(study: AnyStudy) -> Markup:
     outcomes = ", ".join(_outcome_name(label, it) for label, it in study.outcome.items())
     facts: list[tuple[object, object]] = [
         ("design", f"{kind}: {len(study.arms)} arms"),
-        ("reference", study.reference or "none"),
+        ("reference", study.reference),
         ("seeds", f"{len(seeds)}, the same in all arms: {which}"),
         ("turns", f"{study.turns} in each run"),
         ("outcomes", outcomes or "none"),
@@ -279,32 +274,6 @@ def _outcome_name(label: str, item: Any) -> str:
     return how if label in (item, how) else f"{label} ({how})"
 
 
-def _registration(study: AnyStudy) -> Markup:
-    plan = study._registered
-    if plan is None:
-        named = {it for it in study._registrations.values() if it is not None}
-        digests = ", ".join(sorted(it[:12] for it in named))
-        return _p(
-            f"The runs name the plan {digests}, whose file was not read for this report."
-            if named
-            else "Nothing was registered: what is compared, and over how many runs, was not fixed."
-        )
-    hypotheses = Markup("<ul>{}</ul>").format(
-        join(Markup("<li>{}</li>").format(safe(text)) for text in plan["hypotheses"])
-    )
-    contrasts = "; ".join(f"{one} minus {other}" for one, other in plan["contrasts"])
-    facts: list[tuple[object, object]] = [
-        ("hypotheses", hypotheses if plan["hypotheses"] else "none in words"),
-        ("contrasts", contrasts),
-        ("outcomes", ", ".join(plan["outcomes"])),
-        ("seeds in each arm", plan["n"]),
-        ("alpha, of the family", f"{plan['alpha']:g}"),
-        ("stop", plan["stop"]),
-        ("plan's digest", _mono(plan["digest"])),
-    ]
-    return pairs(facts)
-
-
 # --- what came of it -----------------------------------------------------------------------------
 
 
@@ -320,8 +289,8 @@ def _effects(study: AnyStudy) -> Markup:
 
 
 def _compared(study: AnyStudy, by_arm: Markup) -> Markup:
-    if len(study.arms) < 2 or (study.reference is None and study._registered is None):
-        return join([_p("No arms are compared: there is no reference."), by_arm])
+    if len(study.arms) < 2:
+        return join([_p("No arms are compared: there is one."), by_arm])
     from llmsim_lab.study._statistics import short_p  # here, since it imports numpy
 
     effects = study.effects()

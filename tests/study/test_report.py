@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from study_kit import Basin, Water, instant_client
 
-from llmsim_lab import Ask, Run, Simulation, replay
+from llmsim_lab import Ask, Run, replay
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
-from llmsim_lab.study._file import read_study
 from llmsim_lab.study._report import _Palette, _seen_on
 
 EVIL = "<script>alert(1)</script> \u202e $x$ #ff0000"
@@ -72,7 +71,6 @@ def page_of(study: Study, tmp_path: Path) -> Page:
 
 def test_a_report_says_what_was_varied_found_and_played(tmp_path: Path, path: Path) -> None:
     study = study_of(tape=path, aa=True)
-    study.register(tmp_path / "plan.yaml", hypotheses=["more factor, more water"])
     text = page_of(played(study), tmp_path).text
     effect = study.effects()[0]
     for said in (
@@ -82,9 +80,6 @@ def test_a_report_says_what_was_varied_found_and_played(tmp_path: Path, path: Pa
         effect.speaks_of,
         effect.method.partition(";")[0],
         "9 runs",
-        "as registered",
-        "more factor, more water",
-        study._registered["digest"] if study._registered else "",
         "9, the same in all arms: 0 to 8",
         "instant",
         "study.tape",
@@ -176,20 +171,12 @@ def test_a_study_that_was_not_played_has_a_report_too(tmp_path: Path) -> None:
     text = page_of(study_of(), tmp_path).text
     assert "No run is complete." in text
     assert "18 of 18 runs are not done yet." in text
-    assert "Nothing was registered" in text
 
 
-def test_a_report_while_runs_are_left_is_a_look(tmp_path: Path, path: Path) -> None:
+def test_a_report_while_runs_are_left_says_so(tmp_path: Path, path: Path) -> None:
     played(study_of(tape=path, seeds=4))
     study = study_of(tape=path)
-    assert "look 1 of an unregistered sequence" in page_of(study, tmp_path).text
-
-
-def test_a_latin_hypercube_has_no_effects_and_says_so(tmp_path: Path) -> None:
-    study = study_of(vary={"factor": (0.5, 2.0)}, design={"latin hypercube": 3}, seeds=2)
-    text = page_of(played(study), tmp_path).text
-    assert "3 points of a Latin hypercube" in text
-    assert "there is no reference" in text
+    assert "8 of 18 runs so far" in page_of(study, tmp_path).text
 
 
 def test_an_outcome_function_that_raises_is_named_in_the_report(tmp_path: Path) -> None:
@@ -253,85 +240,3 @@ def test_an_arm_may_be_called_like_a_colour(tmp_path: Path) -> None:
 def test_a_study_without_an_outcome_is_reported_without_effects(tmp_path: Path) -> None:
     study = played(study_of(outcome=[], seeds=2))
     assert "No outcome is named, so nothing is compared." in page_of(study, tmp_path).text
-
-
-# --- one format for plans ------------------------------------------------------------------------
-
-
-def test_a_registered_plan_is_the_study_as_a_file(tmp_path: Path, path: Path) -> None:
-    study = study_of(tape=path, aa=True, taste="sweet")
-    file, _ = read_study(study.register(tmp_path / "plan.yaml", hypotheses=["more"], alpha=0.01))
-    assert file.is_registered
-    assert file.world.endswith("study_kit.py:Water")
-    assert (file.alpha, file.hypotheses, file.contrasts) == (
-        0.01,
-        ["more"],
-        [("factor=2", "factor=1")],
-    )
-    same = Study(Water, **file.arguments(tmp_path / "plan.yaml"), **file.fixed)
-    assert same._notes.digest == study._notes.digest
-    assert same.tape is None
-    assert same._path == path
-    same.register(tmp_path / "plan.yaml")
-    assert same._registered == study._registered
-
-
-@pytest.mark.parametrize(
-    "vary",
-    [
-        {"economy.shock_scale": [1.0, 2.0]},
-        {"nations.0.inflation_target": {"low": 1.0, "high": 3.0}},
-        {"start": {"now": "2009Q1", "then": None}},
-    ],
-)
-def test_a_configuration_comes_back_from_the_plan(vary: Any, tmp_path: Path) -> None:
-    config = Simulation.config_type(**RULES, economy={"fiscal_backstop": True})
-    study = Study(config, vary, seeds=[3, 5], turns=2, outcome={"p": "inflation"})
-    file, _ = read_study(study.register(tmp_path / "plan.yaml"))
-    assert file.world == "economic"
-    again = Simulation.config_type(**file.config)  # type: ignore[arg-type]
-    same = Study(again, **{**file.arguments(tmp_path / "p.yaml"), "tape": None}, **file.fixed)
-    assert (same._notes.digest, same.seeds) == (study._notes.digest, [3, 5])
-
-
-def test_what_a_plan_cannot_hold_identifies_the_study_and_no_more(tmp_path: Path) -> None:
-    def polite(text: str) -> str:
-        return f"Please. {text}"
-
-    study = study_of(vary={"prompt": {"as it is": None, "polite": polite}})
-    plan = study.register(tmp_path / "plan.yaml")
-    file, _ = read_study(plan)
-    with pytest.raises(ConfigError, match="no prompt is called 'only in Python'"):
-        Study(Water, **{**file.arguments(plan), "tape": None}, **file.fixed)
-    plan.write_text(plan.read_text().replace("design_digest: ", "design_digest: other"))
-    with pytest.raises(ConfigError, match="is a function or an object, which only Python has"):
-        study.register(plan)
-    plan.write_text(plan.read_text().replace("design_digest: other", "design_digest: "))
-    study_of(vary={"prompt": {"as it is": None, "polite": polite}}).register(plan)
-
-
-def test_other_contrasts_are_registered(tmp_path: Path) -> None:
-    study = study_of(vary={"factor": [1.0, 2.0, 3.0]})
-    study.register(tmp_path / "plan.yaml", contrasts=[("factor=3", "factor=2")])
-    [effect] = played(study).effects()
-    assert effect.contrast == "factor=3 \N{MINUS SIGN} factor=2"
-    same = study_of(vary={"factor": [1.0, 2.0, 3.0]})
-    same.register(tmp_path / "plan.yaml")
-    assert same._registered == study._registered
-    with pytest.raises(ConfigError, match="there is no arm 'factor=4'"):
-        same.register(tmp_path / "other.yaml", contrasts=[("factor=4", "factor=2")])
-
-
-def test_a_registered_study_shows_its_a_a_arm_too(tmp_path: Path) -> None:
-    study = study_of(aa=True)
-    study.register(tmp_path / "plan.yaml")
-    effects = played(study).effects()
-    assert [it.contrast.partition(" ")[0] for it in effects] == ["factor=2", "A/A"]
-    assert effects.label.startswith("as registered")
-
-
-def test_a_plan_with_a_wrong_key_says_its_line(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.yaml"
-    plan.write_text("world: economic\nalfa: 0.05\n")
-    with pytest.raises(ConfigError, match=r"plan\.yaml, line 2: alfa: unknown key"):
-        study_of().register(plan)

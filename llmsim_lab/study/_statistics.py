@@ -42,8 +42,6 @@ ALL_FLIPS = 13
 RANDOM_FLIPS = 4_999
 ENOUGH_FOR_SHARES = 5
 """Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
-_PRIOR = 1.0
-"""The mixture's variance in a confidence sequence, in units of the differences' variance."""
 _LEVEL = 0.95
 _MINUS = "\N{MINUS SIGN}"
 _KNOWN = "the chances are known, so these situations take no interval"
@@ -123,7 +121,6 @@ def run_effects(
     contrasts: Sequence[tuple[str, str]] | None = None,
     level: float = 0.95,
     paired: bool = True,
-    watched: bool = False,
     grid: Mapping[str, float] | None = None,
 ) -> list[Effect]:
     """Return how arms differ over independent runs, each contrast in each outcome.
@@ -141,8 +138,6 @@ def run_effects(
         contrasts: pairs of arms instead, the second is subtracted from the first.
         level: of the intervals.
         paired: False compares arms by Welch's t even if they share seeds.
-        watched: the results are looked at while runs come in, and may decide when to stop:
-            intervals are confidence sequences and p-values 1 / e-value.
         grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate; where
             it is not given, the values' largest common step. An outcome whose standard deviation
             is below its step has no interval; outcomes of 0 and 1 have intervals of their own.
@@ -159,14 +154,12 @@ def run_effects(
         a, b = table.of(one), table.of(other)
         rows = table.there(one), table.there(other)
         if paired and (rows[0] & rows[1]).any():
-            found.append(_paired(a, b, level, watched, steps, asked=rows[0] | rows[1]))
-        elif watched:
-            found.append(_unwatchable(a, b))
+            found.append(_paired(a, b, level, steps, asked=rows[0] | rows[1]))
         else:
             found.append(_welch(a, b, level, steps))
         found[-1].contrast = f"{one} {_MINUS} {other}"
         _leave_open(found[-1], wild[one] | wild[other])
-    return _effects(found, table.outcomes, level, adjust=not watched)
+    return _effects(found, table.outcomes, level)
 
 
 def _taken_out(table: _Table) -> dict[str, NDArray[np.bool_]]:
@@ -291,7 +284,7 @@ def _common_steps(values: Numbers) -> Numbers:
 
 
 def _paired(
-    a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers, *, asked: NDArray[np.bool_]
+    a: Numbers, b: Numbers, level: float, step: Numbers, *, asked: NDArray[np.bool_]
 ) -> _Found:
     """Return Student's t over the differences of pairs (rows), for each outcome (column).
 
@@ -301,17 +294,9 @@ def _paired(
     known = ~np.isnan(differences)
     n = known.sum(axis=0)
     mean, variance = _moments(differences, 0)
-    if watched:
-        low, high, p = _sequence(mean, variance, n, level)
-        method = f"confidence sequence, may be watched (t mixture, prior variance {_PRIOR:g})"
-    else:
-        low, high, p = _t_interval(mean, variance / np.maximum(n, 1), n - 1.0, level)
-        method = "paired t over run means"
-    found = _Found(
-        mean, low, high, p, n, [method] * len(n), [[] for _ in n], differences=differences
-    )
-    for place in np.flatnonzero(np.isinf(low)):
-        found.notes[place].append("a confidence sequence takes five pairs to have ends")
+    low, high, p = _t_interval(mean, variance / np.maximum(n, 1), n - 1.0, level)
+    methods = ["paired t over run means"] * len(n)
+    found = _Found(mean, low, high, p, n, methods, [[] for _ in n], differences=differences)
     both = asked.sum(axis=0)
     for place in np.flatnonzero(both > n):
         found.notes[place].append(
@@ -326,11 +311,7 @@ def _paired(
         few="{n} pair of runs: an interval takes two",
         equal="all pairs differ by the same, which says nothing of pairs that would not",
     )
-    if watched:
-        # Nothing has differed yet, which would make a sequence of no width at all.
-        found.low[yes_or_no & ~(variance > 0)] = found.high[yes_or_no & ~(variance > 0)] = np.nan
-    else:
-        _agresti(found, yes_or_no, differences, level)
+    _agresti(found, yes_or_no, differences, level)
     return found
 
 
@@ -422,14 +403,6 @@ def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: in
         found.notes[place].append(
             f"{runs} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
         )
-
-
-def _unwatchable(a: Numbers, b: Numbers) -> _Found:
-    mean = _moments(a, 0)[0] - _moments(b, 0)[0]
-    none = np.full(len(mean), np.nan)
-    n = (~np.isnan(a)).sum(axis=0) + (~np.isnan(b)).sum(axis=0)
-    why = "only pairs of runs that share seeds may be watched"
-    return _Found(mean, none, none.copy(), none.copy(), n, ["none"] * len(n), [[why] for _ in n])
 
 
 def _without_rounding(differences: Numbers, *values: Numbers) -> Numbers:
@@ -658,38 +631,6 @@ def romano_wolf(differences: Numbers) -> Numbers:
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(steps)
     return adjusted
-
-
-# --- looking while runs come in -------------------------------------------------------------------
-
-
-def _sequence(
-    mean: Numbers, variance: Numbers, n: NDArray[np.int64], level: float
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the ends of confidence sequences, and p-values that may be watched: 1 / e-value.
-
-    With probability ``level`` all intervals, after however many pairs, contain the true mean; so
-    one may stop whenever one likes. It is the set of means that a mixture t test does not reject: a
-    normal prior on mean / sd and the right Haar prior on sd. Exact for normal differences. Sources:
-    Lai (1976), "On confidence sequences", Annals of Statistics 4; Wang and Ramdas (2025),
-    "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance",
-    Sequential Analysis 44; differs from them: the prior's variance is 1, and the statistic is
-    written as the Bayes factor of Rouder et al. (2009), Psychonomic Bulletin & Review 16. At n = 20
-    it is 1.6 times as wide as an interval for one look. The ends are infinite with fewer than five
-    pairs.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        growth = 1 + n * _PRIOR
-        freedom = np.maximum(n - 1, 1)
-        ratio = (growth / (1 - level) ** 2) ** (1 / np.maximum(n, 1))
-        # Too few pairs can exclude no mean at all, whatever they are.
-        bound = np.where(ratio < growth, (ratio - 1) / (1 - ratio / growth), np.inf)
-        reach = np.sqrt(bound * freedom * variance / n)
-        square = mean**2 / (variance / n) / freedom
-        evidence = ((1 + square) / (1 + square / growth)) ** (n / 2) / np.sqrt(growth)
-        p = np.minimum(1.0, 1 / evidence)
-    ends = np.where((variance > 0) & (n > 1), reach, np.nan)
-    return mean - ends, mean + ends, np.where(n > 1, p, np.nan)
 
 
 # --- situations -----------------------------------------------------------------------------------

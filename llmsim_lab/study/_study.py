@@ -761,7 +761,6 @@ class Study:
         *,
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
-        watched: bool = False,
         grid: Mapping[str, float] | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
@@ -772,8 +771,6 @@ class Study:
             contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for
                 what hawkish adds to cautious.
             level: of the intervals.
-            watched: True for intervals that may be looked at while runs come in, and decide when
-                to stop: confidence sequences.
             grid: the step of outcomes that are on a grid, such as ``{"interest_rate@last": 0.25}``;
                 those too coarse for an interval are said to be.
 
@@ -799,7 +796,7 @@ class Study:
                 raise ConfigError(f"grid: there is no outcome {name!r}{among(name, self.outcome)}")
             real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
-        how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
+        how: dict[str, Any] = {"level": level, "grid": grid}
         main = values[values["arm"] != _design.AA] if contrasts is None else values
         found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
         if contrasts is None and _design.AA in self.arms:

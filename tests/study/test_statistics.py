@@ -186,7 +186,7 @@ def test_an_outcome_in_the_trillions_does_not_hide_the_difference_in_another_one
     assert alone.estimate == pytest.approx(4 / 3)
 
 
-@pytest.mark.parametrize("how", [{}, {"watched": True}, {"paired": False}])
+@pytest.mark.parametrize("how", [{}, {"paired": False}])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
 def test_infinite_values_give_no_number_and_leave_other_outcomes_alone(
     value: float, how: dict[str, Any]
@@ -247,47 +247,6 @@ def test_romano_wolf_steps_down() -> None:
 
 def test_holm_ignores_what_was_not_tested() -> None:
     assert holm([0.01, None, 0.04]) == [0.02, None, 0.04]
-
-
-# --- looking while runs come in -------------------------------------------------------------------
-
-
-def watched(values: Any, **how: Any) -> Effect:
-    runs = make_runs({"a": [0.0] * len(values), "b": list(values)})
-    [effect] = run_effects(runs, watched=True, **how)
-    return effect
-
-
-def ends(effect: Effect) -> tuple[float, float]:
-    assert effect.low is not None
-    assert effect.high is not None
-    return effect.low, effect.high
-
-
-def test_a_confidence_sequence_has_no_ends_at_first_and_is_wider_than_t() -> None:
-    values = np.random.default_rng(4).standard_normal(30)
-    few = watched(values[:4])
-    assert (few.low, few.note) == (None, "a confidence sequence takes five pairs to have ends")
-    low, high = ends(watched(values))
-    t = stats.ttest_1samp(values, 0).confidence_interval()
-    assert 1.5 < (high - low) / (t.high - t.low) < 1.8
-
-
-def test_watched_runs_get_the_sequence_and_a_p_value_that_agrees_with_it() -> None:
-    values = np.random.default_rng(4).standard_normal(12) + 1.3
-    effect = watched(values)
-    assert effect.method.startswith("confidence sequence")
-    assert effect.p is not None
-    # At the level 1 - p the interval ends at 0.
-    assert ends(watched(values, level=1 - effect.p))[0] == pytest.approx(0, abs=1e-6)
-
-
-def test_runs_with_seeds_of_their_own_cannot_be_watched() -> None:
-    [effect] = run_effects(
-        make_runs({"a": [1.0, 2.0], "b": [2.0, 4.0]}, shared=False), watched=True
-    )
-    assert (effect.estimate, effect.low) == (1.5, None)
-    assert effect.note == "only pairs of runs that share seeds may be watched"
 
 
 # --- situations -----------------------------------------------------------------------------------

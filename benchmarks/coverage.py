@@ -647,17 +647,18 @@ def _cells_of_situations() -> Iterator[Cell]:
                     name=f"{runs} runs, AR(1) {rho}{gaps}",
                     play=partial(new, rho=rho, failed=failed),
                 )
-        for kind in ("shared", "crossed", "crossed runs"):
+        for kind in ("shared", "crossed"):
             yield Cell(
                 group="new situations",
                 name=f"{runs} runs, seeds {kind}",
                 play=partial(new, seeds=kind),
             )
-        crossed = partial(new, seeds="crossed runs", turns=4, answers=5, failed=0.1)
         yield Cell(
             group="new situations",
-            name=f"{runs} runs, 5 seeds crossed runs, 10 % failed",
-            play=crossed,
+            name=f"{runs} runs, seeds crossed runs",
+            play=partial(new, seeds="crossed runs"),
+            wanted=0,
+            rule="never offered",
         )
         yield Cell(
             group="new situations",

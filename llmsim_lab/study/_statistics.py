@@ -652,10 +652,8 @@ def situation_effects(
       Σ w² s² / n over situations, with Satterthwaite's degrees of freedom. Where seeds recur in
       several situations, a lucky seed may be lucky in all, so the seeds are the units.
     - *new* situations: consecutive turns of a run depend on each other, so runs are the units:
-      Student's t over the runs' means. Where seeds recur in several runs, the variance is V(run) +
-      V(seed) - V(run and seed) (Cameron, Gelbach and Miller 2011, "Robust inference with multiway
-      clustering", Journal of Business & Economic Statistics 29); differs from the source: it is at
-      least the larger of V(run) and V(seed), with t of one less than the fewer of both.
+      Student's t over the runs' means. Where seeds recur in several runs, these depend on each
+      other, and there is no interval.
     - new *wordings*, where an arm has several: each is one draw, its mean over the situations.
       Student's t over both arms' wordings, which differ in number; an arm with one wording adds the
       variance of its answers, since the interval speaks of that one. With several runs the variance
@@ -780,15 +778,11 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
         spread = _moments(means, 0)[1]
         variance, freedom = spread / np.maximum(run_count, 1), run_count - 1.0
         methods = [f"t over {count} run means, {what}" for count in run_count]
-        if asked.crossed_runs and not any(worded):
-            variance, freedom, seeds = _two_ways(groups, counts, weight, runs, variance)
-            methods = [
-                f"t over {count} runs crossed with {by} seeds"
-                for count, by in zip(run_count, seeds, strict=True)
-            ]
         answers = np.max(counts, axis=0).sum(axis=0) / np.maximum(run_count, 1)
         step = step / np.maximum(answers, 1)
         few = "one run: its turns say nothing of new situations; draw them from several runs"
+        if asked.crossed_runs:
+            few, spread = "seeds recur in several runs: give each run its own", spread * np.nan
         equal = "all runs differ by the same, which says nothing of runs that would not"
     else:
         variance, freedom, spread = _of_these(groups, weight, asked.crossed)
@@ -814,8 +808,9 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
         ]
         spread = np.where(freedom >= 1, spread if new else of_wordings, np.nan)
         step = step if new else step / asked.answers
-        few = "an interval takes two wordings, of a single one two answers a situation"
-        few += ", and two runs" if new else ""
+        if not (new and asked.crossed_runs):
+            few = "an interval takes two wordings, of a single one two answers a situation"
+            few += ", and two runs" if new else ""
         equal = "all runs or wordings differ by the same" if new else "all wordings are alike"
     low, high, p = _t_interval(estimate, variance, freedom, _LEVEL)
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
@@ -850,7 +845,7 @@ def _by_wording(
     """
     parts, freedoms, spreads = [], [], []
     for group, several in zip(groups, worded, strict=True):
-        if new and not (several or asked.crossed_runs):
+        if new and not several:
             continue  # the spread of runs has it already
         part, freedom, spread = _of_these([group], weight, several or asked.crossed)
         each = asked.answers if several else 1.0
@@ -939,34 +934,6 @@ def _in_words(situations: int, runs: int, new: bool) -> str:
     if new:
         return f"new situations of such runs, from {situations} of {of}"
     return f"these {situations} situations of {of}"
-
-
-def _two_ways(
-    groups: Sequence[Numbers],
-    counts: Sequence[Numbers],
-    weight: Numbers,
-    runs: Numbers,
-    by_run: Numbers,
-) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
-    """Return variance, degrees of freedom and number of seeds where runs and seeds cross."""
-    parts = []
-    for group, count in zip(groups, counts, strict=True):
-        share = (weight / np.maximum(count, 1))[:, None] * ~np.isnan(group)
-        mean = np.nansum(share * np.nan_to_num(group), axis=(0, 1))
-        parts.append(share * (np.nan_to_num(group) - mean))
-    part = np.concatenate(parts, axis=1)
-    seeds = (np.concatenate([~np.isnan(group) for group in groups], axis=1)).any(axis=0)
-    seeds = seeds.sum(axis=0)
-    # n / (n - 1) corrects for the few seeds that the mean was estimated from.
-    factor = np.where(seeds > 1, seeds / np.maximum(seeds - 1, 1), np.nan)
-    by_seed = (part.sum(axis=0) ** 2).sum(axis=0) * factor
-    both = np.einsum("rc,cso->rso", runs, part)
-    by_both = (both**2).sum(axis=(0, 1))
-    run_count = ((runs @ weight) > 0).sum(axis=0)
-    # What runs and seeds share is counted in both. With few clusters the sum minus it can be less
-    # than either alone, or even less than nothing.
-    whole = np.maximum(by_run + by_seed - by_both, np.maximum(by_run, by_seed))
-    return whole, np.minimum(run_count, seeds) - 1.0, seeds
 
 
 def exact_situation_effects(values: pd.DataFrame, *, reference: str | None = None) -> list[Effect]:

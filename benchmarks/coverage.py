@@ -179,7 +179,6 @@ def runs_covered(
     paired: bool = True,
     failed: float = 0.0,
     truth: float = 0.0,
-    step: float = 0.0,
 ) -> Count:
     """Count the intervals of runs; paired runs share a part that their seed decides."""
     counts = []
@@ -189,8 +188,7 @@ def runs_covered(
         for number, values in enumerate(arms):
             frame = framed(missing(rng, values, failed), ["seed", "outcome"]).assign(arm=number)
             frames.append(frame if paired else frame.assign(seed=frame["seed"] + 1_000 * number))
-        grid = dict.fromkeys(range(size), step) if step else None
-        effects = run_effects(pd.concat(frames), grid=grid, paired=paired)
+        effects = run_effects(pd.concat(frames), paired=paired)
         counts.append(covered(effects, np.full(size, truth)))
     return total(counts)
 
@@ -251,7 +249,7 @@ def situations_covered(
         array = missing(rng, array, failed)
         truth = effect.mean(axis=(0, 1, 2)) if speak_of == "these" else np.zeros(size)
         frame = framed(array, ["arm", "run", "situation", "replicate", "outcome"])
-        counts.append(covered(_effects_of(frame, seeds, speak_of, step, exact), truth))
+        counts.append(covered(_effects_of(frame, seeds, speak_of, exact), truth))
     return total(counts)
 
 
@@ -259,7 +257,6 @@ def _effects_of(
     frame: pd.DataFrame,
     seeds: str,
     speak_of: Literal["these", "new"],
-    step: float,
     exact: bool,
 ) -> list[Effect]:
     if exact:
@@ -271,8 +268,7 @@ def _effects_of(
         frame = frame.assign(seed=100 * frame["run"] + frame["replicate"])
     elif seeds == "crossed runs":
         frame = frame.assign(seed=frame["replicate"])
-    grid = dict.fromkeys(frame["outcome"].unique(), step) if step else None
-    return situation_effects(frame, speak_of=speak_of, grid=grid)
+    return situation_effects(frame, speak_of=speak_of)
 
 
 def options_covered(
@@ -363,8 +359,7 @@ def wordings_covered(
             place = 0 if seeds == "crossed" else 100 * frame["run"] + frame["situation"]
             frame["seed"] = 10_000 * place + 100 * frame["wording"] + frame["replicate"]
             frames.append(frame)
-        grid = dict.fromkeys(range(size), step) if step else None
-        counts.append(covered(situation_effects(pd.concat(frames), grid=grid), np.zeros(size)))
+        counts.append(covered(situation_effects(pd.concat(frames)), np.zeros(size)))
     return total(counts)
 
 
@@ -571,7 +566,7 @@ def _cells_of_runs() -> Iterator[Cell]:
         play = partial(runs_covered, n=n, draw=skewed)
         yield Cell(group="runs, paired", name=f"n={n}, exponential", play=play)
         for sd in (0.25, 0.5):
-            play = partial(runs_covered, n=n, draw=partial(on_grid, sd=sd), step=0.25)
+            play = partial(runs_covered, n=n, draw=partial(on_grid, sd=sd))
             yield Cell(group="runs, paired", name=f"n={n}, 25-bp grid, sd {sd}", play=play)
     wide = partial(lambda rng, shape: 3 * normal(rng, shape))
     for n, n_other in ((3, 3), (5, 20), (20, 5)):

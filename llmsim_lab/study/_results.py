@@ -341,7 +341,6 @@ def effects_of(
     outcomes: Sequence[Outcome],
     variants: Sequence[str],
     *,
-    grid: float | None,
     of_prompts: bool = False,
 ) -> list[Effect]:
     """Return how each variant differs from the first in each outcome, and in what was answered.
@@ -364,8 +363,7 @@ def effects_of(
             values["run"] = 1
         if of_prompts and "wording" not in values:
             values["wording"] = values["arm"]
-        steps = None if grid is None else {"interest_rate": grid}
-        found = situation_effects(values, contrasts=there, grid=steps)
+        found = situation_effects(values, contrasts=there)
     only = these_wordings(frame) if of_prompts else ""
     found += [_answers_effect(frame, name, reference, only) for name in others]
     return one_family(found)

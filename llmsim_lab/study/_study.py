@@ -761,7 +761,6 @@ class Study:
         *,
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
-        grid: Mapping[str, float] | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
@@ -771,8 +770,6 @@ class Study:
             contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for
                 what hawkish adds to cautious.
             level: of the intervals.
-            grid: the step of outcomes that are on a grid, such as ``{"interest_rate@last": 0.25}``;
-                those too coarse for an interval are said to be.
 
         Raises:
             ConfigError: there is no outcome, or no arm of a name.
@@ -780,28 +777,18 @@ class Study:
         from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
         real_number("level", level, least=0.5, most=0.9999)
-        if not isinstance(grid, Mapping | None):
-            raise ConfigError(
-                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
-                "0.25}"
-            )
         if not self.outcome:
             raise ConfigError(
                 f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
                 "the run"
             )
         self._check_arms(contrasts or ())
-        for name, step in (grid or {}).items():
-            if name not in self.outcome:
-                raise ConfigError(f"grid: there is no outcome {name!r}{among(name, self.outcome)}")
-            real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
-        how: dict[str, Any] = {"level": level, "grid": grid}
         main = values[values["arm"] != _design.AA] if contrasts is None else values
-        found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
+        found = run_effects(main, reference=self.reference, contrasts=contrasts, level=level)
         if contrasts is None and _design.AA in self.arms:
             again = values[values["arm"].isin([_design.AA, self.reference])]
-            check = run_effects(again, reference=self.reference, **how)
+            check = run_effects(again, reference=self.reference, level=level)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         said_ = [self._so_far(), self._mixed_code()]
         return Effects(found, label="; ".join(filter(None, said_)))

@@ -122,17 +122,28 @@ def test_a_constant_difference_has_no_interval() -> None:
     assert "all pairs differ by the same" in effect.note
 
 
-@pytest.mark.parametrize("grid", [None, {"loss": 0.25}])
-def test_an_outcome_on_a_grid_with_less_spread_than_a_step_has_no_interval(grid: Any) -> None:
-    plain, other = [4.0, 4.25, 4.5, 4.0, 4.25], [4.0, 4.25, 4.75, 4.0, 4.25]
-    [effect] = run_effects(make_runs({"a": plain, "b": other}), grid=grid)
+@pytest.mark.parametrize(
+    ("plain", "other"),
+    [
+        ([4.0, 4.25, 4.5, 4.0, 4.25], [4.0, 4.25, 4.75, 4.0, 4.25]),  # their differences
+        ([4.0, 4.25, 4.0, 4.0], [4.25, 4.25, 4.0, 4.25]),  # the outcome itself
+    ],
+)
+def test_an_outcome_that_takes_two_values_has_no_interval(
+    plain: list[float], other: list[float]
+) -> None:
+    [effect] = run_effects(make_runs({"a": plain, "b": other}))
     assert (effect.low, effect.high, effect.method) == (None, None, "sign flips")
-    assert effect.note == "too coarse for an interval: steps of 0.25, standard deviation 0.11"
+    assert effect.note == "takes two values only: too coarse for an interval"
 
 
-def test_equal_runs_on_a_declared_grid_are_too_coarse_to_be_called_equal() -> None:
-    [effect] = run_effects(make_runs({"a": [4.0, 4.25], "b": [4.0, 4.25]}), grid={"loss": 0.25})
-    assert (effect.estimate, effect.low, effect.p) == (0, None, 1)
+def test_answers_that_take_two_values_have_no_interval_unless_they_are_shares() -> None:
+    answers = np.tile([4.0, 4.25], (2, 1, 3, 2))
+    answers[1, 0, 0, 0] = 4.25
+    [effect] = situation_effects(make_answers(answers))
+    assert effect.note == "takes two values only: too coarse for an interval"
+    [share] = situation_effects(make_answers(4 * (answers - 4)))
+    assert share.low is not None
 
 
 def test_whether_something_happened_has_an_interval_with_width_even_if_it_never_did() -> None:

@@ -565,16 +565,6 @@ def test_effects_have_a_frame_a_text_and_a_table() -> None:
     assert "factor=2" in effects._repr_html_()
 
 
-def test_outcomes_on_a_grid_that_is_too_coarse_have_no_interval() -> None:
-    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
-    vary = {"inflation_target": [2.0, 3.0]}
-    study = played(study_of(Simulation, vary, turns=9, outcome="inflation@last", **settings))
-    [fine], [coarse] = study.effects(), study.effects(grid={"inflation@last": 5.0})
-    assert fine.low is not None
-    assert coarse.low is None
-    assert "too coarse for an interval" in coarse.note
-
-
 class Empty(State):
     held: dict[str, float] = Field(default_factory=dict)
 
@@ -828,12 +818,3 @@ def test_runs_that_other_code_played_are_named_beside_the_effects(
     study = played(study_of(tape=path, seeds=5))
     assert "6 of 10 runs were begun with other code of Water" in study.effects().label
     assert "CODE_CHANGED" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("grid", "message"),
-    [(0.25, "must name the outcome"), ({"levl": 1}, "did you mean"), ({"level": math.nan}, "nan")],
-)
-def test_a_grid_of_no_outcome_raises(grid: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        study_of().effects(grid=grid)

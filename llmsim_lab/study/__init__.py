@@ -3,7 +3,6 @@
 from llmsim_lab.study._ablation import Ablation
 from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import Demonstration
-from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
 from llmsim_lab.study._response import impulse_response
 from llmsim_lab.study._study import Study
@@ -14,6 +13,5 @@ __all__ = [
     "Demonstration",
     "Study",
     "economics_card",
-    "fitness_card",
     "impulse_response",
 ]

@@ -32,7 +32,7 @@ _LEAST_TOKENS, _LEAST_S = 8, 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """What one check found.
 
     Attributes:
@@ -52,9 +52,9 @@ class Finding:
     note: str = ""
 
 
-def _share(check: str, right: int, asked: int, note: str = "") -> Finding:
+def _share(check: str, right: int, asked: int, note: str = "") -> CheckResult:
     result, ok = f"{right} of {asked}", right == asked
-    return Finding(check=check, result=result, ok=ok, value=right, asked=asked, note=note)
+    return CheckResult(check=check, result=result, ok=ok, value=right, asked=asked, note=note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class ModelCheck:
     """What the checks found of one model."""
 
     model: ModelInfo
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
 
     @property
     def heading(self) -> str:
@@ -91,7 +91,7 @@ async def check_model(client: LLMClient, progress: Callable[[str], object]) -> M
     """
     # Fixed, so that models compare; without waits, since an invalid answer is a finding here.
     client = _with(client, temperature=0.7, max_text_chars=400, retry_wait_s=(0.0, 0.0))
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for name, check in _CHECKS.items():
         progress(name)
         try:
@@ -100,7 +100,7 @@ async def check_model(client: LLMClient, progress: Callable[[str], object]) -> M
             if failure.reason in LASTING or not found:
                 raise
             why = clip(str(failure), 200)
-            found.append(Finding(check=name, result="failed", ok=False, note=why))
+            found.append(CheckResult(check=name, result="failed", ok=False, note=why))
     return ModelCheck(model=await client.model_info(), findings=tuple(found))
 
 
@@ -139,15 +139,15 @@ async def _form(
 # --- does it answer, and how fast ----------------------------------------------------------------
 
 
-async def _answers(client: LLMClient) -> Finding:
+async def _answers(client: LLMClient) -> CheckResult:
     began = time.perf_counter()
     reply, _ = await _text(client, "Say hello.", tokens=8)
     took = f"after {time.perf_counter() - began:.1f} s"
     took += f", {reply.load_seconds:.1f} s of it to load" if reply.load_seconds else ""
-    return Finding(check="answers", result="yes", ok=True, note=took)
+    return CheckResult(check="answers", result="yes", ok=True, note=took)
 
 
-async def _speed(client: LLMClient) -> Finding:
+async def _speed(client: LLMClient) -> CheckResult:
     count = "Count from 1 upwards, one number a line, and do not stop."
     await _text(client, count, tokens=1)  # from here on the prompt is in the cache
     _, short = await _text(client, count, tokens=1)
@@ -156,12 +156,14 @@ async def _speed(client: LLMClient) -> Finding:
     took, tokens = long - short, (reply.reply_tokens or 0) - 1
     if tokens < _LEAST_TOKENS or took < _LEAST_S:
         why = "the server counts no tokens, answers too quickly to be timed, or wrote too little"
-        return Finding(check="tokens a second", result="not measured", note=why)
+        return CheckResult(check="tokens a second", result="not measured", note=why)
     rate = tokens / took
-    return Finding(check="tokens a second", result=f"{rate:.0f}", value=rate, note="of the answer")
+    return CheckResult(
+        check="tokens a second", result=f"{rate:.0f}", value=rate, note="of the answer"
+    )
 
 
-async def _context(client: LLMClient) -> Finding:
+async def _context(client: LLMClient) -> CheckResult:
     used, trained = client.config.num_ctx, (await client.model_info()).context_length
     held = getattr(client.backend, "memory_bytes", None)
     try:
@@ -170,7 +172,9 @@ async def _context(client: LLMClient) -> Finding:
         size = None
     notes = [f"trained for {trained:,}"] if trained else []
     notes += [f"{size / 1e9:.1f} GB of memory"] if size else []
-    return Finding(check="context", result=f"{used:,} tokens", value=used, note="; ".join(notes))
+    return CheckResult(
+        check="context", result=f"{used:,} tokens", value=used, note="; ".join(notes)
+    )
 
 
 # --- does it keep a form -------------------------------------------------------------------------
@@ -237,8 +241,8 @@ _SHAPES = {
 }
 
 
-def _valid(check: str, shape: _Shape) -> Callable[[LLMClient], Awaitable[Finding]]:
-    async def asked(client: LLMClient) -> Finding:
+def _valid(check: str, shape: _Shape) -> Callable[[LLMClient], Awaitable[CheckResult]]:
+    async def asked(client: LLMClient) -> CheckResult:
         statuses: Counter[str] = Counter()
         for seed, subject in enumerate(shape.subjects, 1):
             prompt = shape.prompt.format(subject)
@@ -275,7 +279,7 @@ class _Act(Decision):
     action: str
 
 
-async def _obeys(client: LLMClient) -> Finding:
+async def _obeys(client: LLMClient) -> CheckResult:
     obeyed: list[tuple[bool, ...]] = []
     for seed, pair in enumerate(PAIRS):
         # The same order for both, so that taking always the first of a list obeys one of them.
@@ -297,9 +301,9 @@ async def _obeys(client: LLMClient) -> Finding:
 # --- what else it can do -------------------------------------------------------------------------
 
 
-async def _logprobs(client: LLMClient) -> Finding:
+async def _logprobs(client: LLMClient) -> CheckResult:
     check, mass, method = "log-probabilities", 0.0, ""
-    none = Finding(check=check, result="no", ok=False, note="choices are drawn instead")
+    none = CheckResult(check=check, result="no", ok=False, note="choices are drawn instead")
     if not getattr(client.backend, "max_top_logprobs", 0):
         return none
     try:
@@ -314,7 +318,7 @@ async def _logprobs(client: LLMClient) -> Finding:
     if method != "logprobs":
         return none
     note = f"{100 * mass:.0f} % on the options of a choice"
-    return Finding(check=check, result="yes", ok=True, value=mass, note=note)
+    return CheckResult(check=check, result="yes", ok=True, value=mass, note=note)
 
 
 def _tool(name: str, about: str, parameters: dict[str, dict[str, str]]) -> dict[str, Any]:
@@ -335,7 +339,7 @@ _WANTED = (
 )
 
 
-async def _tools(client: LLMClient) -> Finding:
+async def _tools(client: LLMClient) -> CheckResult:
     right = called = 0
     client = _with(client, max_tokens=80)
     for seed, (prompt, name, key, value) in enumerate(_WANTED):
@@ -355,7 +359,7 @@ async def _tools(client: LLMClient) -> Finding:
     return _share("tools", right, len(_WANTED), note)
 
 
-_CHECKS: dict[str, Callable[[LLMClient], Awaitable[Finding]]] = {
+_CHECKS: dict[str, Callable[[LLMClient], Awaitable[CheckResult]]] = {
     "answers": _answers,
     **{name: _valid(name, shape) for name, shape in _SHAPES.items()},
     "obeys and obeys the reverse": _obeys,

@@ -101,7 +101,7 @@ def _labelled(name: str, levels: Any) -> dict[str, Any]:
     if isinstance(levels, Mapping):
         labelled = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
-        labelled = [(label_of(level), level) for level in levels]
+        labelled = [(_label_of(level), level) for level in levels]
     else:
         raise ConfigError(
             f"vary[{name!r}] = {levels!r:.60} is neither a list of levels nor a mapping of labels "
@@ -118,7 +118,7 @@ def _labelled(name: str, levels: Any) -> dict[str, Any]:
     return dict(labelled)
 
 
-def label_of(level: Any) -> str:
+def _label_of(level: Any) -> str:
     if isinstance(level, str):
         return level
     if isinstance(level, bool) or level is None:
@@ -171,7 +171,7 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
     bare = {
         name
         for name, level in values.items()
-        if isinstance(level, bool | int | float | None) and levels[name] == label_of(level)
+        if isinstance(level, bool | int | float | None) and levels[name] == _label_of(level)
     }
     told = [f"{name}={levels[name]}" if name in bare else levels[name] for name in telling]
     return Arm(name=" · ".join(told) or "all", levels=levels, values=values)
@@ -231,7 +231,6 @@ class World:
     def __init__(
         self, source: Any, *, fixed: Mapping[str, Any], factors: Factors, turns: int | None
     ) -> None:
-        self.source = source
         self.fixed = dict(fixed)
         self._turns = None if turns is None else whole_number("turns", turns, least=1)
         self._code: dict[str, Any] = {}

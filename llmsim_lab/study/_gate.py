@@ -691,10 +691,6 @@ class EconomicsCard(BaseModel):
         """Whether all situations were asked."""
         return all(key in self.answers for key, _, _ in _plan())
 
-    def is_of(self, info: ModelInfo) -> bool:
-        """Return True if the card is of a model: by digest, by name where there is none."""
-        return (self.digest or self.model) == (info.digest or info.name)
-
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """All criteria, for each way of deciding."""

@@ -12,7 +12,7 @@ import pytest
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._embedded.fetch import get_model
-from llmsim_lab.study._checks import PAIRS, Finding, check_model
+from llmsim_lab.study._checks import PAIRS, CheckResult, check_model
 from llmsim_lab.testing import FakeOllama
 from llmsim_lab.testing._fake_ollama import example
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
@@ -45,7 +45,7 @@ def always_the_same(request: ChatRequest) -> Any:
     return example(request.schema)
 
 
-def found_of(client: LLMClient) -> dict[str, Finding]:
+def found_of(client: LLMClient) -> dict[str, CheckResult]:
     check = asyncio.run(check_model(client, lambda _: None))
     return {one.check: one for one in check.findings}
 
@@ -54,7 +54,7 @@ def scripted(reply: Reply) -> LLMClient:
     return LLMClient(LLMConfig(model="scripted"), ScriptedBackend(reply, name="scripted"))
 
 
-def results(found: dict[str, Finding]) -> dict[str, str]:
+def results(found: dict[str, CheckResult]) -> dict[str, str]:
     return {name: one.result for name, one in found.items()}
 
 

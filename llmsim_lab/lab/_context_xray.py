@@ -1,28 +1,24 @@
-"""See what each module put into an agent's prompt, take it out, and ask what that changes."""
+"""See what each module put into an agent's prompt, and what the prompt is without it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.html import STRONG, badge, bars, flow, join, safe, styled, table
+from llmsim_lab._util.html import STRONG, bars, flow, join, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
+from llmsim_lab.lab._html import block, heading, messages_html, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
-from llmsim_lab.lab._widget import TurnBrowser, checkbox, dropdown, flex, number_box, row, settled
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.lab._widget import TurnBrowser, checkbox, dropdown, flex, row
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._registry import kind_name
-from llmsim_lab.study import Ablation
-from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.tape._changes import shared_start
 from llmsim_lab.types import Attempt, ChatRequest, Message, Role
 
@@ -102,32 +98,24 @@ def as_attempt(prompt: RenderedPrompt) -> Attempt:
     return Attempt(request=ChatRequest(model="", messages=messages), reply=None, seconds=0.0)
 
 
-_MOST_SAMPLES = 50
-
-
 class ContextXRay(TurnBrowser):
     """Shows an agent's prompt section by section: whose it is, what it costs, what it does.
 
     Untick a module and the prompt is built again without its words; what the module changed of the
-    state stays. *Ask* lets a model answer both prompts several times and says how far the answers
-    differ, beside how far two answers to the same prompt do.
+    state stays.
 
     Args:
         source: a crisis simulation, a tape, or a tape's file.
         run: for a tape, the run's number; the latest if not given.
         agent: whose prompt at first; the first agent's if not given.
         turn: of which turn at first; the latest if not given.
-        llm_client: the model to ask; the run's own if not given.
-        tape: where to record what is asked; in memory only if not given.
 
     Attributes:
         simulation: the run.
         agent_box: chooses whose prompt.
         previous_button, turn_box, next_button, latest_button: choose the turn.
         module_boxes: by module, ticked while its words are in.
-        samples_box, ask_button, stop_button: ask a model.
-        sections, prompt, changes, answers: what is shown.
-        ablation: the latest comparison, or None.
+        sections, prompt, changes: what is shown.
 
     Example:
         >>> xray = ContextXRay("data/tapes/crisis.tape", run=1)  # doctest: +SKIP
@@ -141,8 +129,6 @@ class ContextXRay(TurnBrowser):
         run: int | None = None,
         agent: str | None = None,
         turn: int | None = None,
-        llm_client: LLMClient | None = None,
-        tape: Tape | str | Path | None = None,
     ) -> None:
         simulation: Any = simulation_of(source, run=run)
         if not isinstance(simulation, CrisisSimulation):
@@ -156,9 +142,6 @@ class ContextXRay(TurnBrowser):
             )
         self.simulation: CrisisSimulation
         super().__init__(simulation)
-        self.llm_client = llm_client
-        self.ablation: Ablation | None = None
-        self._tape = tape
         names = list(simulation.config.scenario.agents)
         self.agent_box = dropdown("Agent")
         self._choices.options(self.agent_box, [(name, name) for name in names], agent or names[0])
@@ -170,28 +153,20 @@ class ContextXRay(TurnBrowser):
         self._go(self._span()[1] if turn is None else self._number(turn))
 
     def _lay_out(self) -> None:
-        self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
-        with_and_without = "Let a model answer the prompt with and without what is unticked"
-        self.ask_button = self.starter("Ask", with_and_without, self._ask)
-        kept = "Stop asking; the samples so far are kept"
-        self.stop_button = self.stopper("Stop", kept)
-        self.heading, self.changes, self.answers = (w.HTML() for _ in range(3))
+        self.heading, self.changes = (w.HTML() for _ in range(2))
         # The prompt beside its table where there is room, below it where the page is narrow.
         self.sections, self.prompt = (w.HTML(layout=flex(grow, "24em")) for grow in (2, 3))
         choosing = (self.agent_box, *self.module_boxes.values())
         for box in choosing:
             self._choices.on_choice(box, self._chosen)
-        asking = (self.samples_box, self.ask_button)
-        self.controls = (*choosing, *self.navigation.children, *asking)
+        self.controls = (*choosing, *self.navigation.children)
         self.children = (
             self.heading,
             row(self.agent_box, self.navigation),
             row(w.HTML("Modules that speak:"), *self.module_boxes.values(), gap="12px"),
             row(self.sections, self.prompt, gap="24px"),
             self.changes,
-            row(self.samples_box, self.ask_button, self.stop_button),
             *self.messages,
-            self.answers,
         )
 
     # --- which prompt ------------------------------------------------------------------------
@@ -221,10 +196,6 @@ class ContextXRay(TurnBrowser):
 
     def _go(self, number: int) -> None:
         self._set_turn(number)
-        # What is being asked stays, also where a turn comes in the meantime.
-        if not self.worker.busy:
-            self.ablation = None
-            self.say("")
         self._draw()
 
     def _chosen(self) -> None:
@@ -254,7 +225,6 @@ class ContextXRay(TurnBrowser):
         self.prompt.value = str(messages_html(as_attempt(shown), shown.provenance))
         changes = [heading("What unticking changes"), *changed(whole, shown)]
         self.changes.value = str(block(*changes)) if self.silenced else ""
-        self.answers.value = str(self._answers_html())
 
     def _title(self, whole: RenderedPrompt, shown: RenderedPrompt) -> str:
         turn = self.turn_box.value
@@ -266,92 +236,19 @@ class ContextXRay(TurnBrowser):
             tokens += f", {tokens_of(shown)} without {', '.join(self.silenced)} ({change:+d})"
         return f"{self.agent_box.value}, turn {turn}{preview}: {tokens}"
 
-    # --- asking ------------------------------------------------------------------------------
-
-    async def ask(self, samples: int | None = None) -> Ablation:
-        """Ask as the button does, and wait: ``await xray.ask(5)``; returns the comparison.
-
-        Args:
-            samples: how many; those in the box if not given.
-
-        Raises:
-            ConfigError: nothing is unticked, or there is no model.
-        """
-        if samples is not None:
-            self.samples_box.value = samples
-        await self.do(self._ask)
-        assert self.ablation is not None
-        return self.ablation
-
-    async def _ask(self) -> None:
-        if not self.silenced:
-            raise ConfigError("untick a module first: there is nothing to compare with")
-        client = self.llm_client or self.simulation.llm_client
-        if has_no_model(client):
-            raise ConfigError(
-                "there is no model to ask, for a recorded run has none; everything else works. "
-                "To ask: ContextXRay(..., llm_client=connect('auto'))"
-            )
-        await settled(self.samples_box)
-        samples = self.samples_box.value
-        self.ablation = ablation = Ablation.without(
-            self.simulation,
-            self.agent_box.value,
-            self.turn_box.value,
-            silenced=self.silenced,
-            samples=samples,
-            llm_client=client,
-            tape=self._tape,
-        )
-        self.say(f"Asking: {samples} samples, {3 * samples} calls")
-        try:
-            await ablation.arun(on_turn=lambda turn: self._progress(turn.number, samples))
-        finally:
-            ablation.close()
-        self.say(f"{samples} of {samples} samples asked")
-
-    def _progress(self, done: int, samples: int) -> None:
-        self.say(f"{done} of {samples} samples asked")
-        self.ended()
-
-    def ended(self) -> None:
-        """Show the answers so far."""
-        self.answers.value = str(self._answers_html())
-
-    def show_ablation(self, ablation: Ablation) -> None:
-        """Show a comparison that was made before, such as one from a tape."""
-        self.ablation = ablation
-        self.ended()
-
-    def _answers_html(self) -> Markup:
-        ablation = self.ablation
-        if ablation is None or ablation.turn_number == 0:
-            return Markup()
-        rows = [
-            (chain.agent, turn.number, badge(chain.status), prose(turn.state.words[chain.agent]))
-            for turn in ablation.turns[1:]
-            for chain in turn.chains
-        ]
-        header = ("prompt", "sample", "decision", "answer")
-        verdict = styled(ablation.verdict(), tag="p")
-        answers = table(header, rows, caption="What was answered")
-        return block(verdict, sideways(answers, name="Answers", least="36em"))
-
     # --- the static view ----------------------------------------------------------------------
 
     def static_text(self) -> str:
-        """Return the sections with their sources and tokens, and what was found by asking."""
+        """Return the sections with their sources and tokens."""
         whole, shown = self.whole, self.shown
         lines = [clip(self._title(whole, shown), 300)]
         for name, source, role, tokens, left in section_rows(whole, shown):
             gone = {"yes": "", "no": " (left out)"}.get(left, f" ({left})")
             line = f"{name}: {source}, {role or 'not sent'}, {tokens} tokens{gone}"
             lines.append(f"  {clip(line, 298)}")
-        if self.ablation is not None:
-            lines.append(clip(self.ablation.verdict(), 300))
         return "\n".join(lines)
 
     def static_html(self) -> Markup:
         """Return the same as tables, with the changes."""
-        parts = (self.heading, self.sections, self.changes, self.answers)
+        parts = (self.heading, self.sections, self.changes)
         return block(*(Markup(part.value) for part in parts))

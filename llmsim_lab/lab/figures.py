@@ -19,7 +19,7 @@ from llmsim_lab.lab.charts._drawing import draw
 from llmsim_lab.lab.charts._scene import check_choices, compose
 from llmsim_lab.lab.charts._tracks import read_runs, tracks_of
 from llmsim_lab.simulation._config import SERIES
-from llmsim_lab.study._figures import demo_figure, difference_figure, fitness_figure
+from llmsim_lab.study._figures import demo_figure, difference_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,6 @@ __all__ = [
     "cascade_figure",
     "demo_figure",
     "difference_figure",
-    "fitness_figure",
     "rate_figure",
     "state_figure",
     "transition_figure",

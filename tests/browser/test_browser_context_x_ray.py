@@ -1,4 +1,4 @@
-"""The context X-ray, clicked: whose prompt, which module, what a model answers without it."""
+"""The context X-ray, clicked: whose prompt, and which modules."""
 
 from __future__ import annotations
 
@@ -7,20 +7,11 @@ from lab_page import LOOKS, LabPage, Notebook, Theme
 from playwright.sync_api import Locator, expect
 
 SETUP = """
-from crisis_kit import crisis_client, said
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import ContextXRay
-from scenes import Model
-class Advisor(Model):
-    async def __call__(self, request):
-        await super().__call__(request)
-        trusting = "TRUST DYNAMICS" in request.prompt
-        return said("Talk to the allies first" if trusting else "Close every port tonight")
-model = Advisor()
-client = crisis_client(model)
 """
 XRAY = """
-xray = ContextXRay(data_path("tapes/crisis.tape"), run=1, llm_client=client)
+xray = ContextXRay(data_path("tapes/crisis.tape"))
 xray
 """
 WIDGET = 1
@@ -31,7 +22,7 @@ def notebook(lab: LabPage) -> Notebook:
     notebook = lab.write("context_x_ray", [SETUP, XRAY])
     notebook.run_cell(0)
     notebook.run_cell(1)
-    expect(notebook.button("Ask", cell=WIDGET)).to_be_enabled()
+    shows(notebook, "Tokens by module")
     return notebook
 
 
@@ -80,36 +71,6 @@ def test_a_module_is_left_out_and_put_back(notebook: Notebook) -> None:
     assert notebook.faults() == []
 
 
-def test_a_model_is_asked_with_and_without_a_module(notebook: Notebook) -> None:
-    look_at(notebook, "Taiwan", 2)
-    alert = notebook.output(WIDGET).get_by_role("alert")
-    notebook.click("Ask", cell=WIDGET)
-    expect(alert).to_contain_text("untick a module first")
-    field(notebook, "trust_dynamics").uncheck()
-    for samples in (2, 3):
-        field(notebook, "Samples").fill(str(samples))
-        notebook.click("Ask", cell=WIDGET)
-        notebook.says(WIDGET, f"{samples} of {samples} samples asked")
-        expect(alert).to_have_count(0)
-        shows(notebook, "Close every port tonight")
-        shows(notebook, "Talk to the allies first")
-    assert notebook.faults() == []
-
-
-def test_stop_keeps_the_samples_so_far(notebook: Notebook) -> None:
-    field(notebook, "trust_dynamics").uncheck()
-    notebook.evaluate("model.set(waiting=True)")
-    for _ in range(3):
-        notebook.click("Ask", cell=WIDGET)
-        notebook.says(WIDGET, "Asking: 5 samples, 15 calls")
-        notebook.click("Stop", cell=WIDGET)
-        notebook.says(WIDGET, "Stopped.")
-        expect(notebook.button("Ask", cell=WIDGET)).to_be_enabled()
-    notebook.evaluate("model.set(waiting=False)")
-    notebook.click("Ask", cell=WIDGET)
-    notebook.says(WIDGET, "5 of 5 samples asked")
-
-
 def test_what_was_chosen_is_there_after_the_page_was_loaded_anew(notebook: Notebook) -> None:
     look_at(notebook, "Japan", 1)
     field(notebook, "diplomatic_base").uncheck()
@@ -127,9 +88,6 @@ def test_it_reads_in_both_colours_and_on_a_narrow_page(
 ) -> None:
     look_at(notebook, "Taiwan", 2)
     field(notebook, "trust_dynamics").uncheck()
-    field(notebook, "Samples").fill("2")
-    notebook.click("Ask", cell=WIDGET)
-    notebook.says(WIDGET, "2 of 2 samples asked")
     with lab.looking(theme, width=width):
         name = f"x_ray_{theme.split()[-1].lower()}_{width}"
         notebook.screenshot(name, of=notebook.output(WIDGET))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from llmsim_lab.lab import (
 )
 from llmsim_lab.lab._context_xray import as_attempt
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import load
-from llmsim_lab.types import ChatRequest
 
 from builders import make_simulation  # isort: skip
 
@@ -35,8 +32,8 @@ def modules() -> list[Any]:
 
 
 def test_of_a_tape_whose_latest_run_is_no_crisis_the_error_names_one_that_is() -> None:
-    with pytest.raises(ConfigError, match=r"Ablation has no context modules.*: run=1$"):
-        ContextXRay(data_path("tapes/crisis.tape"))
+    with pytest.raises(ConfigError, match=r"Chat has no context modules; .* shows any$"):
+        ContextXRay(data_path("tapes/assistant.tape"))
     with pytest.raises(ConfigError, match=r"PromptViewer shows any$"):
         ContextXRay(data_path("tapes/first_run.tape"))
 
@@ -124,87 +121,6 @@ def test_a_new_turn_is_shown_to_who_looked_at_the_latest(crisis: Any) -> None:
 
 def test_a_run_that_was_not_played_has_a_preview() -> None:
     assert "turn 1 (a preview: it has not been played)" in ContextXRay(make_crisis()).static_text()
-
-
-async def test_asking_tells_change_from_noise(crisis: Any) -> None:
-    def reply(request: ChatRequest) -> Any:
-        muddy = "Mud" in request.prompt
-        seed = request.options["seed"]
-        return said(f"We dig deep holes {seed % 5}" if muddy else f"They sail far off {seed % 3}")
-
-    xray = ContextXRay(crisis, llm_client=crisis_client(reply))
-    xray.silence("mud")
-    xray.samples_box.value = 4
-    xray.ask_button.click()
-    await xray.idle()
-    assert ": evidence of a change beyond noise" in xray.answers.value
-    assert "They sail far off" in xray.answers.value
-    assert xray.answers.value.count("<tr><th") == 1 + 3 * 4
-    assert ": evidence of a change beyond noise" in xray.static_text()
-    assert not xray.ask_button.disabled
-    xray.module_boxes["fog"].value = False
-    assert xray.answers.value == ""
-
-
-async def test_answers_to_one_turns_prompt_do_not_stay_beside_another(crisis: Any) -> None:
-    xray = ContextXRay(crisis, llm_client=crisis_client(lambda _: said("Dig")))
-    xray.silence("mud")
-    await xray.ask(1)
-    assert "Dig" in xray.answers.value
-    await crisis.arun(1)
-    await asyncio.sleep(0)
-    assert xray.turn_box.value == 3
-    assert xray.answers.value == ""
-    await xray.ask(1)
-    xray.previous_button.click()
-    assert xray.turn_box.value == 2
-    assert xray.answers.value == ""
-
-
-async def test_what_was_asked_is_kept_on_a_tape_and_can_be_shown_again(
-    crisis: Any, tmp_path: Path
-) -> None:
-    tape = tmp_path / "a.tape"
-    xray = ContextXRay(crisis, llm_client=crisis_client(lambda _: said("Dig")), tape=tape)
-    xray.silence("mud", "fog")
-    ablation = await xray.ask(2)
-    other = ContextXRay(crisis)
-    other.show_ablation(load(tape))
-    assert other.ablation is not None
-    assert other.ablation.verdict() == ablation.verdict()
-    assert "without mud, fog" in other.answers.value
-
-
-async def test_asking_for_nothing_is_refused_in_place(crisis: Any) -> None:
-    xray = ContextXRay(crisis)
-    xray.ask_button.click()
-    await xray.idle()
-    assert "untick a module first" in xray.error.value
-    assert 'role="alert"' in xray.error.value
-
-
-async def test_a_recorded_run_has_no_model_to_ask(tmp_path: Path) -> None:
-    simulation = make_crisis(tmp_path / "a.tape", modules=None, scenario="strait", turns=1)
-    simulation.close()
-    xray = ContextXRay(tmp_path / "a.tape")
-    xray.silence("trust_dynamics")
-    with pytest.raises(ConfigError, match="a recorded run has none"):
-        await xray.ask()
-
-
-async def test_stopping_keeps_the_samples_so_far(crisis: Any) -> None:
-    def reply(request: ChatRequest) -> Any:
-        if request.site and request.site.turn == 2:
-            xray.stop_button.click()
-        return said("Dig")
-
-    xray = ContextXRay(crisis, llm_client=crisis_client(reply))
-    xray.silence("mud")
-    xray.ask_button.click()
-    await xray.idle()
-    assert xray.ablation is not None
-    assert xray.ablation.turn_number == 1
-    assert "samples: 1." in xray.answers.value
 
 
 @pytest.mark.parametrize(

@@ -81,15 +81,6 @@ def test_the_crisis_on_tape_is_what_its_script_records(script: Any) -> None:
     holds("crisis.tape", 1, made.CONFIG, made.STEPS)
 
 
-@pytest.mark.parametrize(("run", "name"), [(2, "thin_against_rich"), (3, "with_and_without_fuel")])
-def test_the_comparisons_on_the_crisis_tape_are_what_their_script_records(
-    script: Any, run: int, name: str
-) -> None:
-    made = script("record_crisis")
-    config = getattr(made, name)(load(TAPES / "crisis.tape", 1))
-    holds("crisis.tape", run, config, made.SAMPLES[config.name])
-
-
 def test_the_first_run_and_its_forks_are_what_their_script_records(script: Any) -> None:
     made = script("record_tapes")
     for run in (1, 2, 3):

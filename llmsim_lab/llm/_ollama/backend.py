@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
 _LIST_TIMEOUT_S = 2.0
-_UNLOADED_POLLS, _UNLOADED_POLL_S = 50, 0.2
 _UNNAMED = ("", "auto")
 
 _START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
@@ -171,27 +170,6 @@ class OllamaBackend:
         with translated("", host=self.host):
             clients = await clients_for(self.host, self)
             return installed(await clients.chat.list())
-
-    async def unload(self) -> None:
-        """Take the model out of the server's memory, for all its users; the next request loads it.
-
-        Raises:
-            BackendError: the server cannot be reached, or still holds the model after some seconds.
-        """
-        name = await self._resolve("")
-        with translated(name, host=self.host):
-            clients = await clients_for(self.host, self)
-            # Ollama's way to unload: no message, and no time to live. It answers before it is done.
-            await clients.chat.chat(name, [], keep_alive=0)
-            for _ in range(_UNLOADED_POLLS):
-                if await self._loaded(name) is None:
-                    return
-                await asyncio.sleep(_UNLOADED_POLL_S)
-        raise BackendError(
-            f"Ollama at {self.host} still has {name!r} in memory "
-            f"{_UNLOADED_POLLS * _UNLOADED_POLL_S:g} s after it was asked to unload it",
-            reason="server_error",
-        )
 
     async def memory_bytes(self) -> int | None:
         """Return the memory that the loaded model takes; None where it is not loaded.

@@ -23,12 +23,12 @@ from typing import Any
 
 import psutil
 from command import command
+from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.tasks._store import TaskStore
 from rich.table import Table
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolResult
-from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.tasks._store import TaskStore
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 

@@ -34,6 +34,9 @@ from llmsim_lab.run._state import changed_at
 from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, FrozenList
 
+GONE_SETTINGS = ("check_claims",)
+"""Settings that recordings may have and that no configuration has now: they are left out."""
+
 
 class RunConfig(Settings):
     """What every run has; the configuration of a class of runs derives from it and adds its own.
@@ -65,8 +68,10 @@ class RunConfig(Settings):
         Raises:
             ValidationError: it is not such a configuration.
         """
+        gone = set(GONE_SETTINGS) - cls.model_fields.keys()
+        kept = {name: value for name, value in values.items() if name not in gone}
         # Until there was a replicate, the server drew anew for each call.
-        return cls.model_validate({"replicate": None, **values})
+        return cls.model_validate({"replicate": None, **kept})
 
     @property
     def needs_model(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.assistant._types import AgentEngineConfig
+from llmsim_lab.assistant._chat import ChatConfig
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load
@@ -146,5 +146,5 @@ def test_the_conversation_is_what_its_script_records(script: Any) -> None:
         (info,) = opened.runs()
         records = opened.turn_records(info.id)
     assert tuple(record["interventions"][0]["message"] for record in records[1:]) == made.MESSAGES
-    assert AgentEngineConfig(**info.manifest["config"]["engine"]) == made.ENGINE
+    assert ChatConfig.recorded(info.manifest["config"]).engine == made.ENGINE
     assert asked_with("assistant.tape", 1) == settings(made.MODEL)

@@ -130,11 +130,6 @@ def _marked(line: str, names: Collection[str]) -> str:
     return f"> {line}" if fakes else line
 
 
-def module_source(name: str) -> str:
-    """Return the source of a module's sections, as spans name it."""
-    return f"module {name}"
-
-
 def estimate_tokens(text: str) -> int:
     """Return a text's estimated tokens without a tokenizer: four UTF-8 bytes each, rounded up.
 
@@ -409,7 +404,7 @@ class AgentContextBuilder:
     ) -> list[Part]:
         parts: list[Part] = []
         for module in self._modules:
-            source = module_source(module.name)
+            source = f"module {module.name}"
             found: list[Part] = []
             for item in self._sections[module.name]:
                 # Without slots it is the same in every turn, so a server's prefix cache keeps it.

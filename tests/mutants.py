@@ -64,7 +64,6 @@ EQUIVALENT = {
     "bebe4576": "lab/_inspector.py, chain_html: the one caller passes it",
     "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
-    "1a38dbeb": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",
     "522d659a": "types.py, CallSite: slots save memory",
     "75d8f154": "run/_turn.py, RunTurn: slots save memory",

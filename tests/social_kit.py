@@ -73,11 +73,16 @@ def social_config(users: int = 6, **more: Any) -> SocialConfig:
 
 
 def make_social(
-    tape: Tape | str | Path | None = None, *, replies: Any = any_option, users: int = 6, **more: Any
+    tape: Tape | str | Path | None = None,
+    *,
+    replies: Any = any_option,
+    users: int = 6,
+    state: SocialState | None = None,
+    **more: Any,
 ) -> SocialSimulation:
     config = social_config(users, **more)
     client = social_client(replies) if config.needs_model else None
-    return SocialSimulation(config, llm_client=client, tape=tape)
+    return SocialSimulation(config, llm_client=client, tape=tape, state=state)
 
 
 def make_question(

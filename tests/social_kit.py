@@ -10,6 +10,7 @@ from typing import Any
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig, SocialSimulation
 from llmsim_lab.statechart._reasoner import MoveQuestion
+from llmsim_lab.statechart._state import SocialState
 from llmsim_lab.types import ChatRequest
 
 __all__ = [

@@ -142,9 +142,9 @@ def test_a_chart_is_the_same_bytes_each_time_and_has_an_image_and_a_text(
 
 def town(posts: list[Post], feed: list[FeedEntry]) -> SocialSimulation:
     """A run that began with these posts."""
-    made = make_social(users=3)
+    made = make_social(users=60)
     state = replace(made.state, new_posts=tuple(posts), feed=tuple(feed), next_post=99)
-    return make_social(users=3, state=state)
+    return make_social(users=60, state=state)
 
 
 def test_a_cascades_tree_names_its_authors_up_to_a_size_and_puts_parents_amid_children() -> None:

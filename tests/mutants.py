@@ -61,7 +61,6 @@ EQUIVALENT = {
     "6eea7612": "_embedded/fetch.py, _POLL_S: how often it looks whether pip has ended",
     "ac5e465f": "_embedded/fetch.py, _BATCH_BYTES: how much is fetched at once; same bytes",
     "1cc93d72": "economy/_data.py, initial_state: the last of a list of one is its first",
-    "bebe4576": "lab/_inspector.py, chain_html: the one caller passes it",
     "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",

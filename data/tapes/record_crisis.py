@@ -1,12 +1,14 @@
 """Record ``crisis.tape`` anew, with a real model.
 
 ``python data/tapes/record_crisis.py`` takes some half an hour on two cores with the embedded model
-``qwen2.5-coder-1.5b``. It goes on where it stopped; delete the tape to begin anew.
+``qwen2.5-coder-1.5b``. It goes on where it stopped; delete the tape to begin anew. Run 1 is the
+crisis; run 2 asks Taiwan's government again, with one module's words taken out of its prompt.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -14,8 +16,9 @@ from record_tapes import HERE, pack
 
 from llmsim_lab import LLMClient, connect
 from llmsim_lab.context import CrisisConfig, CrisisSimulation
-from llmsim_lab.llm import LLMConfig
-from llmsim_lab.run import resume
+from llmsim_lab.llm import LLMConfig, Tape
+from llmsim_lab.run import load, resume
+from llmsim_lab.study import Comparison
 
 SETTINGS = LLMConfig(
     seed=7,
@@ -31,6 +34,7 @@ CONFIG = CrisisConfig(
 )
 STEPS = 2
 """Of the configuration's four; the engine's calls are long."""
+SAMPLES = 5
 
 
 def the_run(path: Path, client: LLMClient) -> None:
@@ -46,6 +50,28 @@ def the_run(path: Path, client: LLMClient) -> None:
     simulation.close()
 
 
+def without_trust(text: str) -> str:
+    """Take the words of the module ``trust_dynamics`` out of a prompt."""
+    return re.sub(r"\n*=== TRUST DYNAMICS ===\n.*?(?=\n\n===|\Z)", "", text, flags=re.DOTALL)
+
+
+def the_comparison(path: Path, client: LLMClient) -> None:
+    """Both turns of Taiwan's government, with the module's words and without."""
+    with Tape(path) as tape:
+        if len(tape.runs()) > 1:
+            comparison = Comparison.load(tape, llm_client=client)
+        else:
+            comparison = Comparison(
+                load(tape, 1),
+                prompt={"without trust": without_trust},
+                component="agent:Taiwan",
+                only_component=True,
+                samples=SAMPLES,
+                llm_client=client,
+            )
+        comparison.run(on_progress=lambda now: sys.stderr.write(f"{now.done} of {now.total}\n"))
+
+
 def main() -> None:
     """Record, or go on recording."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -54,6 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     client = connect(arguments.model, config=SETTINGS, download=True)
     the_run(arguments.tape, client)
+    the_comparison(arguments.tape, client)
     pack(arguments.tape)
 
 

@@ -55,7 +55,6 @@ QUIET_OPACITY = 0.75
 QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
-CARD = f"border:1px solid {LINE};border-radius:6px;padding:4px 8px"
 BUBBLE = (
     f"background:{SURFACE};border-radius:12px;padding:8px 12px;max-width:40em;width:fit-content"
 )

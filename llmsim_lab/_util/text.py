@@ -157,3 +157,13 @@ def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> 
     if logger.isEnabledFor(level):
         line = logfmt(**fields)
         logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a text's estimated tokens without a tokenizer: four UTF-8 bytes each, rounded up.
+
+    English prose has between 4 and 5 characters a token on current models; figures, names and other
+    scripts have fewer.
+    """
+    size = len(text) if text.isascii() else len(text.encode())
+    return -(-size // 4)  # rounded up

@@ -21,7 +21,6 @@ from llmsim_lab.lab import (
     HumanSeat,
     PromptViewer,
     RateChart,
-    ReasoningInspector,
     RunTree,
     TurnStepper,
     leaderboard,
@@ -62,9 +61,7 @@ def unraisable(no_garbage: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 # --- what is not built is not heard of ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "widget", [HumanSeat, PromptViewer, RateChart, ReasoningInspector, RunTree, TurnStepper]
-)
+@pytest.mark.parametrize("widget", [HumanSeat, PromptViewer, RateChart, RunTree, TurnStepper])
 def test_a_widget_of_the_wrong_thing_is_refused_and_leaves_no_second_error(
     widget: type, unraisable: list[Any]
 ) -> None:
@@ -86,7 +83,7 @@ def test_a_seat_says_that_it_takes_a_simulation(source: Any) -> None:
 # --- numbers of runs ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("widget", [PromptViewer, ReasoningInspector, TurnStepper])
+@pytest.mark.parametrize("widget", [PromptViewer, TurnStepper])
 @pytest.mark.parametrize("run", ["1", 1.5, True])
 def test_a_run_that_is_no_whole_number_is_told_from_one_that_is_missing(
     widget: type, run: object
@@ -199,14 +196,6 @@ def _view(**more: Any) -> None:
     PromptViewer(RECORDED, run=1).show(**more)
 
 
-def _inspect(**more: Any) -> None:
-    ReasoningInspector(RECORDED, run=1).show(**more)
-
-
-def _frame(turn: Any) -> object:
-    return ReasoningInspector(RECORDED, run=1).to_frame(turn)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -221,10 +210,6 @@ def _frame(turn: Any) -> object:
         (lambda: _view(attempt="a"), "attempt='a' must be a whole number"),
         (lambda: _view(attempt=0), "attempt=0 must be a whole number from 1 on"),
         (lambda: PromptViewer(RECORDED).find(None), "text=None must be a text"),  # type: ignore[arg-type]
-        (lambda: _inspect(turn="a"), "turn='a' must be a whole number"),
-        (lambda: _inspect(text=5), "text=5 must be a text"),
-        (lambda: _frame(99), "the run has no turn 99; it has turns 0 to 8"),
-        (lambda: _frame("a"), "turn='a' must be a whole number"),
         (lambda: leaderboard(None), "NoneType is not an economic simulation"),  # type: ignore[arg-type]
         (lambda: leaderboard(seated_run(), loss=5), "loss=5 is not a loss"),  # type: ignore[arg-type]
         (lambda: QuadraticLoss(gap_weight="a"), "gap_weight='a' must be a finite number"),  # type: ignore[arg-type]

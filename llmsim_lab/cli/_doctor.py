@@ -17,9 +17,18 @@ import psutil
 import typer
 from rich.table import Column, Table
 
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.text import clip, listed
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._output import console, errors, literal, plain_table, right, say
+from llmsim_lab.cli._output import (
+    console,
+    errors,
+    literal,
+    plain_table,
+    right,
+    say,
+    write_figure,
+)
 from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
@@ -368,18 +377,12 @@ def _show(
         if json_to == "-":
             typer.echo(text)
         else:
-            try:
-                Path(json_to).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise ConfigError(f"cannot write {json_to}: {error.strerror}") from error
+            write_file(Path(json_to), text.encode())
     if picture is not None:
         # Here, since it loads matplotlib and all worlds.
         from llmsim_lab.lab.figures import fitness_figure
 
-        try:
-            fitness_figure(*cards).savefig(picture, dpi=150)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot draw {picture}: {error}") from error
+        write_figure(picture, fitness_figure(*cards), dpi=150)
     if json_to == "-":
         return
     if compared is not None:

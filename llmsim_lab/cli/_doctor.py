@@ -38,7 +38,7 @@ from llmsim_lab.llm._embedded.store import (
     CATALOGUE,
     default_model,
     installed_models,
-    is_verified,
+    is_here,
     remove_model,
 )
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
@@ -65,7 +65,7 @@ def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
     table = plain_table("name", "size", "licence", "here", "good for")
     for model in CATALOGUE:
-        here = str(model.path) if is_verified(model) else "no"
+        here = str(model.path) if is_here(model) else "no"
         size = f"{model.size_bytes / 1e6:,.0f} MB"
         table.add_row(*map(literal, (model.name, size, model.licence, here, model.note)))
     console.print(table)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+import reprlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from math import log10
 from typing import Any
 
 from pydantic import ValidationError
@@ -60,6 +62,28 @@ def clip(text: str, length: int) -> str:
     """Return a text as one line of at most so many characters, an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+class _Brief(reprlib.Repr):
+    """Of large values only the beginning; the shorter ones are whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 3, 400, 400
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 20
+
+    def repr_int(self, x: int, level: int) -> str:
+        # Python writes no more than 4,300 digits.
+        digits = x.bit_length() * log10(2)
+        return repr(x) if digits < 400 else f"a number of about {digits:,.0f} digits"
+
+
+_brief = _Brief()
+
+
+def brief(value: object, length: int = 60) -> str:
+    """Return a value as Python writes it, clipped to a length, however large it is."""
+    return clip(_brief.repr(value), length)
 
 
 def counted(number: int, noun: str) -> str:
@@ -119,7 +143,7 @@ def faults(error: ValidationError) -> str:
         what = fault["msg"].removeprefix("Value error, ")
         # Messages of our own name the value already; the others have no value to show.
         if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
-            what += f" (it is {clip(repr(fault['input']), 60)})"
+            what += f" (it is {brief(fault['input'])})"
         found.append(f"{place}: {what}" if place else what)
     return "; ".join(found)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab._util.files import data_path, write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.cli._output import (
     console,
@@ -19,6 +19,7 @@ from llmsim_lab.cli._output import (
     report,
     right,
     say,
+    write_figure,
 )
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
@@ -128,8 +129,8 @@ def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
     say(found.verdict, style="bold")
     say(found.answer().reason)
     picture, quarters = out / "demo.png", out / "demo.csv"
-    demo_figure(found).savefig(picture, dpi=120)
-    quarters.write_text(csv_text(found.paths), encoding="utf-8", newline="")
+    write_figure(picture, demo_figure(found), dpi=120)
+    write_file(quarters, csv_text(found.paths).encode())
     say(f"Written: {picture}, {quarters}")
 
 

@@ -18,6 +18,7 @@ import psutil
 import typer
 from rich.table import Column, Table
 
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.text import clip, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import console, errors, literal, plain_table, say
@@ -30,7 +31,7 @@ from llmsim_lab.llm._embedded.store import (
     CATALOGUE,
     default_model,
     installed_models,
-    is_verified,
+    is_here,
     remove_model,
 )
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
@@ -51,7 +52,7 @@ def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
     table = plain_table("name", "size", "licence", "here", "good for")
     for model in CATALOGUE:
-        here = str(model.path) if is_verified(model) else "no"
+        here = str(model.path) if is_here(model) else "no"
         size = f"{model.size_bytes / 1e6:,.0f} MB"
         table.add_row(*map(literal, (model.name, size, model.licence, here, model.note)))
     console.print(table)
@@ -346,10 +347,7 @@ def _show(
         if json_to == "-":
             typer.echo(text)
             return
-        try:
-            Path(json_to).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"cannot write {json_to}: {error.strerror}") from error
+        write_file(Path(json_to), text.encode())
     for one in results:
         show(one)
     if json_to is not None:

@@ -200,6 +200,11 @@ def _copy(path: Path, partial: PartialFile) -> Path:
     return partial.finish()
 
 
+def _without_links(path: str, flags: int) -> int:
+    # Windows has no such flag, and no links that any user can make.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 class PartialFile:
     """The bytes of a model that are here so far; a context manager.
 
@@ -216,7 +221,11 @@ class PartialFile:
         self._hash = hashlib.sha256()
 
     def __enter__(self) -> Self:
-        self._file = file = self.path.open("a+b")
+        if self.path.is_symlink():
+            raise ModelFileError(
+                f"{self.path} is a link, and weights are not written through one; remove it"
+            )
+        self._file = file = open(self.path, "a+b", opener=_without_links)
         # A hash's state cannot be stored, so what is here is read again.
         self._hash, self.size = hashlib.sha256(), 0
         file.seek(0)

@@ -23,7 +23,7 @@ import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import broken_off, run_aside, stopped
+from llmsim_lab.llm._connections import broken_off, run_aside, stopped, without_locals
 from llmsim_lab.llm._extract import alternatives
 from llmsim_lab.llm._ollama.faults import fault_of, is_overflow, no_thinking, translated
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
@@ -73,6 +73,7 @@ class OllamaBackend:
     max_top_logprobs = 20
     """What the server grants; one too old for probabilities answers without them."""
 
+    @without_locals
     def __init__(
         self, model: str | None = None, *, host: str | None = None, stream: bool = False
     ) -> None:
@@ -505,6 +506,7 @@ async def version_of(clients: Clients) -> str:
     return clip(printable(version), 40)
 
 
+@without_locals
 def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 

@@ -156,7 +156,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         llm_client: the model, where the configuration calls for one.
         players: who answers for a player, by name, instead of the model: ``"rule"``, ``"random"``,
             a function of the ``Question``, a person (``Person``), another client; ``*``
-            stands for all others.
+            stands for all others, and so does one alone: ``players="random"``.
         state: the state to start from, instead of ``start()``.
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: prompts instead of the world's own, as a recorded run names them.
@@ -189,7 +189,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     # Read by type checkers alone: the arguments that every world takes beside its own fields.
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
-    _players_: Mapping[str, Any] | None = _option(default=None, alias="players")
+    _players_: Any = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")
     _tape_: Tape | str | Path | None = _option(default=None, alias="tape")
     _name_: str = _option(default="", alias="name")
@@ -231,7 +231,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         config: ConfigT | None = None,
         *,
         llm_client: LLMClient | None = None,
-        players: Mapping[str, Any] | None = None,
+        players: Any = None,
         state: StateT | None = None,
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
@@ -246,17 +246,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._told_of_braces: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
-            if not isinstance(players or {}, Mapping):
-                raise ConfigError(
-                    f"players={players!r:.60} names nobody; a player stands by name, and '*' for "
-                    f"all others: players={{'*': {players!r:.60}}}"
-                )
-            config = self._configured(config, parameters, players or {})
+            players = {} if players is None else players
+            if not isinstance(players, Mapping):
+                players = {"*": players}
+            config = self._configured(config, parameters, players)
         assert config is not None
         self.config = config
         self.llm_client = _checked_client(llm_client)
         if first is None:
-            given = self._seat(players or {})
+            given = self._seat(cast("Mapping[str, Any]", players))
             start = self.start() if state is None else state
             first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
         self.turns: list[TurnT] = [first]
@@ -384,7 +382,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return the prompt that a question names, or the one that a fork put in its place.
 
         Args:
-            source: a text, a file that ends in ``.md``, or a prompt.
+            source: as ``ask`` takes it: a text, a file, or a prompt.
             reply: what is asked for; a text's prompt is called after it.
 
         Raises:
@@ -1175,7 +1173,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         *,
         prompt: Prompt | Sequence[Prompt] = (),
         state: Any = None,
-        intervene: Iterable[Mapping[str, Any]] = (),
+        intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
@@ -1188,7 +1186,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             turn: the turn to continue from; the latest if not given.
             prompt: an edited prompt, or several; each takes the place of those of its name.
             state: the state instead of that turn's.
-            intervene: interventions as dicts, as ``intervene`` takes them: ``{"turn": 3, ...}``.
+            intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
+                interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
 
         Raises:
@@ -1200,7 +1199,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError(
                 f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
             )
-        from_outside = _listed(intervene)
+        from_outside = _listed(intervene, at, type(self).intervention_type)
         prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
         if any(not isinstance(item, Prompt) for item in prompts):
             names = [f"run.prompts[{place!r}].edit('...')" for place in self.prompts]
@@ -1642,7 +1641,7 @@ def fork(
     turn: int | None = None,
     prompt: Prompt | Sequence[Prompt] = (),
     state: Any = None,
-    intervene: Iterable[Mapping[str, Any]] = (),
+    intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
     **parts: Any,
 ) -> AnyRun:
@@ -1924,14 +1923,24 @@ def _checked_client(client: Any) -> LLMClient | None:
     raise ConfigError(f"llm_client={client!r:.80} is not a client; make one: llm_client={right}")
 
 
-def _listed(intervene: Any) -> list[Mapping[str, Any]]:
-    """Return interventions as a list, whatever they came in; a generator can be read but once."""
+def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[Mapping[str, Any]]:
+    """Return interventions as a list, whatever they came in; a generator can be read but once.
+
+    Args:
+        intervene: a dict without a turn is one intervention at the fork's, or new values by name.
+        turn: the one that the fork begins at.
+        made_as: the run's class of interventions.
+    """
+    if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
+        names = {field.alias or name for name, field in made_as.model_fields.items()}
+        values = "set" in names and not intervene.keys() <= names
+        return [{"turn": turn, **({"set": intervene} if values else intervene)}]
     single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
     items = [] if single else list(intervene)
     if single or not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
             f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
-            "intervene=[{'turn': 3, ...}]"
+            "intervene=[{'turn': 3, ...}]; or new values by name, {'coins.Ann': 5}"
         )
     return items
 

@@ -39,8 +39,14 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.checks import file_path, whole_number
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.text import closest, faults, log_event
-from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
+from llmsim_lab._util.waiting import explain, run_sync
+from llmsim_lab.errors import (
+    BudgetReached,
+    ConfigError,
+    LabError,
+    LLMFailureException,
+    TapeError,
+)
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
@@ -254,7 +260,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.config = config
         self.llm_client = _checked_client(llm_client)
         if first is None:
-            given = self._seat(cast("Mapping[str, Any]", players))
+            given = self._seat(players)
             start = self.start() if state is None else state
             first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
         self.turns: list[TurnT] = [first]
@@ -420,6 +426,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._told_of_braces.add(found[0])
             _warn(
                 "SLOT_NOT_FILLED",
+                words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
+                f"double braces, {{{{ {found[1].rstrip()} }}}}",
                 run=self.config.name,
                 text=found[0],
                 reason="with single braces it is sent to the model as it stands",
@@ -997,6 +1005,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._recount()
             if self._session is not None:
                 self._session.failed(error)
+            if isinstance(error, LLMFailureException | asyncio.CancelledError):
+                explain(error, self._what_now())
             raise
         finally:
             self._stepping = False
@@ -1163,7 +1173,24 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+        try:
+            return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+        except KeyboardInterrupt as error:
+            explain(error, self._what_now())
+            raise
+
+    def _what_now(self) -> str:
+        """Return which turn a run that was stopped is at, and how it continues."""
+        at, left = self.turn_number, max(1, self._told_to_reach - self.turn_number)
+        later = ""
+        if isinstance(self._session, Recording):
+            model = ", llm_client=..." if self.llm_client is not None else ""
+            file = f"{str(self._session.tape.path)!r}, {self.run_id}{model}"
+            later = f" (in another session, resume({file}).run({left}))"
+        return (
+            f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
+            f"continues it{later}."
+        )
 
     # --- forks, and recorded runs of this class ----------------------------------------------
 

@@ -203,6 +203,21 @@ def test_a_world_may_say_where_it_starts() -> None:
     assert Rich(purse=7).state.coins == {"Ann": 7}
 
 
+def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
+    tmp_path: Path,
+) -> None:
+    def reply(request: ChatRequest) -> Any:
+        return ConnectionError("gone") if request.site and request.site.turn == 2 else gift(request)
+
+    path = tmp_path / "pot.tape"
+    with pytest.raises(LLMFailureException) as caught:
+        pot(llm_client=pot_client(reply), tape=path).run(5)
+    assert caught.value.__notes__ == [
+        "Turn 2 was not finished: the run is kept up to turn 1, and .run(4) continues it "
+        f"(in another session, resume({str(path)!r}, 1, llm_client=...).run(4))."
+    ]
+
+
 # --- players --------------------------------------------------------------------------------------
 
 

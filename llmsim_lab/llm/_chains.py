@@ -42,7 +42,7 @@ def chain_of(
     logger: logging.Logger,
     prompt: str = "",
     status: Status | None = None,
-    **fields: object,
+    **fields: Any,
 ) -> LLMReasoningChain:
     """Return why a component decided as it did, after logging it at DEBUG.
 

@@ -10,7 +10,7 @@ import difflib
 import logging
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import log10
 from typing import Any
@@ -176,11 +176,49 @@ def logfmt(**fields: object) -> str:
     return " ".join(f"{key}={_format(value)}" for key, value in fields.items() if value is not None)
 
 
-def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> None:
-    """Log one event; costs next to nothing where the level is off."""
-    if logger.isEnabledFor(level):
-        line = logfmt(**fields)
-        logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
+def log_event(
+    logger: logging.Logger, level: int, event: str, *, words: str | None = None, **fields: Any
+) -> None:
+    """Log one event; costs next to nothing where the level is off.
+
+    Where no logging is set up Python shows warnings on the screen, and people get words there.
+
+    Args:
+        logger: the module's.
+        level: the event's.
+        event: its name.
+        words: for people; made of the fields if None; empty if they hear of it otherwise.
+        fields: what the line says, as ``key=value``.
+    """
+    if not logger.isEnabledFor(level):
+        return
+    if level >= logging.WARNING and not logger.hasHandlers():
+        words = _sentence(event, fields) if words is None else words
+        if words:
+            logger.log(level, "%s", printable(words, keep="\n"), stacklevel=2)
+        return
+    line = logfmt(**fields)
+    logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
+
+
+_IN_WORDS = (
+    *("found", "what", "complaint", "error", "reason", "why", "detail", "cause"),
+    *("then", "remedy", "way_out"),
+)
+"""Fields of events whose values are words for people."""
+
+
+def _sentence(event: str, fields: Mapping[str, Any]) -> str:
+    """Return an event as a sentence: its name, what it is about, what happened and the way out."""
+    given = {name: value for name, value in fields.items() if value not in (None, "")}
+    about = ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in given.items()
+        if name not in _IN_WORDS
+    )
+    said = "; ".join(str(value) for name, value in given.items() if name in _IN_WORDS)
+    place = f" ({about})" if about else ""
+    return f"{event.replace('_', ' ').capitalize()}{place}{f': {said}' if said else ''}"
 
 
 def estimate_tokens(text: str) -> int:

@@ -24,6 +24,7 @@ from llmsim_lab.agents._agents import change_in_words
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
+from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.simulation import Simulation
 
@@ -301,4 +302,9 @@ def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
             "written.",
             style="red",
         )
+        if simulation.tape is not None:
+            at = f"{simulation.tape.path} --run {simulation.run_id}"
+            if simulation._is_own() and (file := file_of(type(simulation))) is not None:
+                at += f" --import {file}"
+            say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
         raise failure

@@ -137,7 +137,14 @@ def _alone(model: CatalogueModel) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        log_event(logger, logging.WARNING, "MODEL_WAIT", model=model.name, why="being fetched")
+        log_event(
+            logger,
+            logging.WARNING,
+            "MODEL_WAIT",
+            words=f"Another process is fetching {model.name}; waiting for it.",
+            model=model.name,
+            why="being fetched",
+        )
         lock.acquire()
     try:
         yield
@@ -150,7 +157,14 @@ def _intact(model: CatalogueModel) -> Path | None:
     try:
         return verified_path(model)
     except ModelFileError as error:
-        log_event(logger, logging.WARNING, "MODEL_DAMAGED", model=model.name, detail=str(error))
+        log_event(
+            logger,
+            logging.WARNING,
+            "MODEL_DAMAGED",
+            words=f"The file of {model.name} is damaged and is fetched again: {error}",
+            model=model.name,
+            detail=str(error),
+        )
         model.path.unlink()
         return None
 
@@ -171,6 +185,8 @@ def _fetch(partial: PartialFile, sources: tuple[str, ...]) -> Path:
                     logger,
                     logging.WARNING,
                     "MODEL_SOURCE",
+                    words=f"{model.name} did not come by {source!r} ({error}); trying "
+                    f"{sources[len(faults)]!r} next.",
                     model=model.name,
                     failed=source,
                     why=str(error),

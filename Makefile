@@ -30,7 +30,7 @@ demo: .venv/.ready-demo ## replay a recorded run, then continue it live on a rea
 	$(BIN)/llmsim-lab demo $(ARGS)
 
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks)
+	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks/01_first_run.ipynb)
 
 offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 	@sh scripts/setup-venv.sh fill $(LAB_EXTRAS) $(if $(ARGS),$(ARGS),qwen2.5-coder-1.5b)

@@ -6,7 +6,7 @@
 BIN := .venv/bin
 COVERAGE_PCT := 90
 LOWEST := build/lowest
-LAB_EXTRAS := charts,embedded,notebooks,parquet,tools
+LAB_EXTRAS := embedded,notebooks,parquet,tools
 
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
@@ -100,7 +100,7 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test
 
 .venv/.ready-browser: pyproject.toml $(STATE)
-	@sh scripts/setup-venv.sh install browser embedded,notebooks,serve,test,browser
+	@sh scripts/setup-venv.sh install browser embedded,notebooks,test,browser
 
 .venv/.ready-all: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install all all

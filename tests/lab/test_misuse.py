@@ -99,9 +99,7 @@ def test_a_missing_run_is_named_without_a_lesson_on_numbers() -> None:
 
 
 def test_a_chart_takes_one_run_of_a_tape_or_several() -> None:
-    assert (
-        RateChart(RECORDED, run=2).static_text() == RateChart(RECORDED, numbers=[2]).static_text()
-    )
+    assert RateChart(RECORDED, run=2).static_text() == RateChart(RECORDED, run=[2]).static_text()
     assert RateChart(RECORDED, run=[1, 3]).frame["run"].nunique() == 2
 
 
@@ -110,9 +108,8 @@ def test_a_chart_takes_one_run_of_a_tape_or_several() -> None:
     [
         ({"run": "1"}, "run='1' must be a whole number"),
         ({"run": True}, "run=True must be a whole number"),
-        ({"numbers": [1.5]}, "numbers=1.5 must be a whole number"),
-        ({"numbers": 5.0}, "numbers=5.0 must be a whole number"),
-        ({"run": 1, "numbers": [1]}, "give one of them"),
+        ({"run": [1.5]}, "run=1.5 must be a whole number"),
+        ({"run": 5.0}, "run=5.0 must be a whole number"),
         ({"title": 5}, "title=5 must be a text"),
         ({"history": 5}, "history=5 must be True, False, or a frame"),
         ({"rule": 5}, "rule=5 must be True, False, a run's name, or a TaylorRule"),

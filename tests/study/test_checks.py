@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from llmsim_lab.testing import FakeOllama
-from llmsim_lab.testing._fake_ollama import example
+from fake_ollama import FakeOllama
+from fake_ollama._fake_ollama import example
 
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect

@@ -250,7 +250,7 @@ def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
     low, high = found.response(found.model).interval
     rule, model = (found.response(player).mean for player in (RULE, found.model))
     effect = f"the model's by {model:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
-    assert f"rate by {rule:+.2f} points, and {effect.replace('-', '−')}" in page
+    assert f"rate by {rule:+.2f} points, and {effect}" in page
 
 
 def test_a_tape_without_a_whole_seed_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@
 BIN := .venv/bin
 COVERAGE_PCT := 90
 LOWEST := build/lowest
-LAB_EXTRAS := charts,embedded,notebooks,parquet,tools
+LAB_EXTRAS := embedded,notebooks,parquet,tools
 
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
@@ -30,7 +30,7 @@ demo: .venv/.ready-demo ## replay a recorded run, then continue it live on a rea
 	$(BIN)/llmsim-lab demo $(ARGS)
 
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks)
+	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks/01_first_run.ipynb)
 
 offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 	@sh scripts/setup-venv.sh fill $(LAB_EXTRAS) $(if $(ARGS),$(ARGS),qwen2.5-coder-1.5b)
@@ -100,7 +100,7 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test
 
 .venv/.ready-browser: pyproject.toml $(STATE)
-	@sh scripts/setup-venv.sh install browser embedded,notebooks,serve,test,browser
+	@sh scripts/setup-venv.sh install browser embedded,notebooks,test,browser
 
 .venv/.ready-all: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install all all

@@ -178,13 +178,13 @@ def _not_json(arguments: Any) -> str:
         for value in level:
             if isinstance(value, float) and not math.isfinite(value):
                 return f"{value} is not a number in JSON"
-        level = [item for value in level for item in inside(value)]
+        level = [item for value in level for item in _inside(value)]
         if not level:
             return ""
     return f"they go more than {_MAX_DEPTH} levels deep"
 
 
-def inside(value: Any) -> Collection[Any]:
+def _inside(value: Any) -> Collection[Any]:
     """Return what a JSON object or list holds; nothing for other values."""
     if isinstance(value, Mapping):
         return value.values()

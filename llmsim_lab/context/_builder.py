@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from llmsim_lab._spans import Provenance, Span
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules
 from llmsim_lab.context._variables import Variables, humanise, value_text
 from llmsim_lab.errors import ConfigError, ModuleError
@@ -33,7 +33,6 @@ StableFirst = bool | Literal["shared"]
 """Whether what does not change in a run stands first, and whether the role is the last of it."""
 _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
-_BYTES_PER_TOKEN = 4
 
 
 class Briefing(Settings):
@@ -128,21 +127,6 @@ def _marked(line: str, names: Collection[str]) -> str:
         found and line[: found.start()].strip(" \t*_#>-").casefold() in names
     )
     return f"> {line}" if fakes else line
-
-
-def module_source(name: str) -> str:
-    """Return the source of a module's sections, as spans name it."""
-    return f"module {name}"
-
-
-def estimate_tokens(text: str) -> int:
-    """Return a text's estimated tokens without a tokenizer: four UTF-8 bytes each, rounded up.
-
-    English prose has between 4 and 5 characters a token on current models; figures, names and other
-    scripts have fewer.
-    """
-    size = len(text) if text.isascii() else len(text.encode())
-    return -(-size // _BYTES_PER_TOKEN)  # rounded up
 
 
 class Part(NamedTuple):
@@ -409,7 +393,7 @@ class AgentContextBuilder:
     ) -> list[Part]:
         parts: list[Part] = []
         for module in self._modules:
-            source = module_source(module.name)
+            source = f"module {module.name}"
             found: list[Part] = []
             for item in self._sections[module.name]:
                 # Without slots it is the same in every turn, so a server's prefix cache keeps it.

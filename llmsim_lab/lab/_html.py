@@ -61,16 +61,8 @@ def sideways(content: object, *, name: str, least: str = "0") -> Markup:
     # Words break only where they are longer than a line, so that columns stay readable. Without
     # a width of 0 the content would widen the whole widget.
     inside = styled(content, f"line-height:1.4;overflow-wrap:break-word;min-width:{least}")
-    return _scrolled(inside, "width:0;min-width:100%;overflow-x:auto", name)
-
-
-def lowered(content: object, *, name: str, most: str = "26em") -> Markup:
-    """Return content with a scroll bar of its own where it is higher than ``most``, in CSS."""
-    return _scrolled(content, f"line-height:1.4;max-height:{most};overflow-y:auto", name)
-
-
-def _scrolled(content: object, css: str, name: str) -> Markup:
-    return styled(content, css, tabindex=0, role="region", aria_label=name)
+    css = "width:0;min-width:100%;overflow-x:auto"
+    return styled(inside, css, tabindex=0, role="region", aria_label=name)
 
 
 def copyable(text: str) -> str:

@@ -525,7 +525,6 @@ class HumanSeat(LabWidget):
             panels=columns,
             history=False,
             rule=False,
-            on_select=lambda *_: None,  # others' prompts are not for a person's eyes
         )
         # The chart alone: what else is around it would show other columns, and prompts.
         for part in made.children:

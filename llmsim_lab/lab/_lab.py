@@ -284,7 +284,7 @@ class Lab(TurnStepper):
         if self.chart is None or len(runs) > 1:
             names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
             with suppress(ConfigError):  # nothing of it is a number
-                chart = RateChart(*runs, names=names, on_select=self.select)
+                chart = RateChart(*runs, names=names)
                 before, self.chart = self.chart, chart
                 self._chart.children = (chart,)
                 if before is not None:
@@ -388,8 +388,7 @@ class Lab(TurnStepper):
             client = None
             if config.needs_model:
                 raise ConfigError(
-                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto')), or "
-                    "on the command line llmsim-lab lab --model auto"
+                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
                 )
         parts = copied({name: getattr(run, name) for name in run.given}, client, {})
         prompts = {at: it for at, it in run.prompts.items() if not belongs_to(at, parts)}

@@ -47,7 +47,7 @@ def simulation_of(source: Source, *, run: int | None = None) -> Run:
     if isinstance(source, Tape | str | Path):
         loaded: Run = load(source, run)
         return loaded
-    if not all(hasattr(source, name) for name in ("step", "turns", "to_frame", "chains")):
+    if not isinstance(source, Run):
         raise ConfigError(
             f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, a "
             "Tape, or a tape's file"

@@ -645,8 +645,7 @@ class TurnStepper(TurnBrowser):
             if self.llm_client is None and "llm_client" in str(error):
                 raise ConfigError(
                     f"{error}; for the button: "
-                    f"{type(self).__name__}(..., llm_client=connect('auto')), or on the command "
-                    "line llmsim-lab lab --model auto"
+                    f"{type(self).__name__}(..., llm_client=connect('auto'))"
                 ) from error
             raise
         self._add(new, "fork", f"at turn {turn}" + (f" with {words}" if words else ""))

@@ -149,7 +149,7 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 # would show the widget only, and in a reopened notebook that its model was not found. The style
 # lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
 # it hides what is left of a widget that is gone: a panel, or an element of the class
-# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
+# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and
 # nbconvert's pages, and an output_container in VS Code. Labels of boxes have
 # as many lines as they need, and texts lines as close as in a page's. On a dark page a figure is
 # dark, too: light and dark change places, and hues stay. The arrow of a list is light there;

@@ -34,7 +34,13 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose
 from llmsim_lab.llm._choose import Choice, Method, OptionT
-from llmsim_lab.llm._extract import InvalidReply, alternatives, parse_reply, without_thinking
+from llmsim_lab.llm._extract import (
+    InvalidReply,
+    allowed_words,
+    alternatives,
+    parse_reply,
+    without_thinking,
+)
 from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
     as_backend_error,
@@ -253,9 +259,12 @@ class LLMClient:
         """
         self._check_size(prompt, site)
         request = self.request_of(prompt, response_model, choices, limits, site)
-        decision, call = await self._ask_twice(
-            request, lambda reply: parse_reply(reply.text, response_model, check)
-        )
+
+        def read(reply: ChatReply) -> ModelT:
+            allowed = allowed_words(choices or {}, limits or {})
+            return parse_reply(reply.text, response_model, check, allowed=allowed)
+
+        decision, call = await self._ask_twice(request, read)
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision

@@ -10,7 +10,7 @@ from typing import Any
 from llmsim_lab._util.text import listed
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
-from llmsim_lab.llm._connections import without_password
+from llmsim_lab.llm._connections import without_locals, without_password
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, find_model, installed_models
@@ -69,8 +69,9 @@ def connect(
             a setting is wrong; the message has the ways out.
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
-    config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     at = _ServerAddress(host=host, base_url=base_url, api_key=api_key)
+    del host, base_url, api_key  # so that tools for debugging do not show a key in them
+    config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     name, backend, chosen = _choose(model, at, config, download=download)
     settled: dict[str, Any] = {"model": name}
     if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
@@ -84,13 +85,14 @@ def connect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ServerAddress:
-    """Where a model is to be looked for."""
+    """Where a model is to be looked for; any of it may have a key in it."""
 
-    host: str | None
-    base_url: str | None
+    host: str | None = field(repr=False)
+    base_url: str | None = field(repr=False)
     api_key: Key | None = field(repr=False)
 
 
+@without_locals
 def _choose(
     model: str, at: _ServerAddress, config: LLMConfig, *, download: bool
 ) -> tuple[str, ChatBackend, str]:

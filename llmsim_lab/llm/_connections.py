@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import re
 import ssl
 import threading
+import traceback
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -29,6 +32,7 @@ from llmsim_lab.llm._extract import repeated_end
 from llmsim_lab.llm._transport import GuardedTransport, error_text
 from llmsim_lab.types import ChatReply
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_DETAIL = 500
@@ -36,10 +40,49 @@ _MAX_EXCERPT, _MAX_UNIT = 120, 40
 
 
 def without_password(url: str) -> str:
-    """Return an address for messages: whatever stands before an ``@`` is masked."""
-    before, at, after = url.rpartition("@")
-    scheme, separator, _ = before.partition("://")
-    return f"{scheme}://***@{after}" if separator else f"***@{after}" if at else url
+    """Return an address for messages: what may be a password or a key in it is masked."""
+    before, separator, rest = url.partition("://")
+    start = before + separator if separator else ""
+    place, *query = re.split("[?#]", rest if separator else url, maxsplit=1)
+    if query and "@" in query[0]:  # of a query, or of a password with such a sign in it
+        place = "***"
+    elif "@" in place:
+        place = f"***@{place.rpartition('@')[2]}"
+    return f"{start}{place}{'?***' if query else ''}"
+
+
+def clear_locals(error: BaseException) -> None:
+    """Clear the local variables of the frames that an error, and those behind it, came through.
+
+    An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
+    them. Frames that still run keep theirs.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+
+
+def without_locals(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function's errors come without its arguments and local variables, which are secret."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            del args, kwargs
+            clear_locals(error)
+            raise
+
+    return call
 
 
 def read_address(
@@ -56,7 +99,7 @@ def read_address(
         note: what to say where it has a user name or a password.
 
     Raises:
-        ConfigError: it is not a server's address, or has a user name or password in it.
+        ConfigError: it is not a server's address, or has a user name, password or query in it.
     """
     wrong = ConfigError(
         f"{source}={without_password(given)!r} is not a server's address; write it as {form}"
@@ -76,7 +119,9 @@ def read_address(
         has_host = split.scheme in ("http", "https") and httpx.URL(url).host
     except (ValueError, httpx.InvalidURL) as error:
         raise wrong from error
-    if not has_host or split.query or split.fragment or " " in url or not url.isprintable():
+    if split.query or split.fragment:
+        raise ConfigError(f"{wrong}, with nothing after a {'?' if split.query else '#'}{note}")
+    if not has_host or " " in url or not url.isprintable():
         raise wrong
     return url
 

@@ -34,6 +34,7 @@ from llmsim_lab.llm._completions import Completion, as_object, with_instruction
 from llmsim_lab.llm._connections import (
     Shared,
     broken_off,
+    clear_locals,
     connection_fault,
     is_loopback,
     not_understood,
@@ -42,6 +43,7 @@ from llmsim_lab.llm._connections import (
     run_aside,
     status_fault,
     stopped,
+    without_locals,
 )
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
@@ -126,6 +128,7 @@ class OpenAIBackend:
     max_top_logprobs: ClassVar[int] = 20
     streams: ClassVar[bool | Literal["always"]] = True
 
+    @without_locals
     def __init__(
         self, model: str | None = None, *, base_url: str | None = None, api_key: Key | None = None
     ) -> None:
@@ -160,6 +163,11 @@ class OpenAIBackend:
         plain = self.base_url.startswith("http:")
         if self._key is not None and plain and not is_loopback(self.base_url):
             log_event(logger, logging.WARNING, "key_in_clear", base_url=self.base_url)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave a key out that was given as a text: the other process has ``$OPENAI_API_KEY``."""
+        given = None if isinstance(getattr(self._key, "__self__", None), SecretStr) else self._key
+        return partial(type(self), self._model, base_url=self.base_url, api_key=given), ()
 
     def __repr__(self) -> str:
         return f"OpenAIBackend({self._model!r}, base_url={self.base_url!r})"
@@ -255,11 +263,9 @@ class OpenAIBackend:
         if self._key is None:
             return None
         try:
-            value = self._key()
-            if inspect.isawaitable(value):
-                value = await value
-            return _checked_key(value)
+            return await _fetched_key(self._key)
         except ConfigError as error:
+            clear_locals(error)
             raise BackendError(str(error), reason="client_error") from None
 
     async def _listing(self) -> list[dict[str, Any]] | None:
@@ -421,7 +427,11 @@ class OpenAIBackend:
         url = self.base_url
         try:
             with scoped(outgoing=outgoing):
-                yield
+                try:
+                    yield
+                except BaseException as error:
+                    clear_locals(error)  # those of the HTTP client have the key
+                    raise
         except openai.APIStatusError as error:
             response: Any = error.response
             asked = retry_after_s(response.headers.get("retry-after"))
@@ -701,6 +711,12 @@ def _forms_of(secret: bytes) -> re.Pattern[bytes] | None:
         return None
     forms = (rb"(?:\\?%s|\\u00(?i:%02x))" % (re.escape(b"%c" % code), code) for code in secret)
     return re.compile(b"".join(forms))
+
+
+async def _fetched_key(source: Callable[[], Any]) -> SecretStr:
+    """Return the key that a user's function returns now."""
+    value = source()
+    return _checked_key(await value if inspect.isawaitable(value) else value)
 
 
 def _checked_key(value: object) -> SecretStr:

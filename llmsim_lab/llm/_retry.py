@@ -198,6 +198,7 @@ def failure_of(
         logger,
         logging.ERROR,
         "LLM_FAILURE",
+        words="",  # the exception has them
         component=component,
         agent=site.agent if site else None,
         turn=site.turn if site else None,

@@ -35,9 +35,8 @@ from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, FrozenList
 
 GONE_SETTINGS = (
-    "arms",
     "budget_tokens",
-    "silenced",
+    "check_claims",
 )
 """Settings that recordings may have and that no configuration has now: they are left out."""
 

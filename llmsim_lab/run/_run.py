@@ -39,8 +39,14 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.checks import file_path, whole_number
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.text import closest, faults, log_event
-from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
+from llmsim_lab._util.waiting import explain, run_sync
+from llmsim_lab.errors import (
+    BudgetReached,
+    ConfigError,
+    LabError,
+    LLMFailureException,
+    TapeError,
+)
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
@@ -154,7 +160,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         llm_client: the model, where the configuration calls for one.
         players: who answers for a player, by name, instead of the model: ``"rule"``, ``"random"``,
             a function of the ``Question``, a person (``Person``), another client; ``*``
-            stands for all others.
+            stands for all others, and so does one alone: ``players="random"``.
         state: the state to start from, instead of ``start()``.
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: prompts instead of the world's own, as a recorded run names them.
@@ -187,7 +193,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     # Read by type checkers alone: the arguments that every world takes beside its own fields.
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
-    _players_: Mapping[str, Any] | None = _option(default=None, alias="players")
+    _players_: Any = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")
     _tape_: Tape | str | Path | None = _option(default=None, alias="tape")
     _name_: str = _option(default="", alias="name")
@@ -229,7 +235,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         config: ConfigT | None = None,
         *,
         llm_client: LLMClient | None = None,
-        players: Mapping[str, Any] | None = None,
+        players: Any = None,
         state: StateT | None = None,
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
@@ -244,17 +250,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._told_of_braces: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
-            if not isinstance(players or {}, Mapping):
-                raise ConfigError(
-                    f"players={players!r:.60} names nobody; a player stands by name, and '*' for "
-                    f"all others: players={{'*': {players!r:.60}}}"
-                )
-            config = self._configured(config, parameters, players or {})
+            players = {} if players is None else players
+            if not isinstance(players, Mapping):
+                players = {"*": players}
+            config = self._configured(config, parameters, players)
         assert config is not None
         self.config = config
         self.llm_client = _checked_client(llm_client)
         if first is None:
-            given = self._seat(players or {})
+            given = self._seat(players)
             start = self.start() if state is None else state
             first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
         self.turns: list[TurnT] = [first]
@@ -382,7 +386,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return the prompt that a question names, or the one that a fork put in its place.
 
         Args:
-            source: a text, a file that ends in ``.md``, or a prompt.
+            source: as ``ask`` takes it: a text, a file, or a prompt.
             reply: what is asked for; a text's prompt is called after it.
 
         Raises:
@@ -420,6 +424,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._told_of_braces.add(found[0])
             _warn(
                 "SLOT_NOT_FILLED",
+                words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
+                f"double braces, {{{{ {found[1].rstrip()} }}}}",
                 run=self.config.name,
                 text=found[0],
                 reason="with single braces it is sent to the model as it stands",
@@ -949,6 +955,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._recount()
             if self._session is not None:
                 self._session.failed(error)
+            if isinstance(error, LLMFailureException | asyncio.CancelledError):
+                explain(error, self._what_now())
             raise
         finally:
             self._stepping = False
@@ -1111,7 +1119,24 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+        try:
+            return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+        except KeyboardInterrupt as error:
+            explain(error, self._what_now())
+            raise
+
+    def _what_now(self) -> str:
+        """Return which turn a run that was stopped is at, and how it continues."""
+        at, left = self.turn_number, max(1, self._told_to_reach - self.turn_number)
+        later = ""
+        if isinstance(self._session, Recording):
+            model = ", llm_client=..." if self.llm_client is not None else ""
+            file = f"{str(self._session.tape.path)!r}, {self.run_id}{model}"
+            later = f" (in another session, resume({file}).run({left}))"
+        return (
+            f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
+            f"continues it{later}."
+        )
 
     # --- forks, and recorded runs of this class ----------------------------------------------
 
@@ -1121,7 +1146,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         *,
         prompt: Prompt | Sequence[Prompt] = (),
         state: Any = None,
-        intervene: Iterable[Mapping[str, Any]] = (),
+        intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
@@ -1134,7 +1159,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             turn: the turn to continue from; the latest if not given.
             prompt: an edited prompt, or several; each takes the place of those of its name.
             state: the state instead of that turn's.
-            intervene: interventions as dicts, as ``intervene`` takes them: ``{"turn": 3, ...}``.
+            intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
+                interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
 
         Raises:
@@ -1146,7 +1172,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError(
                 f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
             )
-        from_outside = _listed(intervene)
+        from_outside = _listed(intervene, at, type(self).intervention_type)
         prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
         if any(not isinstance(item, Prompt) for item in prompts):
             names = [f"run.prompts[{place!r}].edit('...')" for place in self.prompts]
@@ -1562,7 +1588,7 @@ def fork(
     turn: int | None = None,
     prompt: Prompt | Sequence[Prompt] = (),
     state: Any = None,
-    intervene: Iterable[Mapping[str, Any]] = (),
+    intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
     **parts: Any,
 ) -> AnyRun:
@@ -1843,14 +1869,24 @@ def _checked_client(client: Any) -> LLMClient | None:
     raise ConfigError(f"llm_client={client!r:.80} is not a client; make one: llm_client={right}")
 
 
-def _listed(intervene: Any) -> list[Mapping[str, Any]]:
-    """Return interventions as a list, whatever they came in; a generator can be read but once."""
+def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[Mapping[str, Any]]:
+    """Return interventions as a list, whatever they came in; a generator can be read but once.
+
+    Args:
+        intervene: a dict without a turn is one intervention at the fork's, or new values by name.
+        turn: the one that the fork begins at.
+        made_as: the run's class of interventions.
+    """
+    if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
+        names = {field.alias or name for name, field in made_as.model_fields.items()}
+        values = "set" in names and not intervene.keys() <= names
+        return [{"turn": turn, **({"set": intervene} if values else intervene)}]
     single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
     items = [] if single else list(intervene)
     if single or not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
             f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
-            "intervene=[{'turn': 3, ...}]"
+            "intervene=[{'turn': 3, ...}]; or new values by name, {'coins.Ann': 5}"
         )
     return items
 

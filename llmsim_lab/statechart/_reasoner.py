@@ -5,7 +5,7 @@ backend that ignores schemas. Options stand in an order drawn from the run's see
 answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
 questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72
 answers (95 % interval 0 to 9 %), those in places 2 to 4 in 72 %; without a preference for places it
-would be 17 % each. Other models prefer the first; ``study.position_bias`` measures it.
+would be 17 % each. Other models prefer the first; ``ask_rotated`` asks in every rotation.
 """
 
 from __future__ import annotations

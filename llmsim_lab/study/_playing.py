@@ -104,25 +104,20 @@ class Notes:
         name: the study's.
         design: what its runs follow from, as ``said`` gives it; seeds are not in it, so that a
             study may be continued with more of them.
-
-    Attributes:
-        registration: the digest of its registered plan, if there is one.
     """
 
     def __init__(self, name: str, design: Mapping[str, Any]) -> None:
         self.name = name
         self.design = {key: _short(value) for key, value in design.items()}
         self.digest = hashlib.sha256(dumps(said(design)).encode()).hexdigest()
-        self.registration: str | None = None
 
     def of(self, arm: Arm, seed: int) -> dict[str, Any]:
         """Return the note of one run."""
-        note: dict[str, Any] = {"name": self.name, "digest": self.digest, "design": self.design}
-        note |= {"arm": arm.name, "seed": seed}
-        return note if self.registration is None else {**note, "registration": self.registration}
+        of_study = {"name": self.name, "digest": self.digest, "design": self.design}
+        return {**of_study, "arm": arm.name, "seed": seed}
 
-    def found(self, tape: Tape) -> Iterator[tuple[StudyRun, Mapping[str, Any], Mapping[str, Any]]]:
-        """Yield the study's runs on a tape, oldest first, each with its note and code digests.
+    def found(self, tape: Tape) -> Iterator[tuple[StudyRun, Mapping[str, Any]]]:
+        """Yield the study's runs on a tape, oldest first, each with its code digests.
 
         Raises:
             ConfigError: the tape holds another study of this name.
@@ -144,7 +139,7 @@ class Notes:
                     entry = replace(entry, status="failed", error=ended.removeprefix(_FAILED))
                 elif ended == "done":
                     entry = replace(entry, status="done")
-                yield entry, note, info.manifest.get("code") or {}
+                yield entry, info.manifest.get("code") or {}
 
     def check_free(self, tape: Tape) -> None:
         """Raise ConfigError where somebody else is recording a run of the study."""

@@ -102,7 +102,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["MCPToolExecutor", "evaluate", "load_cases"])
+@pytest.mark.parametrize("name", ["MCPToolExecutor"])
 def test_what_needs_the_mcp_library_says_how_to_get_it(name: str) -> None:
     code = f"import sys; sys.modules['mcp'] = None; from llmsim_lab.assistant import {name}"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

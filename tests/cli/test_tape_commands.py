@@ -180,6 +180,7 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
         status, out, err = llmsim_lab(*run[:-1], broken.host)
     assert status == 1
     assert "The run ended early: 1 of 4 turns were played and written." in err
+    assert "'llmsim-lab resume a.tape --run 1' continues it." in err
     assert "All of it is recorded as run 1 of a.tape." in out
     status, out, err = llmsim_lab("resume", "a.tape", "--host", server.host)
     assert (status, err) == (0, "")

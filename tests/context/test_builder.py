@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from context_kit import build, make_module, make_variables
 
-from llmsim_lab.context._builder import Briefing, estimate_tokens
+from llmsim_lab._util.text import estimate_tokens
+from llmsim_lab.context._builder import Briefing
 from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import RenderedPrompt

@@ -13,6 +13,7 @@ from builders import make_config, make_state
 from counter_kit import make_counter
 from crisis_kit import make_crisis
 from social_kit import make_social
+from worlds import PublicGoods
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
@@ -196,8 +197,19 @@ def test_a_forks_interventions_are_a_list_of_dicts(intervene: Any) -> None:
     given = [5] if isinstance(intervene, Iterator) else intervene
     assert str(caught.value) == (
         f"intervene={given!r} must be a list of interventions, each a dict: "
-        "intervene=[{'turn': 3, ...}]"
+        "intervene=[{'turn': 3, ...}]; or new values by name, {'coins.Ann': 5}"
     )
+
+
+def test_a_forks_new_values_by_name_are_set_in_the_turn_that_it_begins_at() -> None:
+    economy = economic(turns=3)
+    pot = PublicGoods(players={"*": "random"})
+    for run in (economy, pot):
+        run.run(2)
+    assert economy.fork(1, intervene={"inflation": 9}).state.global_state.inflation == 9
+    assert economy.fork(intervene={"set": {"inflation": 9}}).state.global_state.inflation == 9
+    assert pot.fork(1, intervene={"coins.Ann": 5}).turns[1].state.coins["Ann"] == 5
+    assert make_counter().fork(intervene={"value": 3}).state.value == 3
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter])

@@ -212,6 +212,14 @@ def test_in_all_rotations_each_option_stands_in_each_place_once() -> None:
         assert sorted(order[place] for order in orders) == sorted(OPTIONS)
 
 
+async def test_a_question_asked_in_all_rotations_is_a_row_for_each() -> None:
+    answers = await Reasoner(social_client(picks("engaging_like"))).ask_rotated([make_question()])
+    assert len(answers) == len(OPTIONS)
+    assert sorted(answers["place"]) == list(range(1, len(OPTIONS) + 1))
+    assert set(answers["chosen"]) == {"engaging_like"}
+    assert set(answers["status"]) == {"ok"}
+
+
 async def test_a_reasoner_that_shuffles_is_no_use_for_rotations() -> None:
     with pytest.raises(ConfigError, match=r"use Reasoner\(client\)"):
         await Reasoner(social_client(), seed=1).ask_rotated([make_question()])

@@ -95,7 +95,7 @@ class Track:
     name: str
     rows: list[Any] = field(default_factory=list)
     read: Callable[[], list[Any]] | None = None
-    simulation: Any = None
+    simulation: Run | None = None
     series: Sequence[Series] = ()
     prediction: Mapping[str, float] = field(default_factory=dict)
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Track:
 
     def update(self) -> None:
         """Take over what has changed: with a ``Run`` only the turns that are new."""
-        if isinstance(run := self.simulation, Run):
+        if (run := self.simulation) is not None:
             self._follow(run)
             self.notes, self.last_planned = run.notes, run.last_planned
         elif self.read is not None:
@@ -169,14 +169,14 @@ class Track:
         if self.load is not None:
             return self.turns[1]
         run = self.simulation
-        return max(self.turns[0], run.recorded_to if isinstance(run, Run) else 0)
+        return max(self.turns[0], 0 if run is None else run.recorded_to)
 
     @cached_property
     def run(self) -> Run | None:
         """The run with its prompts and replies, loaded when first asked for; a frame has none."""
         if self.load is not None:
             return self.load()
-        return self.simulation if isinstance(self.simulation, Run) else None
+        return self.simulation
 
     def period(self, turn: int) -> str:
         """Return a turn's quarter; empty where the run is not dated."""
@@ -297,24 +297,20 @@ def read_runs(
     return found
 
 
-def run_numbers(run: int | Sequence[int] | None, numbers: Sequence[int] | None) -> list[int] | None:
-    """Return which of a tape's runs are meant, by either way to say it; None for all.
+def run_numbers(run: int | Sequence[int] | None) -> list[int] | None:
+    """Return which of a tape's runs are meant; None for all.
 
     Args:
         run: one number or several.
-        numbers: several.
 
     Raises:
-        ConfigError: both ways are used, or there is something else than whole numbers.
+        ConfigError: there is something else than whole numbers.
     """
-    if run is not None and numbers is not None:
-        raise ConfigError(f"run={run!r} and numbers={numbers!r} say the same; give one of them")
-    name, given = ("run", run) if numbers is None else ("numbers", numbers)
-    if given is None:
+    if run is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        return [whole_number(name, given)]
-    return [whole_number(name, number) for number in given]
+    if isinstance(run, str) or not isinstance(run, Iterable):
+        return [whole_number("run", run)]
+    return [whole_number("run", number) for number in run]
 
 
 def tracks_of(items: Iterable[Item]) -> list[Track]:
@@ -363,21 +359,17 @@ def _named(name: str, run: object, numbers: Sequence[int] | None) -> Item:
     )
 
 
-def _of_simulation(simulation: Any) -> Track:
-    if not all(hasattr(simulation, name) for name in ("turns", "to_frame")):
+def _of_simulation(run: object) -> Track:
+    if not isinstance(run, Run):
         raise ConfigError(
-            f"{type(simulation).__name__} is not a run; pass a Simulation, a Tape, a frame as "
+            f"{type(run).__name__} is not a run; pass a Simulation, a Tape, a frame as "
             "to_frame() gives it, or a list of these"
         )
-    config = getattr(simulation, "config", None)
-    name = str(getattr(config, "name", type(simulation).__name__))
-    number = getattr(simulation, "run_id", None)
     track = Track(
-        name=name if number is None else f"{number} {name}",
-        read=lambda: simulation.to_frame().to_dict("records"),
-        simulation=simulation,
-        series=getattr(simulation, "series", ()),
-        prediction=_predicted(simulation) if isinstance(simulation, Run) else {},
+        name=run.config.name if run.run_id is None else f"{run.run_id} {run.config.name}",
+        simulation=run,
+        series=run.series,
+        prediction=_predicted(run),
     )
     track.update()
     return track

@@ -161,12 +161,6 @@ class EmbeddedBackend:
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
 
-    async def unload(self) -> None:
-        """Take the model out of memory, for all its users here; the next request loads it again."""
-        server = self._server()
-        async with server.gate:  # a request that is being answered ends first
-            await asyncio.to_thread(server.unload)
-
     async def memory_bytes(self) -> int | None:
         """Return the memory that the model's process holds; None where it does not run."""
         import psutil  # here, since it takes long to import

@@ -23,7 +23,7 @@ import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import broken_off, run_aside, stopped
+from llmsim_lab.llm._connections import broken_off, run_aside, stopped, without_locals
 from llmsim_lab.llm._extract import alternatives
 from llmsim_lab.llm._ollama.faults import fault_of, is_overflow, no_thinking, translated
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
 _LIST_TIMEOUT_S = 2.0
-_UNLOADED_POLLS, _UNLOADED_POLL_S = 50, 0.2
 _UNNAMED = ("", "auto")
 
 _START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
@@ -74,6 +73,7 @@ class OllamaBackend:
     max_top_logprobs = 20
     """What the server grants; one too old for probabilities answers without them."""
 
+    @without_locals
     def __init__(
         self, model: str | None = None, *, host: str | None = None, stream: bool = False
     ) -> None:
@@ -171,27 +171,6 @@ class OllamaBackend:
         with translated("", host=self.host):
             clients = await clients_for(self.host, self)
             return installed(await clients.chat.list())
-
-    async def unload(self) -> None:
-        """Take the model out of the server's memory, for all its users; the next request loads it.
-
-        Raises:
-            BackendError: the server cannot be reached, or still holds the model after some seconds.
-        """
-        name = await self._resolve("")
-        with translated(name, host=self.host):
-            clients = await clients_for(self.host, self)
-            # Ollama's way to unload: no message, and no time to live. It answers before it is done.
-            await clients.chat.chat(name, [], keep_alive=0)
-            for _ in range(_UNLOADED_POLLS):
-                if await self._loaded(name) is None:
-                    return
-                await asyncio.sleep(_UNLOADED_POLL_S)
-        raise BackendError(
-            f"Ollama at {self.host} still has {name!r} in memory "
-            f"{_UNLOADED_POLLS * _UNLOADED_POLL_S:g} s after it was asked to unload it",
-            reason="server_error",
-        )
 
     async def memory_bytes(self) -> int | None:
         """Return the memory that the loaded model takes; None where it is not loaded.
@@ -527,6 +506,7 @@ async def version_of(clients: Clients) -> str:
     return clip(printable(version), 40)
 
 
+@without_locals
 def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 

@@ -10,7 +10,7 @@ import httpx
 import ollama
 
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import connection_fault, not_understood, status_fault
+from llmsim_lab.llm._connections import clear_locals, connection_fault, not_understood, status_fault
 from llmsim_lab.llm._ollama.wire import ChatExchange
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, unwrapped
@@ -109,7 +109,11 @@ def translated(model: str, *, host: str, extra: ChatExchange | None = None) -> I
         extra: of a chat request, what says whether it was sent.
     """
     try:
-        yield
+        try:
+            yield
+        except BaseException as error:
+            clear_locals(error)  # those of the HTTP client have the password of a proxy
+            raise
     except ollama.ResponseError as error:
         raise fault_of(error, model=model, host=host, num_ctx=None, chars=0) from error
     except (ConnectionError, httpx.TransportError) as error:

@@ -428,8 +428,8 @@ def _chart_of(config: SocialConfig, guards: Mapping[str, Guard]) -> Statechart[A
     """Return the chart of a run.
 
     Raises:
-        ConfigError: a guard has the name of the shipped one; the chart is not valid, or has states, actions or triggers that the simulation does
-            not know.
+        ConfigError: a guard has the name of the shipped one; the chart is not valid, or has states,
+            actions or triggers that the simulation does not know.
     """
     if interested.__name__ in guards:
         raise ConfigError(f"the guard {interested.__name__!r} is shipped; give yours another name")

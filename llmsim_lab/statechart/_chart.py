@@ -301,22 +301,8 @@ class Statechart(Generic[StateT]):
 
     @staticmethod
     def _holds(move: Transition[StateT], agent: _HasState[StateT], context: object) -> bool:
-        """Return True if a guard allows a move; one that raises counts as False and is logged."""
-        if move.guard is None:
-            return True
-        try:
-            return bool(move.guard(agent, context))
-        # A guard is users' code, and what fails for one agent must not stop a thousand others.
-        except Exception as error:  # noqa: BLE001
-            log_event(
-                logger,
-                logging.WARNING,
-                "GUARD_FAILED",
-                transition=str(move),
-                agent=agent.name,
-                error=f"{type(error).__name__}: {error}",
-            )
-            return False
+        """Return True if a guard allows a move."""
+        return move.guard is None or bool(move.guard(agent, context))
 
     # --- as text ------------------------------------------------------------------------------
 
@@ -416,7 +402,7 @@ def _unknown_names(
                     f"Statechart.load(..., {role}s={{{function!r}: function}})"
                 )
                 if role == "guard":
-                    what += "; a simulation's: SocialSimulation.register_guard(function)"
+                    what += f", or SocialSimulation(..., guards={{{function!r}: function}})"
                 yield ("transitions", index, role), what
 
 

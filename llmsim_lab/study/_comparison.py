@@ -605,11 +605,10 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        return Effects(self.effects, label=repr(self))._repr_html_()
+        return Effects(self.effects(), label=repr(self))._repr_html_()
 
     # --- statistics --------------------------------------------------------------------------
 
-    @property
     def effects(self) -> Effects:
         """How each variant differs from the first, by outcome and in what was answered.
 
@@ -669,7 +668,7 @@ class Comparison:
         """Yield each effect with its variant, the noise floors of both, and its pairs."""
         floors = {(n.outcome, n.variant): n.floor for n in self.noise}
         counts, first = self._pairs(), self.names[0]
-        for effect in self.effects:
+        for effect in self.effects():
             name = next(n for n in self.names if effect.contrast == f"{n} \u2212 {first}")
             both = [floors.get((effect.outcome, it)) for it in (first, name)]
             yield effect, name, both, counts[name]

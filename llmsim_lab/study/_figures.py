@@ -74,7 +74,7 @@ def difference_figure(results: Comparison, outcome: Outcome = "interest_rate") -
 
 
 def difference_in_words(results: Comparison, outcome: Outcome) -> str:
-    pairs = zip(results.effects, results.verdicts, strict=True)
+    pairs = zip(results.effects(), results.verdicts, strict=True)
     return " ".join(text for item, text in pairs if item.outcome == outcome)
 
 

@@ -24,11 +24,14 @@ from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
+from llmsim_lab.study._charts import runs_chart
 from llmsim_lab.study._design import LAST, AnyStudy, said
 from llmsim_lab.tape._changes import flat
 from llmsim_lab.tape._codec import dumps
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from llmsim_lab.study._statistics import Effect
 
 _MOST_COLUMNS = 4
@@ -393,44 +396,42 @@ def _by_arm(study: AnyStudy) -> Markup:
 
 
 def _charts(study: AnyStudy, palette: _Palette) -> Markup:
-    """Return a chart of each outcome's column by turn; of the world's first one if none has any."""
+    """Return each outcome by run, and its column by turn where it has one.
+
+    A study without an outcome shows the first column of its world by turn.
+    """
     if not study.counts["done"]:
         return _p("No run is complete.")
     numbers = set(study.to_frame().select_dtypes("number").columns)
-    of = {
-        label: it.removesuffix(LAST) if isinstance(it, str) else ""
-        for label, it in study.outcome.items()
-    }
-    columns = [name for name in dict.fromkeys(of.values()) if name in numbers]
-    notes = []
-    if without := [label for label, name in of.items() if name not in numbers]:
-        notes.append(f"No column by turn, so no chart: {', '.join(without)}.")
-    if not columns:
-        columns = [it.column for it in study._trial.series if it.column in numbers][:1]
-    figures = []
-    for column in columns:
-        try:
-            figures.append(_figure(study, column, palette))
-        except ConfigError as error:
-            notes.append(f"{column}: {error}")
-    return join([*figures, *(_p(note, kind="soft") for note in notes)])
+    items = study.outcome or {it.column: it.column for it in study._trial.series[:1]}
+    columns = [it.removesuffix(LAST) for it in items.values() if isinstance(it, str)]
+    by_turn = dict.fromkeys(name for name in columns if name in numbers)
+    try:
+        shown = [_figure(study.chart(name), f"turns {name}", palette) for name in by_turn]
+        values, arms = study.outcomes(), list(study.arms)
+        shown += [
+            _figure(runs_chart(values, label, arms=arms), f"runs {label}", palette)
+            for label in study.outcome
+        ]
+    except ConfigError as error:
+        return _p(str(error), kind="soft")
+    return join(shown)
 
 
-def _figure(study: AnyStudy, column: str, palette: _Palette) -> Markup:
-    figure = study.chart(column)
+def _figure(figure: Figure, name: str, palette: _Palette) -> Markup:
     figure.set_size_inches(*_SIZE)
     figure.patch.set_alpha(0)
     for axes in figure.axes:
         axes.patch.set_alpha(0)
     # A salt of its own: identifiers of several charts on one page must differ.
-    svg = figure_bytes(figure, "svg", salt=column).decode()
+    svg = figure_bytes(figure, "svg", salt=name).decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     # In tags alone: an arm may be called like a colour.
     svg = re.sub(r"<[^>]*>", lambda tag: palette.on_any_background(tag[0]), svg)
     # Texts without a colour of their own have the page's.
     svg = svg.replace("<svg ", '<svg fill="currentColor" stroke-linejoin="round" ', 1)
-    alt = str(getattr(figure, "alt", column))
+    alt = str(getattr(figure, "alt", name))
     return Markup('<figure><div role="img" aria-label="{}">{}</div></figure>').format(
         alt, Markup(svg)
     )

@@ -34,7 +34,7 @@ from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import turn_row
 from llmsim_lab.study import _design, _playing
-from llmsim_lab.study._charts import arms_chart
+from llmsim_lab.study._charts import arms_chart, runs_chart
 from llmsim_lab.study._report import report_html
 
 if TYPE_CHECKING:
@@ -926,20 +926,25 @@ class Study:
 
     # --- what is shown of it -----------------------------------------------------------------
 
-    def chart(self, column: str) -> Figure:
-        """Draw a column by turn: each arm's mean over seeds, with a pointwise 95 % band.
+    def chart(self, outcome: str) -> Figure:
+        """Draw a column by turn, or an outcome of whole runs by arm.
 
         Args:
-            column: of the frame.
+            outcome: a column of the frame: each arm's mean over seeds, with a pointwise 95 % band.
+                Or the label of one of the study's outcomes, functions included: a point a run, a
+                bar at each arm's mean, and a line for each seed.
 
         Raises:
-            ConfigError: there is no such column of numbers, no run is complete, or there are too
-                many arms.
+            ConfigError: there is no such column or outcome of numbers, no run is complete, or there
+                are too many arms for the curves.
         """
         frame = self.to_frame()
         if frame.empty:
             raise ConfigError(f"no run of {self!r} is complete; run() first")
-        return arms_chart(frame, column, arms=list(self.arms))
+        arms = list(self.arms)
+        if outcome in self.outcome and outcome not in frame.select_dtypes("number").columns:
+            return runs_chart(self.outcomes(), outcome, arms=arms)
+        return arms_chart(frame, outcome, arms=arms)
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}"]

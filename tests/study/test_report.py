@@ -192,13 +192,14 @@ def test_an_outcome_function_that_raises_is_named_in_the_report(tmp_path: Path) 
     assert "factor=2" in page.text
 
 
-def test_an_outcome_without_a_column_leaves_the_worlds_first_chart(tmp_path: Path) -> None:
+def test_an_outcome_that_is_a_function_is_drawn_by_run(tmp_path: Path) -> None:
     def ann(run: Any) -> float:
         return float(run.state.shares["Ann"])
 
-    page = page_of(played(study_of(outcome=ann)), tmp_path)
-    assert "No column by turn, so no chart: ann." in page.text
-    assert "svg" in {tag for tag, _ in page.tags}
+    study = played(study_of(outcome=ann))
+    labels = [found.get("aria-label") or "" for _, found in page_of(study, tmp_path).tags]
+    assert any(label.startswith("ann by run. factor=1: mean") for label in labels)
+    assert study.chart("ann").alt.startswith("ann by run. factor=1: mean")
 
 
 def test_small_effects_have_as_many_decimals_as_their_interval_bears(tmp_path: Path) -> None:

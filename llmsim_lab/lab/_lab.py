@@ -310,7 +310,7 @@ class Lab(TurnStepper):
         """Offer what can be changed from the turn shown on, if that is wanted."""
         open_now, run = self.change_button.value, self.simulation
         self._changes.layout.display = "" if open_now else "none"
-        if not open_now or not isinstance(run, Run):
+        if not open_now:
             return
         numbers = settable(run, self.shown)
         if self._changed_run is not run or not self.outside.renew(numbers):

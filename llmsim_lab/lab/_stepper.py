@@ -659,10 +659,9 @@ class TurnStepper(TurnBrowser):
             self._origins.append(f"{how} {len(self._runs)} of {parent} {change}")
             self._runs.append(new)
             self._look_at(new)
-        unrecorded = getattr(new, "unrecorded", "")
         self.say(
             f"This is {self._name_of(self._place)}. Step or Play continues from there."
-            + (f" It is not recorded: {unrecorded}." if unrecorded else "")
+            + (f" It is not recorded: {new.unrecorded}." if new.unrecorded else "")
         )
 
     async def _fork_shown(self) -> None:

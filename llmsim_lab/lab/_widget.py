@@ -389,11 +389,10 @@ class LabWidget(w.VBox):
         """Register a callback for each turn that a run plays, until the widget is closed.
 
         Args:
-            simulation: the run; one that cannot be listened to is left alone.
+            simulation: the run.
             grew: called in the thread that plays.
         """
-        if (listen := getattr(simulation, "listen", None)) is not None:
-            self._following.callback(listen(lambda _: grew()))
+        self._following.callback(simulation.listen(lambda _: grew()))
 
     def close(self) -> None:
         """Take the widget from the page with all its parts, and stop what it is doing.

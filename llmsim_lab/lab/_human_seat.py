@@ -526,10 +526,9 @@ class HumanSeat(LabWidget):
             history=False,
             rule=False,
         )
-        # The chart alone: what else is around it would show other columns, and prompts.
+        # The chart alone: what else is around it would show other columns.
         for part in made.children:
-            shown = made.chart in getattr(part, "children", ())
-            part.layout.display = "" if shown else "none"
+            part.layout.display = "" if part is made.chart else "none"
         return made
 
     @property

@@ -257,13 +257,6 @@ class Lab(TurnStepper):
                 self.prompts.go(self.shown)
             self._show_changes()
 
-    def select(self, run: Run, turn: int) -> None:
-        """Show a turn of one of the runs here: the one that was opened, or one made of it."""
-        with self._view:
-            if run is not self.simulation:
-                self._look_at(run)
-            self.show(turn)
-
     def _open_parts(self) -> None:
         """Make the parts for the run that is now shown, where the old ones are of another."""
         shown, runs = self.simulation, self._runs

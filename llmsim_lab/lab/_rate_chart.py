@@ -17,14 +17,12 @@ from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import sideways
-from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._widget import (
     Choices,
     LabWidget,
     Pace,
     button,
     checkbox,
-    flex,
     labelled,
     number_box,
     row,
@@ -125,7 +123,6 @@ class RateChart(LabWidget):
         rule_box, history_box: the references.
         update_button: reads the runs again.
         picture: the chart.
-        viewer: shows the prompts of the first run's latest turn; None before.
         export: buttons for files, by their kind.
         link: to the file made last.
         table: the values turn by turn.
@@ -149,7 +146,6 @@ class RateChart(LabWidget):
         >>> chart.save("fan.svg")  # doctest: +SKIP
     """
 
-    viewer: PromptViewer | None = None
     # Of the class, since a choice made while the parts are laid out asks for a drawing already.
     _drawn: Scene | None = None
     _pictured: tuple[Scene | None, bytes] = (None, b"")
@@ -219,12 +215,8 @@ class RateChart(LabWidget):
         again = "Read the runs again and draw them"
         self.update_button = self.starter("Update", again, self._read_again)
         self.picture = w.HTML()
-        self.prompts = w.VBox(layout=flex(2, "24em"))
-        self.prompts.layout.display = "none"
-        latest = "Show the prompts of the latest turn"
-        self.prompts_button = self.starter("Show prompts", latest, self._toggle_prompts)
         self.remarks = w.HTML()
-        self.chart = w.VBox([self.picture, self.remarks], layout=flex(3, "30em"))
+        self.chart = w.VBox([self.picture, self.remarks])
         self.export = {
             kind: self.starter(kind.upper(), made, partial(self._make_link, kind))
             for kind, made in _FILES.items()
@@ -235,9 +227,9 @@ class RateChart(LabWidget):
         self.children = (
             row(self.main_box, *references, self.update_button, gap="4px 16px"),
             row(w.Label("Small charts:"), *self.panel_boxes.values(), gap="0 16px"),
-            row(self.chart, self.prompts, gap="16px"),
+            self.chart,
             *self.messages,
-            row(self.prompts_button, self.table.toggle, *self.export.values(), self.link),
+            row(self.table.toggle, *self.export.values(), self.link),
             self.table,
         )
 
@@ -349,38 +341,6 @@ class RateChart(LabWidget):
     def _up_to_date(self) -> None:
         if self._stale:
             self.refresh()
-
-    def close(self) -> None:
-        """Take the chart off the page and stop following the runs."""
-        if self.viewer is not None:
-            self.viewer.close()
-        super().close()
-
-    # --- prompts -----------------------------------------------------------------------------
-
-    async def _toggle_prompts(self) -> None:
-        if self.viewer is not None:
-            self._show_beside(None)
-            return
-        track = next((track for track in self._tracks if track.run is not None), None)
-        if track is None or track.run is None:
-            self.say("There are no prompts to show: a frame has none.")
-        elif not track.turns[1]:
-            self.say("No turn has been played yet, so there is no prompt to show.")
-        else:
-            viewer = PromptViewer(track.run)
-            self._show_beside(viewer)
-            viewer.show(turn=track.turns[1])
-            self.say(f"The prompts of {track.name}, turn {track.turns[1]}, are shown.")
-
-    def _show_beside(self, viewer: PromptViewer | None) -> None:
-        """Show prompts beside the chart, in place of those before, or none."""
-        if self.viewer is not None:
-            self.viewer.close()
-        self.viewer = viewer
-        self.prompts.children = (viewer,) if viewer else ()
-        self.prompts.layout.display = "" if viewer else "none"
-        self.prompts_button.description = "Hide prompts" if viewer else "Show prompts"
 
     # --- the table ---------------------------------------------------------------------------
 

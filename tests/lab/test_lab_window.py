@@ -100,17 +100,6 @@ async def test_who_is_looked_at_stays_in_a_fork() -> None:
     assert lab.prompts.simulation is lab.simulation
 
 
-async def test_a_turn_of_another_run_is_shown_with_that_run() -> None:
-    original = make_simulation(names=("Aland",))
-    lab = Lab(original)
-    await lab.play(3)
-    fork = lab.fork(1)
-    lab.select(original, 2)
-    assert (lab.simulation, lab.shown, lab.run_box.value) == (original, 2, 0)
-    lab.select(fork, 0)
-    assert (lab.simulation, lab.shown, lab.slider.max) == (fork, 0, 1)
-
-
 def test_the_parts_that_are_led_have_no_navigation_of_their_own() -> None:
     lab = Lab(data_path("tapes/first_run.tape"))
     assert lab.prompts is not None

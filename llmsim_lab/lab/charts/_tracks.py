@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import takewhile
 from numbers import Real
 from pathlib import Path
@@ -18,7 +17,7 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run._registry import class_of_manifest
-from llmsim_lab.run._run import load, series_on
+from llmsim_lab.run._run import series_on
 from llmsim_lab.run._turn import Series, turn_row
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.tape._codec import RunInfo
@@ -89,7 +88,7 @@ class Track:
         bounds: the least and the most that a column can be, by its name.
         notes: what readers of its numbers have to know.
         last_planned: the last turn planned, where its rows do not say more.
-        load: loads a run that is read from a tape, with its prompts and replies; else None.
+        taped: True if it is read from a tape.
     """
 
     name: str
@@ -101,7 +100,7 @@ class Track:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     last_planned: int = 0
-    load: Callable[[], Run] | None = None
+    taped: bool = False
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
 
@@ -166,17 +165,10 @@ class Track:
     @property
     def recorded_to(self) -> int:
         """The last turn that comes from a tape; the first one if none does."""
-        if self.load is not None:
+        if self.taped:
             return self.turns[1]
         run = self.simulation
         return max(self.turns[0], 0 if run is None else run.recorded_to)
-
-    @cached_property
-    def run(self) -> Run | None:
-        """The run with its prompts and replies, loaded when first asked for; a frame has none."""
-        if self.load is not None:
-            return self.load()
-        return self.simulation
 
     def period(self, turn: int) -> str:
         """Return a turn's quarter; empty where the run is not dated."""
@@ -273,7 +265,7 @@ def read_runs(
         TapeError: a tape cannot be read, or lacks a run.
     """
     found = [item for run in runs for item in _read(run, numbers)]
-    if found and numbers is not None and not any(track.load for track in tracks_of(found)):
+    if found and numbers is not None and not any(track.taped for track in tracks_of(found)):
         raise ConfigError(
             f"run={numbers} goes with a tape; simulations and frames are one run each already"
         )
@@ -401,7 +393,7 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
         prediction=prediction,
         notes=() if run_class is None else run_class.notes_on(info.manifest),
         last_planned=planned,
-        load=lambda: load(tape, info.id),
+        taped=True,
     )
 
 

@@ -45,7 +45,9 @@ class Diagram:
 
     def mermaid(self) -> str:
         """Return a Mermaid state diagram."""
-        lines, ids = ["stateDiagram-v2"], {state: state for state in self.states}
+        # JupyterLab makes the title the picture's text for those who cannot see it.
+        title = f"Statechart of {len(self.states)} states and {len(self.arrows)} transitions"
+        lines, ids = ["stateDiagram-v2", f"    accTitle: {title}"], {s: s for s in self.states}
         if not all(
             _PLAIN_ID.fullmatch(name) and not _MERMAID_WORDS.fullmatch(name) for name in ids
         ):

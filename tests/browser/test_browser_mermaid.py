@@ -33,7 +33,7 @@ def test_mermaid_shows_any_names_of_a_chart_and_obeys_none(lab: LabPage) -> None
     notebook = lab.write("mermaid", [SETUP, "chart"])
     notebook.run_all()
     picture = notebook.outputs(1).first.locator("figure > img")
-    expect(picture).to_be_visible()
+    expect(picture).to_have_accessible_name("Statechart of 3 states and 3 transitions")
     svg = unquote(picture.get_attribute("src") or "")
     words = "".join(unescape(re.sub("<[^>]*>", " ", svg.partition("<svg")[2])).split())
     for name in (*ODD, *TRIGGERS):

@@ -182,6 +182,7 @@ def test_mermaid_gets_names_that_are_no_plain_words_as_titles(tmp_path: Path) ->
     move = """transitions:\n  - {trigger: go, source: in 'a' box, target: 'say "no"'}\n"""
     assert Statechart.load(written(tmp_path, text + move)).to_mermaid().splitlines() == [
         "stateDiagram-v2",
+        "    accTitle: Statechart of 2 states and 1 transitions",
         "    state \"in 'a' box\" as s0",
         '    state "say #34;no#34;" as s1',
         "    [*] --> s0",
@@ -269,6 +270,7 @@ def test_no_name_becomes_mermaid_code() -> None:
     chart = Statechart(Odd, [Transition(trigger, Odd.END, Odd.A)], Odd.END, final=[Odd.A])
     assert chart.to_mermaid().splitlines() == [
         "stateDiagram-v2",
+        "    accTitle: Statechart of 2 states and 1 transitions",
         '    state "end" as s0',
         '    state "a [#42;] --#62; s9" as s1',
         "    [*] --> s0",

@@ -131,7 +131,10 @@ class LLMConfig(Settings):
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     retry_wait_s: tuple[float, float] = (1.0, 5.0)
-    wait_for_server_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 60.0
+    # Left out where it is the default: recordings made before there was such a setting stay equal.
+    wait_for_server_s: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds == 60.0)
+    ] = 60.0
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     keep_alive: float | str | None = None
     think: bool | str = False
@@ -631,10 +634,12 @@ class LLMClient:
             return await self._send(request, watch, seed)
         await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         waits = self.config.retry_wait_s[1] > 0
-        patience, began = self.config.wait_for_server_s if waits else 0.0, time.perf_counter()
+        patience = self.config.wait_for_server_s if waits else 0.0
+        clock = asyncio.get_running_loop().time
+        began = clock()
         while True:
             attempt, fault = await self._send(request, watch, seed)
-            waited = time.perf_counter() - began
+            waited = clock() - began
             if fault is None or not patience or not is_refused(fault):
                 return attempt, fault
             if waited >= patience:
@@ -678,20 +683,20 @@ class LLMClient:
                 loading = attempt.reply.load_seconds if attempt.reply is not None else 0.0
                 self._last_s = attempt.seconds - loading
                 if attempt.reply is not None:
-                    self._tell_of_loads(request, began, loading)
+                    self._tell_of_loads(request.model, began, attempt.seconds, loading)
             if watch is not None:
                 watch.ended(request, attempt, taped=False)
 
-    def _tell_of_loads(self, request: ChatRequest, began: float, loading: float) -> None:
+    def _tell_of_loads(self, model: str, began: float, seconds: float, loading: float) -> None:
         with self._lock:
-            loads = self._loads.note(began, time.perf_counter(), loading)
+            loads = self._loads.note(began, began + seconds, loading)
         if loads:
             took = ", ".join(f"{seconds:.1f}" for seconds in loads)
             log_event(
                 logger,
                 logging.WARNING,
                 "model_loaded_anew",
-                model=request.model,
+                model=model,
                 detail="this model is loaded with other settings and is loaded anew each time: the "
                 f"last {len(loads)} answers waited {took} s for that",
                 remedy="let everything that uses this server ask with the same num_ctx (here "

@@ -397,7 +397,8 @@ def _show_attempt(attempt: Attempt) -> None:
     if attempt.reply is not None:
         tokens = attempt.reply.prompt_tokens, attempt.reply.reply_tokens
         counted = f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
-        say(f"--- answered ({attempt.seconds:.2f} s{counted})", style="cyan")
+        cut = ", cut at its length" if attempt.reply.done_reason == "length" else ""
+        say(f"--- answered ({attempt.seconds:.2f} s{counted}{cut})", style="cyan")
         if attempt.reply.thinking:
             say(attempt.reply.thinking, style="dim")
         say(attempt.reply.text)

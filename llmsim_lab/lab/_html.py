@@ -332,7 +332,8 @@ def reply_html(attempt: Attempt, *, wanted: str = "") -> Markup:
     reply = attempt.reply
     if reply is None:
         return block(heading("Reply"), "none came")
-    parts = [heading("Reply")]
+    is_cut = reply.done_reason == "length"
+    parts = [heading("Reply, cut at its length" if is_cut else "Reply")]
 
     def folded(title: str, text: str, *, shown: Markup | None = None) -> Markup:
         there = bool(wanted) and wanted.lower() in text.lower()

@@ -10,7 +10,9 @@ A model that the server stopped because it repeats itself learns that from the s
 gets another seed, derived from the first one; without a seed the server draws anew.
 
 Where the server says how long to wait (``Retry-After``), the wait is at least that long, but never
-longer than ``timeout_s``. Where the caller will not wait that long, there is no retry.
+longer than ``timeout_s``. Where the caller will not wait that long, there is no retry. The second
+request waits up to ``wait_for_server_s`` for a server that refuses the connection, so that a run
+outlives its restart.
 """
 
 from __future__ import annotations
@@ -41,13 +43,15 @@ from llmsim_lab.llm._extract import (
     parse_reply,
     without_thinking,
 )
-from llmsim_lab.llm._limits import Lane, Limits
+from llmsim_lab.llm._limits import Lane, Limits, Loads
 from llmsim_lab.llm._retry import (
     as_backend_error,
+    away,
     both_faults,
     failed_attempt,
     failure_of,
     invalid_fault,
+    is_refused,
     no_time_to_retry,
     recorded_fault,
     second_request,
@@ -82,6 +86,9 @@ _SLOW_S = 0.5
 0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
 for a server that answers at once."""
 
+_KNOCK_S = 0.5
+"""How often a server that refuses the connection is tried."""
+
 _MOST_VARIANTS = 256
 """Sampling options that are kept, in place of the configured ones."""
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
@@ -107,6 +114,8 @@ class LLMConfig(Settings):
             time of each begins when those before it are answered: its queue does not count.
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
+        wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
+            that is being restarted does, seconds; not at all where ``retry_wait_s`` is 0.
         max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else the number
             that is found to serve this server best (``client.limits``).
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
@@ -122,6 +131,10 @@ class LLMConfig(Settings):
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     retry_wait_s: tuple[float, float] = (1.0, 5.0)
+    # Left out where it is the default: recordings made before there was such a setting stay equal.
+    wait_for_server_s: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds == 60.0)
+    ] = 60.0
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     keep_alive: float | str | None = None
     think: bool | str = False
@@ -217,7 +230,8 @@ class LLMClient:
         """How long the last request took, loading the model left out."""
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
-        self._told_of_samples = False
+        self._told_of_samples = self._waits_for_server = False
+        self._loads = Loads()
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
@@ -226,7 +240,7 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        other._last_s = self._last_s
+        other._last_s, other._loads = self._last_s, self._loads
         if config.concurrency == self.config.concurrency:
             other.limits = self.limits
             other._lanes, other._lock = self._lanes, self._lock
@@ -615,9 +629,31 @@ class LLMClient:
         asked_wait: float | None,
         seed: int | None,
     ) -> tuple[Attempt, BackendError | None]:
+        """Ask the backend; the second time after a wait, and for as long as a server is away."""
+        if request.attempt == 1:
+            return await self._send(request, watch, seed)
+        await self._back_off(min(asked_wait or 0.0, request.timeout_s))
+        waits = self.config.retry_wait_s[1] > 0
+        patience = self.config.wait_for_server_s if waits else 0.0
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            attempt, fault = await self._send(request, watch, seed)
+            waited = clock() - began
+            if fault is None or not patience or not is_refused(fault):
+                return attempt, fault
+            if waited >= patience:
+                return away(attempt, fault, waited)
+            if not self._waits_for_server:  # one line, though many agents may wait
+                self._waits_for_server = True
+                detail = f"waiting up to {patience:g} s for it; {fault}"
+                log_event(logger, logging.WARNING, "server_away", detail=detail)
+            await asyncio.sleep(min(_KNOCK_S, patience - waited))
+
+    async def _send(
+        self, request: ChatRequest, watch: InFlight | None, seed: int | None
+    ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""
-        if request.attempt > 1:
-            await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         lane, attempt = self._lane(), None
         # The time limit begins inside the queue: waiting for a slot is not charged to the model.
         sent, began = await lane.enter(request.timeout_s), time.perf_counter()
@@ -625,6 +661,7 @@ class LLMClient:
             if watch is not None:
                 watch.began(request)
             reply = await self._chat(request, watch, seed)
+            self._waits_for_server = False
             seconds = time.perf_counter() - began
             attempt = Attempt(request=request, reply=reply, seconds=seconds)
             return attempt, None
@@ -645,8 +682,26 @@ class LLMClient:
                 # Loading happens once and says nothing of how long the next reply takes.
                 loading = attempt.reply.load_seconds if attempt.reply is not None else 0.0
                 self._last_s = attempt.seconds - loading
+                if attempt.reply is not None:
+                    self._tell_of_loads(request.model, began, attempt.seconds, loading)
             if watch is not None:
                 watch.ended(request, attempt, taped=False)
+
+    def _tell_of_loads(self, model: str, began: float, seconds: float, loading: float) -> None:
+        with self._lock:
+            loads = self._loads.note(began, began + seconds, loading)
+        if loads:
+            took = ", ".join(f"{seconds:.1f}" for seconds in loads)
+            log_event(
+                logger,
+                logging.WARNING,
+                "model_loaded_anew",
+                model=model,
+                detail="this model is loaded with other settings and is loaded anew each time: the "
+                f"last {len(loads)} answers waited {took} s for that",
+                remedy="let everything that uses this server ask with the same num_ctx (here "
+                f"{self.config.num_ctx}), or use another server",
+            )
 
     async def _chat(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None

@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import os
 import re
+import socket
 import ssl
 import threading
 import traceback
@@ -29,6 +30,7 @@ import httpx
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._extract import repeated_end
+from llmsim_lab.llm._retry import errors_behind
 from llmsim_lab.llm._transport import GuardedTransport, error_text
 from llmsim_lab.types import ChatReply
 
@@ -218,6 +220,13 @@ def connection_fault(
                 f"http, as local model servers do, write {plain}"
             )
         return BackendError(text, reason="connection_error")
+    if not_made and (lost := unknown_name(error)) is not None and not env_proxy(url):
+        return BackendError(
+            f"the name {httpx.URL(url).host!r} of {url} is not known ({lost.strerror}); see that "
+            "it is written right, and that this machine can look names up",
+            reason="connection_error",
+            retry=True,
+        )
     if not_made:
         text = f"no {kind} answers at {url}; {way_out}"
     elif isinstance(error, httpx.TimeoutException):
@@ -230,15 +239,24 @@ def connection_fault(
     return BackendError(text, reason="connection_error", retry=True)
 
 
+def unknown_name(error: BaseException) -> socket.gaierror | None:
+    """Return the error of a host's name that could not be looked up."""
+    found = (one for one in errors_behind(error) if isinstance(one, socket.gaierror))
+    return next(found, None)
+
+
 def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
     """Return what went wrong with TLS, below the errors of the libraries in between."""
     # Every read over TLS raises these, so they are in the context of other errors too.
     not_yet = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-    while error is not None:
-        if isinstance(error, ssl.SSLError) and not isinstance(error, not_yet):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+    return next(
+        (
+            one
+            for one in errors_behind(error)
+            if isinstance(one, ssl.SSLError) and not isinstance(one, not_yet)
+        ),
+        None,
+    )
 
 
 def broken_off(who: str, parts: str) -> BackendError:

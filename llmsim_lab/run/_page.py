@@ -328,6 +328,7 @@ class _Data:
                 "fault": self._word(attempt.reason or ""),
                 "read": reply.prompt_tokens if reply else None,
                 "written": reply.reply_tokens if reply else None,
+                "cut": bool(reply and reply.done_reason == "length"),
                 "seconds": round(attempt.seconds, 3),
                 "seed": _plain(seed),
                 "settings": self.texts.add(_json(told)),

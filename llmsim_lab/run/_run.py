@@ -119,7 +119,9 @@ _SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
 _OWN_CODE = ("file", "methods", "parameters", "state")
 """Digests of a world's own code, as ``code_digests`` names them."""
-CLIENT_SETTINGS = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+CLIENT_SETTINGS = (
+    *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
+)
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 

@@ -413,7 +413,8 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     call = ToolCall(name="look", arguments={"at": "rates"})
     tool = {"type": "function", "function": {"name": "look"}}
     request = ChatRequest(model="m", messages=(Message("user", "Look."),), tools=(tool,))
-    reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), prompt_tokens=7, reply_tokens=3)
+    tokens = {"prompt_tokens": 7, "reply_tokens": 3}
+    reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), done_reason="length", **tokens)
     with Tape(rules) as tape:
         recorder = LiveRecorder(tape, 1)
         recorder.keep_now(Attempt(request=request, reply=reply, seconds=1.5))
@@ -422,7 +423,7 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     assert status == 0
     assert "Call 1 of run 1: outside a turn, attempt 1" in out
     assert 'tool: {"type": "function", "function": {"name": "look"}}' in out
-    assert "--- answered (1.50 s, 7 tokens read, 3 written)\nHm.\n" in out
+    assert "--- answered (1.50 s, 7 tokens read, 3 written, cut at its length)\nHm.\n" in out
     assert 'calls look({"at": "rates"})' in out
 
 

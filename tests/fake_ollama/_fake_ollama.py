@@ -114,8 +114,8 @@ class Fault:
 
 _MAX_REPEATS = 30
 """How often in a row a token may be repeated, apart from white space around it."""
-_PROMPT_NS, _EVAL_NS, _LOADED_NS, _LOAD_NS = 1_000_000, 20_000_000, 700_000, 250_000_000
-"""Made-up durations: of one prompt token, one generated token, a loaded and an unloaded model."""
+_PROMPT_NS, _EVAL_NS, _LOADED_NS = 1_000_000, 20_000_000, 700_000
+"""Made-up durations: of one prompt token, one generated token, and a model that is loaded."""
 _DEFAULT_CTX = 4096
 _PIECE = re.compile(
     r"\s*(?:\d|[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\d_]{1,8}|[^\w\s]|_)|\s+"
@@ -177,6 +177,7 @@ class FakeModel:
         context_length: the longest context it was trained for, tokens.
         family: the architecture.
         modified_at: when it was pulled.
+        size_bytes: of its file.
     """
 
     name: str
@@ -184,6 +185,7 @@ class FakeModel:
     context_length: int = 8192
     family: str = "llama"
     modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    size_bytes: int = 2_000_000_000
 
     @property
     def digest(self) -> str:
@@ -203,6 +205,7 @@ class FakeModel:
             f"{self.family}.context_length": self.context_length,
             "capabilities": list(self.capabilities),
             "modified_at": _timestamp(self.modified_at),
+            "size": self.size_bytes,
         }
 
     def as_shown(self) -> dict[str, Any]:
@@ -278,6 +281,8 @@ class FakeOllama:
             others wait. None is all.
         knows_truncate: False for a server that ignores ``truncate`` and ``shift``, as older ones
             do: it silently cuts what is too long.
+        load_s: how long loading a model is said to take, seconds.
+        port: where it listens; 0 for any that is free.
 
     Example:
         >>> import ollama
@@ -299,6 +304,8 @@ class FakeOllama:
         delay_s: float = 0.0,
         at_once: int | None = None,
         knows_truncate: bool = True,
+        load_s: float = 0.25,
+        port: int = 0,
     ) -> None:
         now = datetime.now(UTC)
         self._models: dict[str, FakeModel] = {}
@@ -306,8 +313,9 @@ class FakeOllama:
             if isinstance(model, str):
                 model = FakeModel(name=model, modified_at=now - timedelta(hours=age))
             self._models[full_name(model.name)] = model
-        self._loaded: dict[str, tuple[datetime, int]] = {}
-        """By full name: when it is unloaded, and the context it was loaded with."""
+        self._load_ns, self._port = int(load_s * 1e9), port
+        self._loaded: dict[str, tuple[datetime, tuple[int, bool]]] = {}
+        """By full name: when it is unloaded; the context it was loaded with, and if that shifts."""
         self._version = version
         self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
         self._knows_truncate = knows_truncate
@@ -422,7 +430,7 @@ class FakeOllama:
             # Tests of many agents connect hundreds of clients at once.
             lambda: Connection(self._answer, connections),
             "127.0.0.1",
-            0,
+            self._port,
             backlog=1024,
         )
         self._host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -473,7 +481,7 @@ class FakeOllama:
                 loaded = [
                     self._models[name].about()
                     | {"expires_at": _timestamp(until), "context_length": num_ctx}
-                    for name, (until, num_ctx) in self._loaded.items()
+                    for name, (until, (num_ctx, _)) in self._loaded.items()
                 ]
                 return self._list("10-ps-loaded", loaded)
             case "POST /api/show":
@@ -531,8 +539,9 @@ class FakeOllama:
             return Answer(name, reason="unload").bare()
         # A server silently loads no larger window than the model was trained for.
         num_ctx = min(int(options.get("num_ctx") or _DEFAULT_CTX), model.context_length)
-        fresh = self._loaded.get(key, (None, 0))[1] != num_ctx
-        self._loaded[key] = (datetime.now(UTC) + lifetime, num_ctx)
+        settings = (num_ctx, body.get("shift") is not False)
+        _, there = self._loaded.get(key, (None, None))
+        self._loaded[key] = (datetime.now(UTC) + lifetime, settings)
         if not messages:
             return Answer(name, reason="load").bare()
         read = _tokens_read(body, num_ctx, old=self._old)
@@ -541,7 +550,7 @@ class FakeOllama:
         reply = self._next_reply(body)
         if isinstance(reply, Response):
             return reply
-        answer = Answer(name, read=read, load_ns=_LOAD_NS if fresh else _LOADED_NS)
+        answer = Answer(name, read=read, load_ns=_LOADED_NS if there == settings else self._load_ns)
         answer.top = (body.get("top_logprobs") or 0) if body.get("logprobs") else None
         answer.take(reply, body, num_ctx)
         return answer.plain() if body.get("stream") is False else answer.stream()

@@ -560,7 +560,15 @@ def test_tools_thinking_and_odd_endings_are_shown() -> None:
     attempt = Attempt(request=request, reply=reply, seconds=1.5, status_code=500, reason="timeout")
     page = messages_html(attempt, Provenance()) + facts_html(attempt, status=None, seconds=True)
     page += reply_html(attempt)
-    for shown in ("&lt;add&gt;", "&lt;hm&gt;", "&lt;m&gt;", "length", "1.50", "HTTP 500", "none"):
+    for shown in (
+        "&lt;add&gt;",
+        "&lt;hm&gt;",
+        "&lt;m&gt;",
+        "cut at its length",
+        "1.50",
+        "HTTP 500",
+        "none",
+    ):
         assert shown in page
     assert "not reported" in page
     assert ">the server&#39;s<" in page

@@ -74,8 +74,6 @@ def fault_of(
         )
     where = f"Ollama at {host}"
     explanation = text or "no explanation"
-    if status == 404:
-        explanation += "; is this the address of an Ollama server?"
     if status == 403 and not text:
         explanation = "it rejects this host name or origin; see its setting OLLAMA_ORIGINS"
     # A 404 is also what anything else than Ollama answers at that path.
@@ -83,6 +81,13 @@ def fault_of(
         return BackendError(
             f"model {model!r} is not on {where}; get it with: ollama pull {model}",
             reason="model_not_found",
+            status_code=status,
+        )
+    if status == 404:
+        return BackendError(
+            f"{host} is not the address of an Ollama server, for it answers 404 ({explanation}); "
+            "see that host, port and path are right",
+            reason="client_error",
             status_code=status,
         )
     is_wrong = _WRONG_REQUEST.search(text) is not None

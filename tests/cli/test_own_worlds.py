@@ -257,7 +257,7 @@ def test_a_replay_needs_the_file_and_gives_the_same_numbers(taped: Run) -> None:
     assert turns("replay").equals(turns("run"))
 
 
-@pytest.mark.parametrize("verb", ["replay", "resume", "rerun", "fork", "lab"])
+@pytest.mark.parametrize("verb", ["replay", "resume", "rerun", "fork"])
 def test_without_the_file_the_error_names_class_and_option(taped: Run, verb: str) -> None:
     status, _, err = taped(verb, "t.tape")
     assert status == 1

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from llmsim_lab._util.drawing import drawable, new_figure, told
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts._drawing import draw
@@ -90,8 +91,8 @@ _COLOURS = {
     "RESTING": "#DDDDDD",
 }
 _KINDS = {"original": ("o", "#332288"), "reply": ("s", "#CC6677"), "reshare": ("^", "#117733")}
-_REACTIONS = {"likes": "#DDCC77", "replies": "#CC6677", "reshares": "#882255"}
-_MOST_IN_FEED = 25
+_REACTIONS = {"like": "#DDCC77", "reply": "#CC6677", "reshare": "#882255"}
+_MOST_POSTS = 14
 _MOST_NAMED = 40
 """Posts of a cascade up to which their authors are written beside them."""
 
@@ -178,44 +179,67 @@ def transition_figure(
 
 
 def feed_figure(run: SocialSimulation, turn: int | None = None) -> Figure:
-    """Draw the posts in circulation, the latest first, with their likes, replies and reshares.
+    """Draw the posts in circulation, the latest on top: how many reactions each has, and whose.
 
     Args:
-        run: a run of the social simulation.
-        turn: which turn's feed; the latest if not given.
+        run: the run.
+        turn: after which turn; the latest if not given.
 
     Raises:
         ConfigError: the run has no such turn.
     """
-    first, last = run.turns[0].number, run.turns[-1].number
-    if not first <= (number := last if turn is None else turn) <= last:
-        raise ConfigError(f"there is no turn {number}; the run has turns {first} to {last}")
-    feed = sorted(run.turns[number - first].state.feed, key=lambda entry: -entry.post.id)
-    shown = feed[:_MOST_IN_FEED]
-    figure = new_figure(9, max(2.5, 0.34 * len(shown) + 1.2), small=True)
-    axes = figure.subplots()
-    left = [0] * len(shown)
-    for kind, colour in _REACTIONS.items():
-        counts = [getattr(entry, kind) for entry in shown]
-        axes.barh(range(len(shown)), counts, left=left, color=colour, label=kind, height=0.7)
-        left = [before + count for before, count in zip(left, counts, strict=True)]
-    names = [drawable(f"{entry.post.author}: {entry.post.text}", 60) for entry in shown]
-    axes.set_yticks(range(len(shown)), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlim(0, max([1, *left]) * 1.05)
-    axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel("reactions so far")
-    axes.spines[["right", "top"]].set_visible(False)
-    older = f", {len(feed) - len(shown)} older ones left out" if len(feed) > len(shown) else ""
-    title = f"Posts in circulation, turn {number}"
-    axes.set_title(f"{title}{older}", loc="left")
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    told_of = "; ".join(
-        f"{clip(f'{entry.post.author}: {entry.post.text}', 60)}, {entry.likes} likes, "
-        f"{entry.replies} replies, {entry.reshares} reshares"
-        for entry in shown
-    )
-    return told(figure, f"{title}{older}: {told_of or 'none'}.")
+    first, last = run.turns[0].number, run.turn_number
+    turn = last if turn is None else whole_number("turn", turn)
+    if not first <= turn <= last:
+        raise ConfigError(f"the run has no turn {turn}; it has turns {first} to {last}")
+    turns = run.turns[: turn - first + 1]
+    feed = sorted(turns[-1].state.feed, key=lambda entry: -entry.post.id)
+    more = f"; {len(feed) - _MOST_POSTS} older posts are not shown" if feed[_MOST_POSTS:] else ""
+    feed, names, posts = feed[:_MOST_POSTS], _reacted(turns), run.posts
+    figure = new_figure(9, 1.2 + 0.52 * len(feed), small=True)
+    texts, bars = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
+    words = []
+    for place, entry in enumerate(feed):
+        post, left, whose = entry.post, 0, []
+        counts = (entry.likes, entry.replies, entry.reshares)
+        for (kind, colour), count in zip(_REACTIONS.items(), counts, strict=True):
+            bars.barh(place, count, 0.5, left, color=colour)
+            left += count
+            if who := names.get((post.id, kind)):
+                whose.append(f"{kind} by {', '.join(who)}")
+        # A post from before the run began is not known any more.
+        to = posts[post.parent].author if post.parent in posts else "an earlier post"
+        how = {"reply": f" replied to {to}", "reshare": f" reshared {to}"}.get(post.kind, "")
+        head = f"{post.author}{how}, turn {post.turn}"
+        lines = ((head, "bold", "#222222"), (post.text, "normal", "#222222"))
+        for line, (text, weight, colour) in enumerate(
+            (*lines, ("; ".join(whose), None, "#666666"))
+        ):
+            look = {"weight": weight, "color": colour, "fontsize": 8, "va": "center"}
+            texts.text(0, place - 0.3 + 0.3 * line, drawable(text, 88), in_layout=False, **look)
+        words.append(f"{head}: {clip(post.text, 60)} ({'; '.join(whose) or f'{left} reactions'})")
+    texts.axis("off")
+    most = max((entry.engagement for entry in feed), default=0)
+    bars.set(ylim=(len(feed) - 0.4, -0.6), xlim=(0, most + 1), xlabel="reactions")
+    bars.set_yticks([])
+    bars.locator_params(axis="x", integer=True, nbins=5)
+    plain_axes(bars, "x")
+    handles = [bars.barh(0, 0, color=colour, label=kind) for kind, colour in _REACTIONS.items()]
+    figure.legend(handles=handles, loc="outside lower right", ncols=3, frameon=False)
+    title = f"Feed after turn {turn}, the latest post on top{more}"
+    texts.set_title(title, loc="left")
+    return told(figure, "\n".join([title, *words]))
+
+
+def _reacted(turns: Sequence[SocialTurn]) -> dict[tuple[int | None, str], list[str]]:
+    """Return who reacted in these turns, by the post and the kind of reaction."""
+    found: dict[tuple[int | None, str], list[str]] = {}
+    for turn in turns:
+        for like in turn.likes:
+            found.setdefault((like.post, "like"), []).append(like.agent)
+        for post in turn.state.new_posts:
+            found.setdefault((post.parent, post.kind), []).append(post.author)
+    return found
 
 
 def cascade_figure(run: SocialSimulation, post: int, *, title: str | None = None) -> Figure:

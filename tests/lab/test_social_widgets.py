@@ -13,6 +13,7 @@ import pytest
 from social_kit import make_social
 from viewer_kit import HOSTILE
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import PromptViewer, RateChart, RunTree, TurnStepper
 from llmsim_lab.lab.charts._export import figure_html
@@ -22,6 +23,7 @@ from llmsim_lab.lab.figures import (
     state_figure,
     transition_figure,
 )
+from llmsim_lab.run import load
 from llmsim_lab.statechart import Post, SocialSimulation
 from llmsim_lab.statechart._state import FeedEntry
 
@@ -165,12 +167,34 @@ def test_a_cascades_tree_names_its_authors_up_to_a_size_and_puts_parents_amid_ch
         cascade_figure(small, 77)
 
 
-def test_the_feed_of_a_turn_has_its_posts_the_latest_first_with_their_reactions() -> None:
-    posts = [Post(id=n, author=f"User {n}", text="Hello", root=n) for n in range(1, 31)]
-    made = town(posts, [FeedEntry(post, likes=post.id, reshares=1) for post in posts])
-    figure = feed_figure(made, 0)
-    assert "turn 0, 5 older ones left out: User 30: Hello, 30 likes, 0 replies" in repr(figure)
-    assert figure.axes[0].get_yticklabels()[0].get_text() == "User 30: Hello"
-    assert "turn 0: none." in repr(feed_figure(town([], [])))
-    with pytest.raises(ConfigError, match="there is no turn 3; the run has turns 0 to 0"):
-        feed_figure(made, 3)
+def test_the_feed_has_its_posts_the_latest_on_top_with_who_reacted() -> None:
+    town = load(data_path("tapes/social.tape"), 2)
+    texts, bars = feed_figure(town, 3).axes
+    said = [text.get_text() for text in texts.texts]
+    assert said[0] == "Liam Byrne reshared Samuel Adeyemi, turn 3"
+    at = said.index("Noor Haddad, turn 0")
+    assert said[at + 1].startswith("Bread is back!")
+    assert said[at + 2] == (
+        "like by Finn Gallagher; reply by Bruno Okafor, Carmen Ruiz, Ines Carvalho"
+    )
+    place = at // 3
+    widths = [bar.get_width() for bar in bars.patches if round(bar.get_y() + 0.25, 2) == place]
+    assert widths[:3] == [1, 3, 0]
+    assert "Noor Haddad, turn 0: Bread is back!" in repr(feed_figure(town, 3))
+    assert repr(feed_figure(town)) == repr(feed_figure(town, 6))
+    assert "older posts are not shown" in feed_figure(town).axes[0].get_title(loc="left")
+
+
+def test_the_feed_of_an_earlier_turn_has_only_what_was_known_then() -> None:
+    town = load(data_path("tapes/social.tape"), 2)
+    early = repr(feed_figure(town, 2))
+    assert "turn 3" not in early
+    assert early.count("(0 reactions)") == early.count("\n")
+    with pytest.raises(ConfigError, match="the run has no turn 9; it has turns 0 to 6"):
+        feed_figure(town, 9)
+
+
+def test_a_feed_without_posts_is_drawn_empty() -> None:
+    empty = feed_figure(make_social(posts=[], **RULE))
+    assert repr(empty) == "Feed after turn 0, the latest post on top"
+    assert figure_html(empty)

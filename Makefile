@@ -71,7 +71,7 @@ check-notebooks: .venv/.ready-test ## run the notebooks and compare their output
 check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
 	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),tests/browser)
 
-screenshots: .venv/.ready-browser ## take the README's pictures of the widgets again
+screenshots: .venv/.ready-browser ## take the README's animation of the window again
 	$(BIN)/python tests/browser/take_screenshots.py
 
 looks: .venv/.ready-browser ## take every widget and page, light and dark, wide and narrow, into out/looks

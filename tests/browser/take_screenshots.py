@@ -1,4 +1,4 @@
-"""Take the README's pictures of the widgets anew: ``make screenshots``.
+"""Take the README's animation of the window anew: ``make screenshots``.
 
 ``take_screenshots.py --looks FOLDER [WIDGET ...]`` takes every widget and the views of a mailed
 page, or the widgets named, in light and dark colours, wide and narrow, to be looked at one by one.
@@ -28,21 +28,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 150_000, 760
+WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 600_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1200, 400)
 PAGE_VIEWS = ("overview", "turns&turn=4", "calls", "decisions", "compare", "settings")
 LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
 
-STEPPER = """
-import ipywidgets as w
-from llmsim_lab._util.files import data_path
-from llmsim_lab.lab import RateChart, TurnStepper
-from llmsim_lab.run import replay
-run = replay(data_path("tapes/first_run.tape"), 1, turns=0)
-stepper, chart = TurnStepper(run), RateChart(run)
-w.VBox([stepper, chart])
-"""
 WINDOW = """
 from llmsim_lab.lab import Lab
 from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -52,34 +43,6 @@ config = SimulationConfig(start="2000Q2", turns=12, nations=[bank], validator=an
 window = Lab(Simulation(config))
 window
 """
-COMPARER = """
-from llmsim_lab._util.files import data_path
-from llmsim_lab.lab import PromptComparer
-PromptComparer.from_results(data_path("tapes/prompt_experiment.tape"))
-"""
-
-
-def stepper(lab: LabPage) -> bytes:
-    """Six turns played on the tape of the first notebook, and their chart."""
-    notebook = lab.write("stepper", [STEPPER])
-    notebook.run_cell(0)
-    turns = notebook.output(0).get_by_label("Turns to play", exact=True)
-    turns.fill("6")
-    turns.press("Tab")
-    notebook.until("stepper.turns_box.value == 6")
-    notebook.click("Play", cell=0)
-    notebook.says(0, "Turn 6 is played.")
-    notebook.output(0).locator("[aria-label*='turns 0 to 6']").wait_for()
-    return picture(notebook, notebook.output(0))
-
-
-def comparer(lab: LabPage) -> bytes:
-    """The results of a recorded comparison, from what it cost to the first chart."""
-    notebook = lab.write("comparer", [COMPARER])
-    notebook.run_cell(0)
-    output = notebook.output(0)
-    first = output.get_by_label("Turns", exact=True)
-    return picture(notebook, output, first=first, last=output.get_by_role("img").first)
 
 
 def window(lab: LabPage) -> bytes:
@@ -193,17 +156,6 @@ def picture(
         return notebook.page.screenshot(clip=clip)
 
 
-def small(png: bytes) -> bytes:
-    """Return a PNG packed as well as can be, with fewer colours if it is too large without."""
-    import PIL.Image
-
-    image = PIL.Image.open(io.BytesIO(png)).convert("RGB")
-    packed = _packed(image)
-    if len(packed) > MOST_BYTES:
-        packed = _packed(image.quantize(256, method=PIL.Image.Quantize.MAXCOVERAGE))
-    return packed
-
-
 def _packed(image: Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", optimize=True)
@@ -216,7 +168,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of docs/; with --looks, widgets")
     parser.add_argument("--looks", type=Path, metavar="FOLDER", help="take widgets, into a folder")
     given = parser.parse_args()
-    pictures = {"stepper.png": stepper, "comparer.png": comparer, "window.gif": window}
+    pictures = {"window.gif": window}
     with (
         tempfile.TemporaryDirectory() as folder,
         lab_server(Path(folder)) as server,
@@ -232,9 +184,7 @@ def main() -> None:
                 page_looks(browser, given.looks)
         for name in [] if given.looks else given.names or pictures:
             data = pictures[name](lab)
-            if name.endswith(".png"):
-                data = small(data)
-            if len(data) > MOST_BYTES * (4 if name.endswith(".gif") else 1):
+            if len(data) > MOST_BYTES:
                 raise SystemExit(f"{name} has {len(data):,} bytes, which is too many")
             (DOCS / name).write_bytes(data)
             sys.stderr.write(f"docs/{name}: {len(data):,} bytes\n")

@@ -502,7 +502,7 @@ class AgentContextBuilder:
         return RenderedPrompt(
             **texts,
             template=_template(),
-            provenance=_tracer(parts, tuple(cuts), texts, self.count_tokens),
+            provenance=_provenance(parts, tuple(cuts), texts, self.count_tokens),
         )
 
     def _role(self, agent_name: str) -> list[Part]:
@@ -628,26 +628,21 @@ def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> N
     parts.append(Part(title, source, "user", text, module.priority))
 
 
-def _tracer(
+def _provenance(
     parts: Sequence[Part],
     cuts: tuple[Cut, ...],
     texts: Mapping[Role, str],
     count: CountTokens,
-) -> Callable[[], Provenance]:
-    """Return a function that finds where each section stands: few prompts are ever asked."""
-    # Lengths only: the parts' functions would keep all replies of a turn in memory.
-    places = [(part.name, part.source, part.role, len(part.text)) for part in parts]
-
-    def trace() -> Provenance:
-        spans = []
-        for role in _ROLES:
-            start = 0
-            for name, source, own_role, length in places:
-                if own_role == role:
-                    tokens = count(texts[role][start : start + length])
-                    spans.append(Span(name, role, start, start + length, source, tokens))
-                    # The sections of a message have an empty line between them.
-                    start += length + len("\n\n")
-        return Provenance(spans=tuple(spans), how="rendered", cuts=cuts)
-
-    return trace
+) -> Provenance:
+    """Return where each section stands."""
+    spans = []
+    for role in _ROLES:
+        start = 0
+        for part in parts:
+            if part.role == role:
+                end = start + len(part.text)
+                tokens = count(texts[role][start:end])
+                spans.append(Span(part.name, role, start, end, part.source, tokens))
+                # The sections of a message have an empty line between them.
+                start = end + len("\n\n")
+    return Provenance(spans=tuple(spans), cuts=cuts)

@@ -13,16 +13,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import TapeError
-
-if TYPE_CHECKING:
-    from llmsim_lab.types import CallSite
 
 _Role = Literal["system", "user"]
 _ROLES: tuple[_Role, ...] = ("system", "user")
@@ -146,7 +143,9 @@ class Origin(NamedTuple):
         known: Provenance,
         sources: Mapping[str, str],
         facts: Mapping[str, object],
-        site: CallSite | None,
+        *,
+        agent: str | None,
+        turn: int | None,
     ) -> Origin | None:
         """Return what a call keeps; None where nothing is known, or of too many values.
 
@@ -154,14 +153,15 @@ class Origin(NamedTuple):
             known: where the prompt's parts came from.
             sources: by slot, in words.
             facts: what ``{turn}`` and the like in the words stand for.
-            site: the call's.
+            agent: the call's.
+            turn: the call's.
         """
         if known.how == "unknown" or len(known.spans) > MAX_SPANS:
             return None
         form: dict[str, Any] = {
             "system": [],
             "user": [],
-            "facts": {_cut(name): _relative(fact, site) for name, fact in facts.items()},
+            "facts": {_cut(name): _relative(fact, agent, turn) for name, fact in facts.items()},
         }
         words = known.words(sources)
         ends, lengths, tokens = {"system": 0, "user": 0}, [], []
@@ -280,12 +280,12 @@ def _form_in(text: str) -> _Form:
     return form
 
 
-def _relative(fact: object, site: CallSite | None) -> _Fact:
+def _relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
     """Return a fact so that calls of any agent and turn have the same form."""
-    if site and type(fact) is str and fact == site.agent:
+    if type(fact) is str and fact == agent:
         return None
-    if site and type(fact) is int and site.turn is not None and -1 <= fact - site.turn <= 0:
-        return fact - site.turn
+    if type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
+        return fact - turn
     return _cut(str(fact))
 
 

@@ -277,7 +277,7 @@ def _each(context: Context, values: Any, steps: int, names: Sequence[str]) -> It
         if not names:
             yield value
             continue
-        filling.charge(_size(value))
+        filling.charge(_size(value) // _FILTERED)
         items = list(value)
         if len(items) != len(names):
             raise PromptError(

@@ -313,7 +313,8 @@ class RenderedPrompt(str):
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None where that is not known."""
-        return Origin.of(self._known, *self._sources, site)
+        agent, turn = (site.agent, site.turn) if site else (None, None)
+        return Origin.of(self._known, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -12,7 +12,6 @@ Only this module imports Jinja2; ``_prompt`` imports it when the first prompt is
 from __future__ import annotations
 
 import dataclasses
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -39,6 +38,8 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
+_MAX_NUMBER = 1e300
+"""In a template; Python cannot write longer ones than some thousands of digits, nor infinity."""
 _FILTERED, _COMPARED = 6, 32
 """How many characters or items a filter and a comparison handle in a step."""
 
@@ -305,8 +306,6 @@ _ENVIRONMENT.filters = {
 
 # --- what is not in it ---------------------------------------------------------------------------
 
-_PLAIN = (nodes.If, nodes.Getattr, nodes.Getitem, nodes.Operand, nodes.And, nodes.Or, nodes.Not)
-"""Nodes that are allowed with whatever is allowed in them."""
 _ALLOWED = (
     'allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, {% if %}, {% for %} and the '
     f"filters {', '.join(_FILTERS)}"
@@ -428,11 +427,13 @@ class _Checked(NodeTransformer):
             case nodes.Getattr(attr=attribute) if attribute.startswith("_"):
                 what = "is not allowed in a prompt: names after a point begin with a letter"
                 raise _fault_at(node, f"{attribute!r} {what}")
-            case nodes.Const(value=math.inf):
+            case nodes.Const(value=int() | float() as number) if abs(number) > _MAX_NUMBER:
                 raise _fault_at(node, "it holds a number that cannot be read: it is too large")
-            case nodes.Neg(node=nodes.Const(value=int() | float())) | nodes.Const():
-                pass
-            case _ if isinstance(node, _PLAIN):
+            case (
+                (nodes.Const() | nodes.Neg(node=nodes.Const(value=int() | float())))
+                | (nodes.If() | nodes.Getattr() | nodes.Getitem() | nodes.Operand())
+                | (nodes.And() | nodes.Or() | nodes.Not())
+            ):
                 self.generic_visit(node)
             case _:
                 raise _not_allowed(node)

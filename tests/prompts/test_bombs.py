@@ -51,7 +51,9 @@ REPEATED = {
     "sets": ("", "{% set a = a ~ a %}", "", "", ""),
     "range": ("{% for a in range(", "9", "", "", ") %}{% endfor %}"),
     "digits": ("{{ " + "9" * 5_000, "9", "", "", " }}"),
+    "hex digits": ("{{ 0x" + "f" * 5_000, "f", "", "", " }}"),
     "exponents": ("{{ 1e1", "9", "", "", " }}"),
+    "minus exponents": ("{% if a < -1e1", "9", "", "", " %}{% endif %}"),
 }
 """What stands before, what is repeated, what stands between, what closes each, and what all."""
 

@@ -259,7 +259,7 @@ _Sections = tuple[
 
 
 @with_config(ConfigDict(extra="forbid"))
-class _Form(TypedDict):
+class _FormText(TypedDict):
     system: _SYSTEM
     user: _USER
     facts: dict[_WORDS, Annotated[int, Field(ge=-1, le=0)] | _WORDS | None]
@@ -275,8 +275,8 @@ def _parsed(kind: Any, text: str) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _form_in(text: str) -> _Form:
-    form: _Form = _parsed(_Form, text)
+def _form_in(text: str) -> _FormText:
+    form: _FormText = _parsed(_FormText, text)
     return form
 
 

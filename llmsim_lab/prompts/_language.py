@@ -361,13 +361,18 @@ def _parse(text: str) -> nodes.Template:
             "long texts a slot"
         )
     try:
-        # Before the parser, which takes longer.
-        for number, (line, _, _) in enumerate(_ENVIRONMENT.lex(text)):
+        # Before the parser, which is recursive: what is too long or deep does not get there.
+        depth = 0
+        for number, (line, kind, value) in enumerate(_ENVIRONMENT.lex(text)):
             if number == MAX_TOKENS:
                 raise PromptError(
                     f"line {line}: the template has more than {MAX_TOKENS:,} words and signs in "
                     "braces; loop over values, or give long texts a slot"
                 )
+            if kind == "operator":
+                depth += (value in "([{") - (value in ")]}")
+                if depth > MAX_NESTING:
+                    raise PromptError(f"line {line}: {_NESTED}")
         return _ENVIRONMENT.parse(text)
     except jinja2.TemplateSyntaxError as error:
         raise PromptError(f"line {error.lineno}: {error.message}") from error
@@ -382,7 +387,7 @@ def _filtered(node: nodes.Expr, name: str, *arguments: Any) -> nodes.Filter:
     return nodes.Filter(node, f" {name}", constants, [], None, None, lineno=node.lineno)
 
 
-class _Checked(NodeTransformer):
+class _CheckedTree(NodeTransformer):
     """A tree in which all is allowed, ready to be compiled.
 
     Args:
@@ -425,6 +430,7 @@ class _Checked(NodeTransformer):
                 for other in node.ops:
                     other.expr = _filtered(other.expr, "operand")
             case nodes.Getattr(attr=attribute) if attribute.startswith("_"):
+                self.generic_visit(node)
                 what = "is not allowed in a prompt: names after a point begin with a letter"
                 raise _fault_at(node, f"{attribute!r} {what}")
             case nodes.Const(value=int() | float() as number) if abs(number) > _MAX_NUMBER:
@@ -523,7 +529,7 @@ class Template:
                 self._bare = [
                     (getattr(part, "data", ""), getattr(part, "name", "")) for part in parts
                 ]
-            self._names = _Checked(tree).slots
+            self._names = _CheckedTree(tree).slots
             if self._bare is None:
                 code = _ENVIRONMENT.compile(tree)
                 self._compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {})

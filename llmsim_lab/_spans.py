@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -137,9 +138,8 @@ class Origin(NamedTuple):
     form: str
     spans: str
 
-    @classmethod
+    @staticmethod
     def of(
-        cls,
         known: Provenance,
         sources: Mapping[str, str],
         facts: Mapping[str, object],
@@ -180,7 +180,7 @@ class Origin(NamedTuple):
                 for cut in known.cuts[:MAX_SPANS]
             ]
             spans = lengths, tokens, cuts
-        return cls(_written(form), _written(spans))
+        return _shared(sys.intern(_written(form)), _written(spans))
 
     def moved(self, turn: int) -> Origin:
         """Return the same for a call of another turn, its facts' turns made absolute.
@@ -242,6 +242,9 @@ class Origin(NamedTuple):
                 spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
         return Provenance(spans=tuple(spans), cuts=tuple(Cut(*cut) for cut in cuts))
 
+
+# Most calls of a run differ in little more than their texts: they keep one object.
+_shared = lru_cache(maxsize=256)(Origin)
 
 _Fact = str | int | None
 _COUNT = Annotated[int, Field(ge=0, le=1 << 31)]

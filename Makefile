@@ -6,7 +6,7 @@
 BIN := .venv/bin
 COVERAGE_PCT := 90
 LOWEST := build/lowest
-LAB_EXTRAS := charts,embedded,notebooks,parquet,tools
+LAB_EXTRAS := embedded,notebooks,parquet,tools
 
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
@@ -18,7 +18,7 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
-.PHONY: check-browser notebooks screenshots looks bench clean setup
+.PHONY: check-browser coverage notebooks screenshots looks bench clean setup
 export PYTHON FROM TO
 # If it is set, as in many containers, every program that is started compiles its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,15 +30,14 @@ demo: .venv/.ready-demo ## replay a recorded run, then continue it live on a rea
 	$(BIN)/llmsim-lab demo $(ARGS)
 
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks)
+	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks/01_first_run.ipynb)
 
 offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 	@sh scripts/setup-venv.sh fill $(LAB_EXTRAS) $(if $(ARGS),$(ARGS),qwen2.5-coder-1.5b)
 
 test: .venv/.ready-test ## run the quick tests: all but those that start programs or take long
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS) $(if $(COVERAGE),--cov --cov-report=))
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS))
 
-check: COVERAGE = yes
 check: check-static check-lowest test check-process check-notebooks check-browser ## run everything that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
@@ -46,10 +45,13 @@ check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 
-# With COVERAGE=yes it adds to what `make test COVERAGE=yes` measured, and checks both together.
 check-process: .venv/.ready-test ## run the tests that start programs or take long
-	$(BIN)/python -m pytest -m process $(WORKERS) $(if $(COVERAGE),--cov --cov-append \
-		--cov-report=term --cov-fail-under=$(COVERAGE_PCT))
+	$(BIN)/python -m pytest -m process $(WORKERS)
+
+coverage: .venv/.ready-test ## measure what the quick tests and those that start programs cover, with branches
+	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=
+	$(BIN)/python -m pytest -m process $(WORKERS) --cov --cov-append --cov-report=term \
+		--cov-fail-under=$(COVERAGE_PCT)
 
 check-lowest: .venv/.ready-all ## run the core tests on the lowest versions allowed (Python 3.11 if it is here)
 	env -u UV_DEFAULT_INDEX -u UV_INDEX_URL $(BIN)/uv lock --check --offline --no-config
@@ -80,15 +82,8 @@ notebooks: .venv/.ready-test ## run the notebooks and save the new outputs
 		--ExecutePreprocessor.store_widget_state=False \
 		--ExecutePreprocessor.record_timing=False notebooks/*.ipynb
 
-bench: .venv/.ready-lab ## measure the package's speed, into *bench.json
+bench: .venv/.ready-lab ## measure the package's speed, into bench.json
 	$(BIN)/python benchmarks/bench.py --out bench.json $(ARGS)
-	$(BIN)/python benchmarks/tape_bench.py --out tape_bench.json $(ARGS)
-	$(BIN)/python benchmarks/lab_bench.py --out lab_bench.json $(ARGS)
-	$(BIN)/python benchmarks/context_bench.py --out context_bench.json $(ARGS)
-	$(BIN)/python benchmarks/chart_bench.py --out chart_bench.json $(ARGS)
-	$(BIN)/python benchmarks/social_bench.py --out social_bench.json $(ARGS)
-	$(BIN)/python benchmarks/assistant_bench.py --out assistant_bench.json $(ARGS)
-	$(BIN)/python benchmarks/mcp_bench.py --out mcp_bench.json $(ARGS)
 
 clean: ## remove .venv, caches and build products (not out/, where your runs are)
 	rm -rf .venv .coverage coverage.xml htmlcov build dist .mypy_cache .pytest_cache .ruff_cache
@@ -105,7 +100,7 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test
 
 .venv/.ready-browser: pyproject.toml $(STATE)
-	@sh scripts/setup-venv.sh install browser embedded,notebooks,serve,test,browser
+	@sh scripts/setup-venv.sh install browser embedded,notebooks,test,browser
 
 .venv/.ready-all: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install all all

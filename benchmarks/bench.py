@@ -1,12 +1,10 @@
-"""Measure what the framework itself costs: CPU and memory per model call, waiting, importing.
+"""Measure what the framework itself costs: CPU per model call, on tape too, growth, importing.
 
 ``python benchmarks/bench.py --out bench.json`` plays whole economic simulations (agent, validator
 and engine: three calls per agent and turn) on a model that answers at the event loop's next turn.
 A bare loop, which gathers as many calls and validates each reply with pydantic, is timed in between
 in the same process, so that the ratio holds on any machine. Everything is repeated in turn and
-medians are taken. CPU is this process's own time; wall time is measured only where waiting is the
-point. There the agents and the validator, whose calls run at once, stand apart from the engine,
-which applies actions one after another by contract.
+medians are taken. CPU is this process's own time.
 """
 
 from __future__ import annotations
@@ -17,34 +15,36 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
-import tracemalloc
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from statistics import mean, median
 from typing import Any, TypeVar
 
 from command import command
+from pydantic import BaseModel
 from rich.table import Table
-from workloads import (
-    CALLS_PER_AGENT_TURN,
-    IN_FLIGHT,
-    StubBackend,
-    bare_loop,
-    make_simulation,
-    scripted_reply,
-    time_bare,
-    time_turns,
-)
 
-from llmsim_lab.llm import ScriptedBackend
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.run import load, replay
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 
 T = TypeVar("T")
 
-_MODEL_DELAY_S = 0.02
+CALLS = 3
+"""Per agent and turn: one each of agent, validator and engine."""
+IN_FLIGHT = 16
+_REPLIES = {
+    "agent": '"action": "Raise the interest rate by 25 basis points", "confidence": 0.8, ',
+    "validator": '"is_valid": true, "confidence": 0.9, ',
+    "engine": '"new_interest_rate": 4.0, "confidence": 0.75, ',
+}
 _IMPORTS = {
     "ours": "import llmsim_lab, llmsim_lab.llm, llmsim_lab.simulation",
     "base": "import ollama, pydantic",
@@ -76,6 +76,90 @@ FULL = Plan(few=100, many=1000, short=10, long=100, repeats=5, import_repeats=9)
 QUICK = Plan(few=2, many=4, short=5, long=10, repeats=1, import_repeats=1)
 
 
+# --- what is played -------------------------------------------------------------------------------
+
+
+def _reply(component: str, number: int) -> str:
+    reasoning = f"Inflation is above its target in case {number}."
+    return f'{{{_REPLIES[component]}"reasoning": "{reasoning}"}}'
+
+
+class StubBackend:
+    """A model that answers by the component that asks, each time with a text of its own."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Answer one request."""
+        await asyncio.sleep(0)
+        self._calls += 1
+        component = request.site.component if request.site else "agent"
+        return ChatReply(text=_reply(component, self._calls), prompt_tokens=250, reply_tokens=40)
+
+    async def model_info(self) -> ModelInfo:
+        """Say that a stub answers."""
+        return ModelInfo(name="stub", backend="stub")
+
+
+class BareReply(BaseModel):
+    """What the bare loop validates replies with."""
+
+    action: str
+    reasoning: str
+    confidence: float
+
+
+async def time_bare(calls: int) -> float:
+    """Do the least anybody must: ask all at once, 16 in flight, and validate each reply.
+
+    Returns:
+        The CPU time, microseconds per call.
+    """
+    limiter = asyncio.Semaphore(IN_FLIGHT)
+
+    async def ask(number: int) -> tuple[str, BareReply]:
+        prompt = f"You advise nation {number}. Inflation: {4.25:.2f}%. Propose one action."
+        async with limiter:
+            await asyncio.sleep(0)
+            text = _reply("agent", number)
+        return prompt, BareReply.model_validate_json(text)
+
+    began = time.process_time()
+    await asyncio.gather(*[ask(number) for number in range(calls)])
+    return (time.process_time() - began) / calls * 1e6
+
+
+async def time_turns(
+    agents: int, turns: int, *, rules: bool = False, tape: Tape | None = None
+) -> list[float]:
+    """Play a run and return the CPU time of each turn, microseconds per agent."""
+    config = SimulationConfig.model_validate(
+        {
+            "nations": [
+                {"name": f"Nation {number}", "kind": "taylor" if rules else "llm"}
+                for number in range(agents)
+            ],
+            "validator": {"kind": "always_valid" if rules else "llm"},
+            "llm": {"model": "stub", "max_concurrency": IN_FLIGHT},
+            "moves_bp": None,  # else the engine would ask nothing
+            "committee": "sequential",
+            "economy": {"shock_scale": 0},
+        }
+    )
+    client = None if rules else LLMClient(config.llm, backend=StubBackend())
+    simulation = Simulation(config, llm_client=client, tape=tape)
+    times = []
+    for _ in range(turns):
+        began = time.process_time()
+        await simulation.step()
+        times.append((time.process_time() - began) / agents * 1e6)
+    return times
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
 def measure(plan: Plan) -> dict[str, Any]:
     """Measure everything and return the figures with what is needed to read them."""
     return {
@@ -89,8 +173,7 @@ def measure(plan: Plan) -> dict[str, Any]:
             "versions": {name: version(name) for name in ("llmsim-lab", "ollama", "pydantic")},
         },
         "cpu": measure_cpu(plan),
-        "memory": measure_memory(plan),
-        "waiting": measure_waiting(plan),
+        "tape": measure_tape(plan),
         "import": measure_import(plan),
     }
 
@@ -104,38 +187,30 @@ def measure_cpu(plan: Plan) -> dict[str, Any]:
     """
     bare: list[float] = []
     by_turn: list[float] = []
-    slowest: list[float] = []
-    others: dict[str, list[float]] = {"scripted": [], "rules": []}
+    rules: list[float] = []
     sizes = [(max(1, plan.few // 10), plan.short), (plan.few, plan.short)]
     sizes += [(plan.many, plan.short), (plan.few, plan.long)]
     typical: dict[str, list[float]] = {f"{agents}x{turns}": [] for agents, turns in sizes}
     means: dict[str, list[float]] = {size: [] for size in typical}
-    _run(time_bare(CALLS_PER_AGENT_TURN))
-    _run(time_turns(1, 2, StubBackend()))
+    _run(time_bare(CALLS))
+    _run(time_turns(1, 2))
     for _ in range(plan.repeats):
         for agents, turns in sizes:
-            bare.append(_run(time_bare(plan.few * CALLS_PER_AGENT_TURN)))
-            times = _run(time_turns(agents, turns, StubBackend()))
-            typical[f"{agents}x{turns}"].append(median(times) / CALLS_PER_AGENT_TURN)
-            means[f"{agents}x{turns}"].append(mean(times) / CALLS_PER_AGENT_TURN)
+            bare.append(_run(time_bare(plan.few * CALLS)))
+            times = _run(time_turns(agents, turns))
+            typical[f"{agents}x{turns}"].append(median(times) / CALLS)
+            means[f"{agents}x{turns}"].append(mean(times) / CALLS)
         by_turn.append(_late_against_early(times))
-        slowest.append(max(times) / median(times))
-        times = _run(time_turns(plan.few, plan.short, ScriptedBackend(scripted_reply)))
-        others["scripted"].append(median(times) / CALLS_PER_AGENT_TURN)
-        others["rules"].append(median(_run(time_turns(plan.few, plan.short, None))))
+        rules.append(median(_run(time_turns(plan.few, plan.short, rules=True))))
     many, long = f"{plan.many}x{plan.short}", f"{plan.few}x{plan.long}"
     return {
         "us_per_call": {size: _rounded(typical[size]) for size in typical},
         "us_per_call_mean": {size: _rounded(means[size]) for size in means},
-        "us_per_call_best": {size: round(min(typical[size]), 2) for size in typical},
-        "us_per_call_scripted_backend": _rounded(others["scripted"]),
         "us_per_call_bare_loop": _rounded(bare),
-        "us_per_call_bare_loop_best": round(min(bare), 2),
         "ratio_to_bare_loop": round(median(typical[long]) / median(bare), 2),
-        "us_per_agent_turn_without_model": _rounded(others["rules"]),
+        "us_per_agent_turn_without_model": _rounded(rules),
         "growth_with_agents": round(median(means[many]) / median(means[long]), 3),
         "growth_with_turns": round(median(by_turn), 3),
-        "slowest_turn_to_median": round(median(slowest), 2),
     }
 
 
@@ -145,86 +220,34 @@ def _late_against_early(times: list[float]) -> float:
     return median(times[-width:]) / median(times[width // 2 : width // 2 + width])
 
 
-def measure_memory(plan: Plan) -> dict[str, int]:
-    """Measure what a run keeps in memory, bytes per model call and per agent and turn."""
-    agent_turns = plan.few * plan.short
-
-    async def ours() -> tuple[int, int]:
-        simulation = make_simulation(plan.few, StubBackend())
-        await simulation.step()
-        before = await _traced_bytes()
-        for _ in range(plan.short):
-            await simulation.step()
-        kept = await _traced_bytes() - before
-        texts = [
-            text
-            for turn in simulation.turns[-plan.short :]
-            for call in turn.calls
-            for text in (call.request.messages[-1].content, call.reply.text if call.reply else "")
-        ]
-        return kept, sum(map(sys.getsizeof, texts))
-
-    async def bare() -> int:
-        await bare_loop(1)
-        before = await _traced_bytes()
-        kept = await bare_loop(agent_turns * CALLS_PER_AGENT_TURN)
-        after = await _traced_bytes()
-        del kept
-        return after - before
-
-    tracemalloc.start()
-    try:
-        (bytes_ours, bytes_texts), bytes_bare = _run(ours()), _run(bare())
-    finally:
-        tracemalloc.stop()
+def measure_tape(plan: Plan) -> dict[str, float]:
+    """Measure CPU per call with and without a tape, the file's size, and replaying and loading."""
+    without, recorded = list[float](), list[float]()
+    verbs: dict[str, list[float]] = {"replay": [], "load": []}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.tape"
+        for _ in range(plan.repeats):
+            without.append(median(_run(time_turns(plan.few, plan.long))) / CALLS)
+            path.unlink(missing_ok=True)
+            with Tape(path) as tape:
+                recorded.append(median(_run(time_turns(plan.few, plan.long, tape=tape))) / CALLS)
+            for name, verb in (("replay", replay), ("load", load)):
+                gc.collect()
+                began = time.process_time()
+                verb(path)
+                seconds = time.process_time() - began
+                verbs[name].append(seconds / plan.long / plan.few / CALLS * 1e6)
+        with Tape(path, read_only=True) as tape:
+            calls = tape.run().calls
+        size = path.stat().st_size
     return {
-        "bytes_per_call": round(bytes_ours / agent_turns / CALLS_PER_AGENT_TURN),
-        "bytes_per_call_beyond_texts": round(
-            (bytes_ours - bytes_texts) / agent_turns / CALLS_PER_AGENT_TURN
-        ),
-        "bytes_per_agent_turn": round(bytes_ours / agent_turns),
-        "bytes_per_call_bare_loop": round(bytes_bare / agent_turns / CALLS_PER_AGENT_TURN),
-    }
-
-
-async def _traced_bytes() -> int:
-    await asyncio.sleep(0)  # lets the loop drop finished tasks
-    gc.collect()
-    return tracemalloc.get_traced_memory()[0]
-
-
-def measure_waiting(plan: Plan) -> dict[str, Any]:
-    """Measure wall time against the ideal, with a model that takes 20 ms, 16 calls in flight."""
-    calls = IN_FLIGHT * plan.short
-    ideal_s = plan.short * _MODEL_DELAY_S
-    shares: dict[str, list[float]] = {"agents": [], "validator": [], "engine": [], "bare_loop": []}
-
-    async def once() -> None:
-        simulation = make_simulation(calls, StubBackend(_MODEL_DELAY_S))
-        state, validator = simulation.state, simulation.validator
-        marks = [time.perf_counter()]
-        actions = await asyncio.gather(*[a.decide_action(state) for a in simulation.agents])
-        marks.append(time.perf_counter())
-        validated = await validator.validate_actions(actions, state)
-        marks.append(time.perf_counter())
-        await simulation.engine.run_turn(validated[: plan.short])
-        marks.append(time.perf_counter())
-        await bare_loop(calls, _MODEL_DELAY_S)
-        marks.append(time.perf_counter())
-        for who, began, ended in zip(shares, marks, marks[1:], strict=False):
-            shares[who].append(ideal_s / (ended - began))
-
-    for _ in range(plan.repeats):
-        _run(once())
-    return {
-        "model_delay_s": _MODEL_DELAY_S,
-        "in_flight": IN_FLIGHT,
+        "us_per_call_without": _rounded(without),
+        "us_per_call_recorded": _rounded(recorded),
+        "us_per_call_added": round(median(recorded) - median(without), 2),
+        "us_per_call_replayed": _rounded(verbs["replay"]),
+        "us_per_call_loaded": _rounded(verbs["load"]),
         "calls": calls,
-        "share_of_ideal": {who: round(median(values), 3) for who, values in shares.items()},
-        "note": (
-            "agents and validator ask at once; the engine applies actions one after another by "
-            f"contract, so its ideal is one delay per action ({plan.short} actions)"
-        ),
+        "bytes_per_call": round(size / calls),
     }
 
 
@@ -249,28 +272,22 @@ def measure_import(plan: Plan) -> dict[str, float]:
 
 def table(figures: dict[str, Any]) -> Table:
     """Return the main figures beside what they should be."""
-    cpu, memory, shares = figures["cpu"], figures["memory"], figures["waiting"]["share_of_ideal"]
+    cpu, tape = figures["cpu"], figures["tape"]
     shown = Table("figure", "measured", "target", title="The framework's own cost")
     for size, micros in cpu["us_per_call"].items():
         whole = cpu["us_per_call_mean"][size]
         name = f"CPU per model call, {size} agents x turns"
         shown.add_row(name, f"{micros} µs (mean {whole})", "< 40 µs")
     for name, measured, target in (
-        ("  with ScriptedBackend", f"{cpu['us_per_call_scripted_backend']} µs", "< 40 µs"),
         ("  bare loop of gather and pydantic", f"{cpu['us_per_call_bare_loop']} µs", ""),
         ("  ratio to the bare loop", f"{cpu['ratio_to_bare_loop']}", "<= 4"),
         ("  many agents against few", f"{cpu['growth_with_agents']}", "<= 1.15"),
         ("  late turns against early ones", f"{cpu['growth_with_turns']}", "<= 1.05"),
-        ("  slowest turn against the typical one", f"{cpu['slowest_turn_to_median']}", "<= 3"),
         ("CPU per agent-turn, no model", f"{cpu['us_per_agent_turn_without_model']} µs", ""),
-        ("kept per model call", f"{memory['bytes_per_call']} B", ""),
-        ("  beyond its texts", f"{memory['bytes_per_call_beyond_texts']} B", "<= 1200 B"),
-        ("kept per agent-turn (3 calls)", f"{memory['bytes_per_agent_turn']} B", ""),
-        ("kept per call by the bare loop", f"{memory['bytes_per_call_bare_loop']} B", ""),
-        ("share of ideal wall time, agents", f"{shares['agents']:.1%}", ">= 90%"),
-        ("share of ideal wall time, validator", f"{shares['validator']:.1%}", ">= 90%"),
-        ("share of ideal wall time, engine", f"{shares['engine']:.1%}", ">= 90%"),
-        ("share of ideal wall time, bare loop", f"{shares['bare_loop']:.1%}", ""),
+        ("added per call by a tape", f"{tape['us_per_call_added']} µs", ""),
+        ("  replayed", f"{tape['us_per_call_replayed']} µs", ""),
+        ("  loaded", f"{tape['us_per_call_loaded']} µs", ""),
+        ("  bytes", f"{tape['bytes_per_call']}", ""),
         ("import against ollama and pydantic", f"{figures['import']['ratio']}", "<= 1.3"),
     ):
         shown.add_row(name, measured, target)

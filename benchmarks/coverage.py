@@ -179,7 +179,6 @@ def runs_covered(
     paired: bool = True,
     failed: float = 0.0,
     truth: float = 0.0,
-    step: float = 0.0,
 ) -> Count:
     """Count the intervals of runs; paired runs share a part that their seed decides."""
     counts = []
@@ -189,8 +188,7 @@ def runs_covered(
         for number, values in enumerate(arms):
             frame = framed(missing(rng, values, failed), ["seed", "outcome"]).assign(arm=number)
             frames.append(frame if paired else frame.assign(seed=frame["seed"] + 1_000 * number))
-        grid = dict.fromkeys(range(size), step) if step else None
-        effects = run_effects(pd.concat(frames), grid=grid, paired=paired)
+        effects = run_effects(pd.concat(frames), paired=paired)
         counts.append(covered(effects, np.full(size, truth)))
     return total(counts)
 
@@ -202,13 +200,12 @@ def p_values_below(
     n: int,
     draw: Draw = normal,
     paired: bool = True,
-    watched: bool = False,
 ) -> Count:
     """Count the p-values of .05 or less where there is no difference."""
     found = []
     for size in in_parts(replications):
         frame = framed(draw(rng, (2, n, size)), ["arm", "seed", "outcome"])
-        effects = run_effects(frame, paired=paired, watched=watched)
+        effects = run_effects(frame, paired=paired)
         found += [effect.p for effect in effects if effect.p is not None]
     return Count(hits=sum(p <= 1 - LEVEL for p in found), offered=len(found))
 
@@ -252,7 +249,7 @@ def situations_covered(
         array = missing(rng, array, failed)
         truth = effect.mean(axis=(0, 1, 2)) if speak_of == "these" else np.zeros(size)
         frame = framed(array, ["arm", "run", "situation", "replicate", "outcome"])
-        counts.append(covered(_effects_of(frame, seeds, speak_of, step, exact), truth))
+        counts.append(covered(_effects_of(frame, seeds, speak_of, exact), truth))
     return total(counts)
 
 
@@ -260,7 +257,6 @@ def _effects_of(
     frame: pd.DataFrame,
     seeds: str,
     speak_of: Literal["these", "new"],
-    step: float,
     exact: bool,
 ) -> list[Effect]:
     if exact:
@@ -272,8 +268,7 @@ def _effects_of(
         frame = frame.assign(seed=100 * frame["run"] + frame["replicate"])
     elif seeds == "crossed runs":
         frame = frame.assign(seed=frame["replicate"])
-    grid = dict.fromkeys(frame["outcome"].unique(), step) if step else None
-    return situation_effects(frame, speak_of=speak_of, grid=grid)
+    return situation_effects(frame, speak_of=speak_of)
 
 
 def options_covered(
@@ -364,8 +359,7 @@ def wordings_covered(
             place = 0 if seeds == "crossed" else 100 * frame["run"] + frame["situation"]
             frame["seed"] = 10_000 * place + 100 * frame["wording"] + frame["replicate"]
             frames.append(frame)
-        grid = dict.fromkeys(range(size), step) if step else None
-        counts.append(covered(situation_effects(pd.concat(frames), grid=grid), np.zeros(size)))
+        counts.append(covered(situation_effects(pd.concat(frames)), np.zeros(size)))
     return total(counts)
 
 
@@ -382,7 +376,7 @@ def turns_as_units(
     return Count(hits=int(((low <= 0) & (high >= 0)).sum()), offered=replications)
 
 
-# --- families and looks ---------------------------------------------------------------------------
+# --- families ------------------------------------------------------------------------------------
 
 OUTCOMES, ARMS = 3, 3
 
@@ -449,26 +443,15 @@ def family_power(
     return Count(hits=rejected, offered=replications * (ARMS - 1) * OUTCOMES)
 
 
-def watched_error(
-    rng: Rng,
-    replications: int,
-    *,
-    draw: Draw = normal,
-    last: int = 50,
-    every: int = 1,
-    sequence: bool = True,
-) -> Count:
-    """Count the sequences that miss the true mean at any look, n = 2 to ``last``."""
-    values = draw(rng, (last, replications)) - draw(rng, (last, replications))
-    missed = np.zeros(replications, dtype=bool)
-    for n in range(2, last + 1, every):
-        mean, variance = values[:n].mean(axis=0), values[:n].var(axis=0, ddof=1)
-        if sequence:
-            low, high, _ = _statistics._sequence(mean, variance, np.array(n), LEVEL)
-        else:
-            low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=np.sqrt(variance / n))
-        missed |= (low > 0) | (high < 0)
-    return Count(hits=int(missed.sum()), offered=replications)
+def stopped_early(rng: Rng, replications: int) -> Count:
+    """Count the studies without a difference whose t interval excludes 0 at one of 19 looks."""
+    values = normal(rng, (20, replications)) - normal(rng, (20, replications))
+    wrong = np.zeros(replications, dtype=bool)
+    for n in range(2, 21):
+        mean, error = values[:n].mean(axis=0), stats.sem(values[:n], axis=0)
+        low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=error)
+        wrong |= (low > 0) | (high < 0)
+    return Count(hits=int(wrong.sum()), offered=replications)
 
 
 # --- power, energy, bands -------------------------------------------------------------------------
@@ -583,7 +566,7 @@ def _cells_of_runs() -> Iterator[Cell]:
         play = partial(runs_covered, n=n, draw=skewed)
         yield Cell(group="runs, paired", name=f"n={n}, exponential", play=play)
         for sd in (0.25, 0.5):
-            play = partial(runs_covered, n=n, draw=partial(on_grid, sd=sd), step=0.25)
+            play = partial(runs_covered, n=n, draw=partial(on_grid, sd=sd))
             yield Cell(group="runs, paired", name=f"n={n}, 25-bp grid, sd {sd}", play=play)
     wide = partial(lambda rng, shape: 3 * normal(rng, shape))
     for n, n_other in ((3, 3), (5, 20), (20, 5)):
@@ -613,7 +596,7 @@ def _cells_of_runs() -> Iterator[Cell]:
 
 
 def _cells_of_p_values() -> Iterator[Cell]:
-    """P-values that do not come with the interval they are shown beside, or may be watched."""
+    """P-values that do not come with the interval they are shown beside."""
     size = partial(Cell, group="p-values", wanted=1 - LEVEL, rule="at most")
     test = partial(p_values_below, n=20)
     yield size(name="grid 0.25, sd 0.1", play=partial(test, draw=partial(on_grid, sd=0.1)))
@@ -624,7 +607,6 @@ def _cells_of_p_values() -> Iterator[Cell]:
         yield size(name=f"yes or no, {chance}", play=play)
         yield size(name=f"yes or no, {chance}, own seeds", play=partial(play, paired=False))
     yield size(name="normal, own seeds", play=partial(test, paired=False))
-    yield size(name="normal, watched", play=partial(test, watched=True))
 
 
 SIZES = ((2, 5), (3, 4), (4, 4), (8, 2), (8, 5))
@@ -660,17 +642,18 @@ def _cells_of_situations() -> Iterator[Cell]:
                     name=f"{runs} runs, AR(1) {rho}{gaps}",
                     play=partial(new, rho=rho, failed=failed),
                 )
-        for kind in ("shared", "crossed", "crossed runs"):
+        for kind in ("shared", "crossed"):
             yield Cell(
                 group="new situations",
                 name=f"{runs} runs, seeds {kind}",
                 play=partial(new, seeds=kind),
             )
-        crossed = partial(new, seeds="crossed runs", turns=4, answers=5, failed=0.1)
         yield Cell(
             group="new situations",
-            name=f"{runs} runs, 5 seeds crossed runs, 10 % failed",
-            play=crossed,
+            name=f"{runs} runs, seeds crossed runs",
+            play=partial(new, seeds="crossed runs"),
+            wanted=0,
+            rule="never offered",
         )
         yield Cell(
             group="new situations",
@@ -752,16 +735,6 @@ def _cells_of_families() -> Iterator[Cell]:
 
 
 def _cells_of_the_rest() -> Iterator[Cell]:
-    draws: dict[str, Draw] = {
-        "normal": normal,
-        "t3": heavy,
-        "exponential": skewed,
-        "25-bp grid": partial(on_grid, sd=0.25),
-        "yes or no": yes_or_no,
-    }
-    for name, draw in draws.items():
-        play = partial(watched_error, draw=draw)
-        yield Cell(group="watched, n=2..50", name=name, play=play, wanted=1 - LEVEL, rule="at most")
     for n in (5, 10, 20, 50):
         for wanted in (0.5, 0.8):
             size = smallest_effect(1.0, n, wanted=wanted) or 0.0
@@ -827,10 +800,7 @@ def _cells_of_old_failures() -> Iterator[Cell]:
     play = partial(family, how="Holm per outcome")
     yield wrong(name="before: Holm per outcome, 3 outcomes", play=play, rule=None)
     yield wrong(name="now: one family", play=partial(family, how="offered"), rule="at most")
-    looks = partial(watched_error, last=20)
-    play = partial(looks, sequence=False)
-    yield wrong(name="before: t, looked at after each of 20 pairs", play=play, rule=None)
-    yield wrong(name="now: confidence sequence", play=looks, rule="at most")
+    yield wrong(name="t, looked at after each of 20 pairs", play=stopped_early, rule=None)
 
 
 CELLS: tuple[Cell, ...] = tuple(_cells())

@@ -1,7 +1,7 @@
 """Where the parts of a prompt came from: stretches of its messages, each with a name and a source.
 
 One form for any prompt. A template's slots are spans; so are the sections that a prompt is put
-together from, which may say how many tokens they take, with what was left out as cuts.
+together from, which may say how many tokens they take.
 
 A call keeps this as an ``Origin``: two short texts of JSON, as a tape has them, and read strictly.
 """
@@ -28,7 +28,7 @@ _ROLES: tuple[_Role, ...] = ("system", "user")
 MAX_SPANS = 2_000
 """Of a prompt; one that has more is kept without any."""
 MAX_WORDS = 1_000
-"""Of a name, a source or a reason, in characters; a call keeps no more of them."""
+"""Of a name or a source, in characters; a call keeps no more of them."""
 _MAX_CHARS = 4_000_000
 
 
@@ -57,25 +57,6 @@ class Span(NamedTuple):
         return text[self.start : self.end]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What was left out of a prompt, or stands in it shortened.
-
-    Attributes:
-        name: of the section.
-        source: where it would have come from.
-        reason: why it was left out or shortened, in words.
-        tokens: how many it would have taken whole, where that is known.
-        shortened: whether a part of it was kept.
-    """
-
-    name: str
-    source: str
-    reason: str
-    tokens: int | None = None
-    shortened: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Where a prompt's parts came from, and whether that is known.
@@ -84,13 +65,11 @@ class Provenance:
         spans: in the order of the messages and of their text.
         how: ``rendered`` is exact; ``unknown`` has no spans.
         why: for ``unknown``, why.
-        cuts: what was left out.
     """
 
     spans: tuple[Span, ...] = ()
     how: Literal["rendered", "unknown"] = "rendered"
     why: str = ""
-    cuts: tuple[Cut, ...] = ()
 
     def sourced(self, sources: Mapping[str, str], facts: Mapping[str, object]) -> Provenance:
         """Return the same with sources.
@@ -131,8 +110,8 @@ class Origin(NamedTuple):
             between the one before and it, its length (null in the user message), its name and its
             source; and what ``{turn}`` and the like in the sources stand for: a text, the call's
             agent (null), or the call's turn, with a number added.
-        spans: JSON: the lengths of the values in the user message; where tokens are known or
-            something was left out, three lists: those lengths, all values' tokens, and cuts.
+        spans: JSON: the lengths of the values in the user message; where tokens are known
+            two lists: those lengths, and all values' tokens.
     """
 
     form: str
@@ -173,14 +152,9 @@ class Origin(NamedTuple):
                 lengths.append(length)
             own = None if role == "user" else length
             form[role].append((gap, own, _cut(name), _cut(words[name] or source)))
-        spans: Any = lengths
-        if known.cuts or any(count is not None for count in tokens):
-            cuts = [
-                (_cut(cut.name), _cut(cut.source), _cut(cut.reason), cut.tokens, cut.shortened)
-                for cut in known.cuts[:MAX_SPANS]
-            ]
-            spans = lengths, tokens, cuts
-        return _shared(sys.intern(_written(form)), _written(spans))
+        counted = any(count is not None for count in tokens)
+        spans = _written((lengths, tokens) if counted else lengths)
+        return _shared(sys.intern(_written(form)), spans)
 
     def moved(self, turn: int) -> Origin:
         """Return the same for a call of another turn, its facts' turns made absolute.
@@ -196,7 +170,7 @@ class Origin(NamedTuple):
         return Origin(_written({**form, "facts": facts}), self.spans)
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
-        """Return the spans and cuts.
+        """Return the spans.
 
         Args:
             texts: by role, the request's first message.
@@ -217,9 +191,9 @@ class Origin(NamedTuple):
         values = form["system"] + form["user"]
         # Both forms are JSON lists; only that of sections begins with another list.
         if self.spans.startswith("[["):
-            lengths, tokens, cuts = _parsed(_Sections, self.spans)
+            lengths, tokens, *_ = _parsed(_Sections, self.spans)
         else:
-            lengths, tokens, cuts = _parsed(_Lengths, self.spans), [None] * len(values), []
+            lengths, tokens = _parsed(_Lengths, self.spans), [None] * len(values)
         if len(lengths) != len(form["user"]) or len(tokens) != len(values):
             raise ValueError(
                 f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
@@ -240,7 +214,7 @@ class Origin(NamedTuple):
                     )
                 source = _cut(_filled(words, facts))
                 spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
-        return Provenance(spans=tuple(spans), cuts=tuple(Cut(*cut) for cut in cuts))
+        return Provenance(spans=tuple(spans))
 
 
 # Most calls of a run differ in little more than their texts: they keep one object.
@@ -252,13 +226,8 @@ _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _Lengths = list[_COUNT]
-_Sections = tuple[
-    _Lengths,
-    list[_COUNT | None],
-    Annotated[
-        list[tuple[_WORDS, _WORDS, _WORDS, _COUNT | None, bool]], Field(max_length=MAX_SPANS)
-    ],
-]
+# A tape recorded by an earlier version may have a third list, which is not read.
+_Sections = tuple[_Lengths, list[_COUNT | None]] | tuple[_Lengths, list[_COUNT | None], list[Any]]
 
 
 @with_config(ConfigDict(extra="forbid"))

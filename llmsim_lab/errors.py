@@ -61,8 +61,8 @@ FailureReason = Literal[
 - ``model_not_found``: the server does not have the model.
 - ``invalid_response``: the reply is not what was asked for.
 - ``context_overflow``: the prompt does not fit the context window.
-- ``generation_stopped``: the model repeated itself and was stopped, by the server or the client, or
-  the server stopped it for another reason; the text so far is kept as the attempt's reply.
+- ``generation_stopped``: the server stopped the model because it repeated itself, or for another
+  reason; the text so far is kept as the attempt's reply.
 """
 
 

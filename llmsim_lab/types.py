@@ -63,8 +63,8 @@ __all__ = [
 
 ValueT = TypeVar("ValueT")
 
-OnText = Callable[[str], bool]
-"""Is given each new piece of a reply; returns True to stop the model. See ``ChatBackend``."""
+OnText = Callable[[str], object]
+"""Is given each new piece of a reply; see ``ChatBackend``."""
 
 # --- requests and replies -------------------------------------------------------------------------
 
@@ -152,8 +152,8 @@ class ChatRequest:
         """
         if self.origin is None:
             why = (
-                "the call keeps none: its prompt came as plain text, was redacted, or has more "
-                f"than {MAX_SPANS:,} values"
+                "the call keeps none: its prompt came as plain text, or has more than "
+                f"{MAX_SPANS:,} values"
             )
             return Provenance(how="unknown", why=why)
         # Reversed, since the first message of each role counts.
@@ -177,10 +177,9 @@ class ChatReply:
         thinking: the separated thinking, else empty.
         tool_calls: the functions it wants called.
         done_reason: ``stop``; ``length`` where the token limit cut the answer; ``aborted`` where
-            the server or the client stopped the model before it was done.
+            the server stopped the model before it was done.
         prompt_tokens: tokens of the whole prompt, cached ones included; None where not reported.
-        reply_tokens: tokens generated; of a reply that the client stopped, the pieces that came,
-            a token or little more each; None where not reported.
+        reply_tokens: tokens generated; None where not reported.
         seconds: wall time of the request as the backend saw it.
         load_seconds: the part of it that went into loading the model.
         top_logprobs: the likeliest first tokens with their natural log-probabilities, the likeliest
@@ -230,13 +229,11 @@ class ChatBackend(Protocol):
     most alternatives that it gives; requests to others never ask for ``top_logprobs``.
 
     One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
-    its ``chat`` takes ``on_text: Callable[[str], bool] | None = None`` by name. It is given where
-    the last reply took half a second or more, and for the first one if somebody watches, since
+    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given where
+    somebody watches: for the first reply and where the last one took half a second or more, since
     reading a stream costs time; with ``streams = "always"``, for a server whose replies are
-    streamed in any case, always. It takes each new piece, thinking that the server separates first,
-    between ``<think>`` and ``</think>``. When it returns True, ``chat`` closes the request at once,
-    so that the server stops, and returns what came so far with ``done_reason="aborted"``. Counts
-    that the server has not sent by then are None, but for ``reply_tokens``: the number of pieces.
+    streamed in any case, each time. It takes each new piece, thinking that the server separates
+    first, between ``<think>`` and ``</think>``.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:

@@ -140,6 +140,10 @@ install() {
     else
         pip install --quiet --editable ".[$2]"
     fi
+    # No question about Jupyter's news on the first page that people see.
+    mkdir -p .venv/share/jupyter/lab/settings
+    printf '%s\n' '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}' \
+        >.venv/share/jupyter/lab/settings/overrides.json
     pwd -P >.venv/.folder
     # Each set holds the ones before it.
     for stamp in demo lab test browser all; do

@@ -47,9 +47,9 @@ TASK_TOOLS = [
 ]
 
 
-def says(text: str, kind: Any = "answer", *claims: str) -> LLMResponse:
-    """Return an answer in the tool ``respond``: what its text is, and whose work it reports."""
-    return LLMResponse(text, kind=kind, claims=claims)
+def says(text: str, kind: Any = "answer") -> LLMResponse:
+    """Return an answer in the tool ``respond``, which says what its text is."""
+    return LLMResponse(text, kind=kind)
 
 
 class ScriptedAdapter:

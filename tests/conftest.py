@@ -22,9 +22,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import platformdirs
 import pytest
+from fake_ollama import FakeOllama
 from ollama_rules import refusal
-
-from llmsim_lab.testing import FakeOllama
 
 if TYPE_CHECKING:
     from llmsim_lab.study import Demonstration

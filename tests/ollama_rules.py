@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from llmsim_lab.testing._fake_ollama import UNITS_S
+from fake_ollama._fake_ollama import UNITS_S
 
 
 def refusal(content: bytes, *, old: bool = False) -> tuple[int, str] | None:

@@ -77,7 +77,7 @@ class PageData:
     def slots(self, call: Mapping[str, Any]) -> dict[str, str]:
         """Return what stands in a call's slots, cut out as a browser does: by UTF-16 units."""
         form, *places = self._texts["slots"][str(call["id"])]
-        spans, _ = self._texts["forms"][form]
+        spans = self._texts["forms"][form]
         found = {}
         for (message, name, _, _), start, length in zip(
             spans, places[::2], places[1::2], strict=True

@@ -10,6 +10,7 @@ from typing import Any
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig, SocialSimulation
 from llmsim_lab.statechart._reasoner import MoveQuestion
+from llmsim_lab.statechart._state import SocialState
 from llmsim_lab.types import ChatRequest
 
 __all__ = [
@@ -73,11 +74,16 @@ def social_config(users: int = 6, **more: Any) -> SocialConfig:
 
 
 def make_social(
-    tape: Tape | str | Path | None = None, *, replies: Any = any_option, users: int = 6, **more: Any
+    tape: Tape | str | Path | None = None,
+    *,
+    replies: Any = any_option,
+    users: int = 6,
+    state: SocialState | None = None,
+    **more: Any,
 ) -> SocialSimulation:
     config = social_config(users, **more)
     client = social_client(replies) if config.needs_model else None
-    return SocialSimulation(config, llm_client=client, tape=tape)
+    return SocialSimulation(config, llm_client=client, tape=tape, state=state)
 
 
 def make_question(

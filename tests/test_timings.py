@@ -9,18 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from assistant_kit import ListLog, MemoryTasks, ScriptedAdapter, call, context, engine
+from assistant_kit import ListLog, MemoryTasks, call, context, engine
 from builders import make_client, make_simulation
+from fake_ollama import FakeOllama
 
 from llmsim_lab.assistant import FunctionTools
-from llmsim_lab.assistant._evaluation import Cases, evaluate
 from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.lab._stepper import Playing
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import recording
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import ChatRequest, Message
 
 
@@ -86,14 +85,6 @@ async def test_a_decision_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(asyncio.CancelledError):
         await task
     assert log.decisions[-1]["duration_ms"] == 750.0
-
-
-async def test_a_message_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.assistant._evaluation", 100.0, 106.0)
-    case = {"id": "m", "kind": "test", "message": "Hi", "expect": "RESPOND_ONLY"}
-    cases = Cases.model_validate({"tasks": [], "others": {}, "messages": [case]})
-    found = await evaluate(ScriptedAdapter("Hello.", tools=()), cases=cases)
-    assert [row.seconds for row in found.rows] == [6.0]
 
 
 async def test_a_tool_on_a_tape(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,19 +18,14 @@ async def every_widget() -> dict[str, LabWidget]:
     """Return one widget of each class, by the class's name."""
     economy = load(data_path("tapes/first_run.tape"), 1)
     nations = load(data_path("tapes/two_nations.tape"), 1)
-    town = load(data_path("tapes/social.tape"), 2)
     made = [
-        lab.AgentStory(town),
         await _chat(),
-        lab.ContextXRay(data_path("tapes/crisis.tape"), run=1),
         await _seat(),
         lab.Lab(economy),
         lab.PromptComparer.from_results(data_path("tapes/prompt_experiment.tape")),
         lab.PromptViewer(nations),
         lab.RateChart(economy),
-        lab.ReasoningInspector(nations),
         await _tree(),
-        lab.SocialBoard(town),
         await _study(),
         lab.TurnStepper(economy),
     ]

@@ -9,12 +9,13 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.text import brief, faults
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ else:
             try:
                 return super().__call__(*args, **values)
             except ValidationError as error:
-                raise ConfigError(f"{cls.__name__}: {faults(error)}") from error
+                # Without its cause, whose text would have the whole of a wrong value.
+                raise ConfigError(f"{cls.__name__}: {faults(error)}") from None
 
     class _Base(BaseModel, metaclass=_Checked):
         pass
@@ -59,6 +61,9 @@ Words = Annotated[str, AfterValidator(_not_blank)]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+_MOST_CHARS, _MOST_DIGITS = 10_000_000, 1_000
+"""Of a file with its aliases written out (ten lines can stand for gigabytes), and of a number."""
+
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
@@ -84,7 +89,7 @@ class YamlFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the configuration {path}: {error}") from error
         try:
-            values, tree = yaml_value(text), _yaml().compose(text)
+            values, tree = _read(text)
         except ValueError as error:
             raise ConfigError(f"{path} is not valid YAML: {error}") from error
         if values is None:
@@ -107,7 +112,7 @@ class YamlFile:
             return model.model_validate(self.values, context={"folder": self.path.parent})
         except ValidationError as error:
             found = [self._explain(fault, model) for fault in error.errors(include_url=False)]
-            raise ConfigError("\n".join(found)) from error
+            raise ConfigError("\n".join(found)) from None
 
     def fault(self, location: Sequence[str | int], what: str) -> str:
         """Return a message with its place: file, line and key, then what is wrong there."""
@@ -124,7 +129,7 @@ class YamlFile:
             known = ", ".join(_known_keys(model, location[:-1]))
             return self.fault(location, f"unknown key; known here are {known}")
         what = fault["msg"].removeprefix("Value error, ")
-        return self.fault(location, f"{what} (it is {clip(repr(fault['input']), 60)})")
+        return self.fault(location, f"{what} (it is {brief(fault['input'])})")
 
 
 def read_config(path: Path, model: type[ModelT]) -> ModelT:
@@ -141,12 +146,26 @@ def yaml_value(text: str) -> Any:
     """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
 
     Raises:
-        ValueError: it is not YAML, says one key twice, or names a type of Python.
+        ValueError: it is not YAML, says one key twice, names a type of Python, has a number of more
+            than 1,000 digits, or is too long once its aliases are written out.
     """
+    return _read(text)[0]
+
+
+def _read(text: str) -> tuple[Any, Node | None]:
     from ruamel.yaml.error import YAMLError  # 50 ms, and many programs read no YAML
 
     try:
-        return _yaml().load(text)
+        yaml = _yaml()
+        tree: Node | None = yaml.compose(text)
+        if tree is None:
+            return None, None
+        if (chars := _written_out(tree, {})) > _MOST_CHARS:
+            raise ValueError(
+                f"with its aliases written out it has {chars:,} characters, and {_MOST_CHARS:,} "
+                "are the most; use fewer aliases within others"
+            )
+        return yaml.constructor.construct_document(tree), tree
     except (YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -168,6 +187,34 @@ def _yaml() -> YAML:
 
     # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
     return YAML(typ="safe", pure=True)
+
+
+def _written_out(node: Node, known: dict[int, int]) -> int:
+    """Return the characters of a node, its aliases written out; ``known`` has those by node.
+
+    Raises:
+        ValueError: an alias stands within what it names, or a number has too many digits.
+    """
+    from ruamel.yaml import MappingNode
+
+    where = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}: "
+    if id(node) not in known:
+        known[id(node)] = 0
+        if isinstance(node.value, str):
+            digits = len(node.value)
+            if str(node.tag).endswith(":int") and digits > _MOST_DIGITS:
+                raise ValueError(
+                    f"{where}a number of {digits:,} digits, and {_MOST_DIGITS:,} are the most; "
+                    "if it is a text, put it in quotes"
+                )
+            known[id(node)] = digits + 1
+        else:
+            pairs = isinstance(node, MappingNode)
+            parts = chain.from_iterable(node.value) if pairs else node.value
+            known[id(node)] = 1 + sum(_written_out(part, known) for part in parts)
+    elif not known[id(node)]:
+        raise ValueError(f"{where}an alias stands within what it names; write it out")
+    return known[id(node)]
 
 
 # --- the place of a fault ------------------------------------------------------------------------

@@ -27,8 +27,6 @@ _MAX_ENTRIES = 50
 # so each is written where it is used, and no meaning hangs on it.
 
 LINE = "var(--jp-border-color2, rgba(127,127,127,0.4))"
-PAPER, TEXT = "var(--jp-layout-color0, #fff)", "var(--jp-content-font-color1, #1b1b1b)"
-"""Of pictures; together, so that they are black on white on a page without JupyterLab's colours."""
 SURFACE = "rgba(127,127,127,0.12)"
 """Of what stands out from the page; see-through, so that it serves light and dark pages alike."""
 INK = "#111"
@@ -45,7 +43,6 @@ STATUS_COLOURS: dict[str, str] = {
     "fallback": "#bc4c00",
     "failed": "#cf222e",
 }
-NO_STATUS = "#6e6e6e"
 """White text on any of them has a contrast of 4.5 or more."""
 
 HIT = f"background:{FOUND};color:{INK};text-decoration:underline"
@@ -55,7 +52,6 @@ QUIET_OPACITY = 0.75
 QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
-CARD = f"border:1px solid {LINE};border-radius:6px;padding:4px 8px"
 BUBBLE = (
     f"background:{SURFACE};border-radius:12px;padding:8px 12px;max-width:40em;width:fit-content"
 )

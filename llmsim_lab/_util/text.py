@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from math import log10
 from typing import Any
 
 from pydantic import ValidationError
@@ -60,6 +62,28 @@ def clip(text: str, length: int) -> str:
     """Return a text as one line of at most so many characters, an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+class _Brief(reprlib.Repr):
+    """Of large values only the beginning; the shorter ones are whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 3, 400, 400
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 20
+
+    def repr_int(self, x: int, level: int) -> str:
+        # Python writes no more than 4,300 digits.
+        digits = x.bit_length() * log10(2)
+        return repr(x) if digits < 400 else f"a number of about {digits:,.0f} digits"
+
+
+_brief = _Brief()
+
+
+def brief(value: object, length: int = 60) -> str:
+    """Return a value as Python writes it, clipped to a length, however large it is."""
+    return clip(_brief.repr(value), length)
 
 
 def counted(number: int, noun: str) -> str:
@@ -117,9 +141,9 @@ def faults(error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         what = fault["msg"].removeprefix("Value error, ")
-        # Messages of our own name the value already; the other two have no value to show.
-        if fault["type"] not in ("value_error", "missing", "extra_forbidden"):
-            what += f" (it is {clip(repr(fault['input']), 60)})"
+        # Messages of our own name the value already; the others have no value to show.
+        if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
+            what += f" (it is {brief(fault['input'])})"
         found.append(f"{place}: {what}" if place else what)
     return "; ".join(found)
 
@@ -152,8 +176,56 @@ def logfmt(**fields: object) -> str:
     return " ".join(f"{key}={_format(value)}" for key, value in fields.items() if value is not None)
 
 
-def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> None:
-    """Log one event; costs next to nothing where the level is off."""
-    if logger.isEnabledFor(level):
-        line = logfmt(**fields)
-        logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
+def log_event(
+    logger: logging.Logger, level: int, event: str, *, words: str | None = None, **fields: Any
+) -> None:
+    """Log one event; costs next to nothing where the level is off.
+
+    Where no logging is set up Python shows warnings on the screen, and people get words there.
+
+    Args:
+        logger: the module's.
+        level: the event's.
+        event: its name.
+        words: for people; made of the fields if None; empty if they hear of it otherwise.
+        fields: what the line says, as ``key=value``.
+    """
+    if not logger.isEnabledFor(level):
+        return
+    if level >= logging.WARNING and not logger.hasHandlers():
+        words = _sentence(event, fields) if words is None else words
+        if words:
+            logger.log(level, "%s", printable(words, keep="\n"), stacklevel=2)
+        return
+    line = logfmt(**fields)
+    logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
+
+
+_IN_WORDS = (
+    *("found", "what", "complaint", "error", "reason", "why", "detail", "cause"),
+    *("then", "remedy", "way_out"),
+)
+"""Fields of events whose values are words for people."""
+
+
+def _sentence(event: str, fields: Mapping[str, Any]) -> str:
+    """Return an event as a sentence: its name, what it is about, what happened and the way out."""
+    given = {name: value for name, value in fields.items() if value not in (None, "")}
+    about = ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in given.items()
+        if name not in _IN_WORDS
+    )
+    said = "; ".join(str(value) for name, value in given.items() if name in _IN_WORDS)
+    place = f" ({about})" if about else ""
+    return f"{event.replace('_', ' ').capitalize()}{place}{f': {said}' if said else ''}"
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a text's estimated tokens without a tokenizer: four UTF-8 bytes each, rounded up.
+
+    English prose has between 4 and 5 characters a token on current models; figures, names and other
+    scripts have fewer.
+    """
+    size = len(text) if text.isascii() else len(text.encode())
+    return -(-size // 4)  # rounded up

@@ -107,7 +107,8 @@ def background_loop() -> asyncio.AbstractEventLoop:
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run async work to its end from plain code: in a script, or in a notebook cell.
 
-    A KeyboardInterrupt cancels the work, waits until it has stopped, and is raised again.
+    A KeyboardInterrupt cancels the work, waits until it has stopped, and is raised again, without
+    the frames of the waiting, which say nothing about the work.
     """
     if _private_loop.is_here():
         work.close()
@@ -118,11 +119,28 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         loop.call_soon_threadsafe(job.start)
         while not job.ended.wait(_LISTEN_S):
             pass
-    except BaseException:
+    except BaseException as error:
         loop.call_soon_threadsafe(job.stop)
         job.ended.wait(_PATIENCE_S)
+        error.with_traceback(None)
         raise
     return job.result()
+
+
+def explain(error: BaseException, sentence: str) -> None:
+    """Add what to do now to an error; in a notebook its cell then ends in words, without frames.
+
+    ``%tb`` in the next cell shows the frames, and any other traceback ends in the sentence.
+    """
+    error.add_note(sentence)
+
+    def in_a_cell() -> list[str]:
+        del error._render_traceback_  # type: ignore[attr-defined]  # for %tb
+        what = str(error).rstrip(".")
+        return [f"{type(error).__name__}: {f'{what}. ' if what else ''}{sentence}"]
+
+    # IPython asks an exception for it.
+    error._render_traceback_ = in_a_cell  # type: ignore[attr-defined]
 
 
 class _Job(Generic[T]):

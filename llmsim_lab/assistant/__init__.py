@@ -1,8 +1,8 @@
 """The decision engine: a message becomes an answer, tool calls, a question or a confirmation.
 
 ``LLMAgentEngine`` decides about one message, ``Chat`` is a conversation as a run, ``ToolLookup``
-lets the agents of other simulations look things up, and ``evaluate`` scores a model on messages
-with known right decisions. ``python -m llmsim_lab.assistant.tasks`` serves a task list over MCP.
+lets the agents of other simulations look things up. ``python -m llmsim_lab.assistant.tasks``
+serves a task list over MCP.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from llmsim_lab.assistant._types import (
 )
 
 if TYPE_CHECKING:
-    from llmsim_lab.assistant._evaluation import evaluate, load_cases
     from llmsim_lab.assistant._mcp_executor import MCPToolExecutor
 
 __all__ = [
@@ -44,8 +43,6 @@ __all__ = [
     "ToolExecutor",
     "ToolLookup",
     "ToolUsingNationAgent",
-    "evaluate",
-    "load_cases",
     "load_constitution",
     "replay_chat",
 ]
@@ -55,7 +52,6 @@ __all__ = [
 _late, __dir__ = _util.late_names(
     __name__,
     {
-        "_evaluation": "evaluate load_cases",
         "_mcp_executor": "MCPToolExecutor",
         "_types": "AgentEngineConfig FunctionCall LLMError LLMMessage LLMResponse Message "
         "PendingAction RateLimitError ToolCall ToolDeclaration ToolResult",

@@ -51,17 +51,16 @@ class _Answer(BaseModel):
     """The arguments of the tool ``respond``."""
 
     text: Text
-    # Optional here though required on the wire: a text without them is still an answer.
+    # Optional here though required on the wire: a text without it is still an answer.
     kind: Meaning | None = None
-    done: str = _NOTHING
 
 
 class OllamaAdapter:
     """Talks to any model that an ``LLMClient`` reaches: by Ollama, embedded, or scripted.
 
     Besides the tools the model is offered one named ``respond``, with which it answers in words and
-    says what they are: an answer, a question or a refusal, and which tools' work they report. A
-    reply without it is plain text, of which none of that is known.
+    says what they are: an answer, a question or a refusal. A reply without it is plain text, of
+    which that is not known.
 
     Args:
         client: the model.
@@ -226,8 +225,8 @@ class OllamaAdapter:
 
 def _respond(names: Sequence[str]) -> ToolDeclaration:
     """Return the tool by which a model answers in words, beside tools of these names."""
-    # The text stands first and the claim is one name, since small models write worse texts after
-    # filling in a form, and fill a list of names with all of them.
+    # The text stands first, since small models write worse texts after filling in a form. ``done``
+    # is not read; the requests of recorded conversations have it.
     parameters = {
         "type": "object",
         "properties": {
@@ -310,12 +309,9 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
     # A model that wants tools called cannot know yet what to answer: its respond waits.
     wanted = tuple(call for call in calls if call.name != RESPOND)
     kind: Meaning | None = None
-    claims: tuple[str, ...] = ()
     if calls and not wanted:
         answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
-        # Servers that do not enforce the list of values send other words for nothing.
-        nothing = answer.done.strip().lower() in ("", "none", _NOTHING)
-        kind, claims = answer.kind, () if nothing else (answer.done,)
+        kind = answer.kind
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():
         raise ValueError("the reply is empty")
@@ -326,7 +322,6 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
         finish_reason=reply.done_reason,
         usage={name: count for name, count in counts.items() if count is not None},
         kind=kind,
-        claims=claims,
     )
 
 
@@ -348,7 +343,7 @@ def _in_json(text: str, as_json: bool, is_cut: bool) -> FunctionCall | str | Non
         name, arguments, answer = map(value.get, ("name", "arguments", "answer"))
         if isinstance(answer, str) and answer.strip():
             return answer if whole else f"{answer} …"
-        # Its text alone: kind and claim come after it, and may be what was cut.
+        # Its text alone: what comes after it may be what was cut.
         if not whole and name == RESPOND and isinstance(arguments, dict):
             return FunctionCall(name, {"text": arguments.get("text")})
         if whole and isinstance(name, str) and isinstance(arguments, dict | str):

@@ -1,23 +1,22 @@
 """What the engine says and how it counts: from a text, a tool's result or a failure to a decision.
 
 Outcome categories, each with its kind: ``SUCCESS`` (``RESPONDED``, ``TOOL_DONE``,
-``CONFIRMATION_ASKED``, ``CANCELLED``, ``ANSWERED_BEFORE``), ``ERROR`` (``TOOL_FAILED``,
+``CONFIRMATION_ASKED``, ``CANCELLED``), ``ERROR`` (``TOOL_FAILED``,
 ``TOO_MANY_STEPS``, ``TOOL_NOT_FOUND``, ``INVALID_PARAMETERS`` and the codes of ``LLMError``),
-``REFUSAL`` (``DECLINED``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``,
-``UNFOUNDED_CLAIM``). Where there is no decision: ``ERROR`` with ``STOPPED`` or
-the exception's name.
+``REFUSAL`` (``DECLINED``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``). Where
+there is no decision: ``ERROR`` with ``STOPPED`` or the exception's name.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.assistant._decision_log import DecisionOutcome
-from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words, inside
+from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
 from llmsim_lab.assistant._types import (
     AgentDecision,
     DecisionType,
@@ -48,10 +47,9 @@ _LIMITED = re.compile(r"rate.?limit|too.?many.?requests|resource.?exhausted|\b42
 """How users' own adapters name a rate limit in an error's code."""
 _MAX_CHARS = 200
 _MAX_ITEMS = 10
-_TITLES = ("title", "description", "name", "text")
-_NUMBER = re.compile(r"(?:(?P<noun>.+)_)?(?:id|number)")
+_NUMBER = re.compile(r"(?:.+_)?(?:id|number)")
 """Arguments that only say which thing is meant, so that the text names the thing alone."""
-_PLAIN = (*_TITLES, "key", "url", "path", "query")
+_PLAIN = ("title", "description", "name", "text", "key", "url", "path", "query")
 _KEPT = "\n\t\u200c\u200d"  # and the joiners, with which emoji and Persian words are written
 _QUOTES = str.maketrans("“”", "''")  # so that no value can end the quotation that it stands in
 _QUOTED = re.compile(
@@ -65,11 +63,7 @@ _CODES: tuple[str, ...] = get_args(ToolErrorCode)
 
 
 def final_text(
-    text: str,
-    executed: Sequence[ToolCall],
-    *,
-    kind: Meaning | None = None,
-    unfounded: Sequence[str] = (),
+    text: str, executed: Sequence[ToolCall], *, kind: Meaning | None = None
 ) -> DecisionOutcome:
     """Return the decision that a model's final text stands for.
 
@@ -78,12 +72,9 @@ def final_text(
         executed: the tools that ran before.
         kind: what the model says that it is. Where it does not, a text that ends in a question
             mark is a question, and any other an answer.
-        unfounded: tools whose work the text reports although they did nothing.
     """
     if kind is None:
         kind = "question" if text.rstrip(_CLOSING).endswith(_QUESTION_MARKS) else "answer"
-    if unfounded:
-        text += f"\n\n(Not done in this message: {', '.join(map(_short, unfounded))}.)"
     if kind == "question":
         category = "AMBIGUITY:CLARIFICATION"
         asking = DecisionType.ASK_CLARIFICATION
@@ -95,8 +86,6 @@ def final_text(
     else:
         category = "REFUSAL:DECLINED" if kind == "refusal" else "SUCCESS:RESPONDED"
         decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
-    if unfounded:
-        category = "AMBIGUITY:UNFOUNDED_CLAIM"
     return DecisionOutcome(decision, category, _tools_used(executed))
 
 
@@ -137,7 +126,7 @@ def wants_yes(
         call_id: tells this question from others.
         left: how many calls the model wanted after this one, which are not made.
     """
-    description = described(call.name, call.parameters, executed)
+    description = described(call.name, call.parameters)
     pending = PendingAction(
         tool_name=call.name, parameters=call.parameters, description=description, call_id=call_id
     )
@@ -156,12 +145,6 @@ def asked_again(pending: PendingAction) -> DecisionOutcome:
     return DecisionOutcome(
         _asking(pending, text), "AMBIGUITY:CONFIRMATION_UNCLEAR", pending.tool_name
     )
-
-
-def answered_before(pending: PendingAction) -> DecisionOutcome:
-    """Return the answer to a second yes or no."""
-    text = f"You have answered that before ({words_of(pending)}); nothing more is done."
-    return _unrun(pending, text, "SUCCESS:ANSWERED_BEFORE")
 
 
 def dropped(pending: PendingAction) -> DecisionOutcome:
@@ -218,27 +201,22 @@ def _tools_used(executed: Sequence[ToolCall]) -> str:
 # --- words for the user ---------------------------------------------------------------------------
 
 
-def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[ToolCall] = ()) -> str:
-    """Return what a call will do, in words.
+def described(tool_name: str, parameters: Mapping[str, Any]) -> str:
+    """Return what a call will do, in words: ``delete task 3``.
 
-    A thing named by its number gets its title too, if a tool's result has it: ``delete task 3
-    (“Buy milk”)``. Long values are cut, with their length.
+    Long values are cut, with their length.
 
     Args:
         tool_name: the tool.
         parameters: its arguments, checked.
-        seen: calls whose results the title may come from.
     """
     words = _short(tool_name)
     if not parameters:
         return words
     if len(parameters) == 1:
         [(key, value)] = parameters.items()
-        if (is_number := _NUMBER.fullmatch(key)) or (key in _PLAIN and isinstance(value, str)):
-            noun = (is_number and is_number["noun"]) or words.rpartition(" ")[2].removesuffix("s")
-            # None would equal what a thing lacks, and True equals 1.
-            title = _title_of(value, noun, seen) if is_number and type(value) in (int, str) else ""
-            return f"{words} {_value_text(value)}" + (f" ({title})" if title else "")
+        if _NUMBER.fullmatch(key) or (key in _PLAIN and isinstance(value, str)):
+            return f"{words} {_value_text(value)}"
     listed = ", ".join(f"{_short(key)}: {_value_text(value)}" for key, value in parameters.items())
     return f"{words} ({listed})"
 
@@ -246,11 +224,10 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
 def words_of(pending: PendingAction) -> str:
     """Return what a pending action will do.
 
-    Its own description counts only if it adds a title to what the call itself says: the context
-    has been outside since and may have been changed, and the user must confirm what really runs.
+    Its own description does not count: the context has been outside since and may have been
+    changed, and the user must confirm what really runs.
     """
-    own = described(pending.tool_name, pending.parameters)
-    return pending.description if pending.description.startswith(f"{own} (") else own
+    return described(pending.tool_name, pending.parameters)
 
 
 def _short(name: str) -> str:
@@ -266,30 +243,6 @@ def _value_text(value: Any) -> str:
     short = clip(text, _MAX_CHARS)
     cut = f" ({len(text):,} characters)" if len(text) > _MAX_CHARS else ""
     return f"“{short.translate(_QUOTES)}”{cut}" if isinstance(value, str) else f"{short}{cut}"
-
-
-def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
-    for call in reversed(seen):  # the latest result has the title as it is now
-        # A note with the same number must not lend its title to a task.
-        if noun not in in_words(call.tool_name) or call.result is None:
-            continue
-        for thing in _objects(call.result.data):
-            if value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id")):
-                titles = [thing[name] for name in _TITLES if isinstance(thing.get(name), str)]
-                return _value_text(titles[0]) if titles else ""
-    return ""
-
-
-def _objects(data: Any) -> Iterator[Mapping[str, Any]]:
-    # Without recursion and each thing once: a result may be of any depth, or contain itself.
-    waiting, seen = [data], set()
-    while waiting:
-        thing = waiting.pop()
-        if (held := inside(thing)) and id(thing) not in seen:
-            seen.add(id(thing))
-            if isinstance(thing, Mapping):
-                yield thing
-            waiting += reversed([*held])
 
 
 def for_user(text: str, tool_names: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,7 +54,7 @@ from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, State
-from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._config import GONE_SETTINGS, RunConfig, RunIntervention
 from llmsim_lab.run._session import Replaying
 from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.types import Value
@@ -117,6 +116,17 @@ class ChatConfig(RunConfig):
     constitution: str = ""
     engine: AgentEngineConfig = Field(default_factory=AgentEngineConfig)
     interventions: tuple[UserMessage, ...] = ()
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> Self:
+        """Return the configuration that a tape holds.
+
+        Raises:
+            ValidationError: it is not such a configuration.
+        """
+        engine = dict(values.get("engine", {}))
+        kept = {name: engine[name] for name in engine if name not in GONE_SETTINGS}
+        return super().recorded({**values, "engine": kept})
 
 
 class ChatState(State):
@@ -245,7 +255,6 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
             engine, self._constitution = self._made(config, llm_client, prompts or {})
         self._decide = getattr(engine, "process_message", engine)
         self._lock = threading.Lock()
-        self._answered_as = uuid.uuid4().hex
         super().__init__(
             config,
             first=ChatTurn(number=0, state=state or ChatState()),
@@ -387,18 +396,14 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
         is_live = self._session is None or not self._session.is_replay
         if is_live and self.engine is None and isinstance(self.tools.executor, _MissingTools):
             self.tools.executor.fail()
-        message, asked = planned[-1].message, state.pending
-        # An engine answers each call_id once in a process. A replay or a fork asks the same again,
-        # so the id that the engine sees is this run's own.
-        if asked is not None:
-            asked = asked.model_copy(update={"call_id": f"{self._answered_as}-{asked.call_id}"})
+        message = planned[-1].message
         decision: AgentDecision = await self._decide(
             DecisionContext(
                 user_id=self.user_id,
                 message=message,
                 conversation_id=self.conversation_id,
                 message_history=list(state.said),
-                pending_confirmation=asked,
+                pending_confirmation=state.pending,
             )
         )
         if self.tape is not None:
@@ -406,7 +411,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
             # returned NaN, or any object.
             text = decision.model_dump_json(fallback=str)
             decision = AgentDecision.model_validate_json(text)
-        decision = _numbered(decision, number, asked, state.pending)
+        decision = _numbered(decision, number, state.pending)
         messages = (*state.said, *_messages(message, decision))
         if self.engine is None:  # or each turn on the tape would hold the whole conversation
             messages = messages[
@@ -418,12 +423,6 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
     def done(self, state: ChatState) -> bool:
         """Return True if no further message is known."""
         return self.turn_number + 1 not in self._planned
-
-    def _recount(self) -> None:
-        """Let a confirmation of a failed turn be answered again, if the run is on a tape."""
-        # The tape knows which tools ran, so that a second yes takes their results from there.
-        if self.tape is not None:
-            self._answered_as = uuid.uuid4().hex
 
     def clear(self) -> None:
         """Start again; what was said before is forgotten, and nothing waits for a yes.
@@ -522,17 +521,13 @@ def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:
     return Message(role="user", content=message), Message(role="assistant", content=decision.text)
 
 
-def _numbered(
-    decision: AgentDecision, number: int, asked: PendingAction | None, was: PendingAction | None
-) -> AgentDecision:
+def _numbered(decision: AgentDecision, number: int, asked: PendingAction | None) -> AgentDecision:
     """Return a decision that a replay can equal: the pending action's id is its turn's number."""
     pending = decision.pending_action
-    if pending is None:
+    # What is asked again keeps its number.
+    if pending is None or (asked is not None and pending.call_id == asked.call_id):
         return decision
-    call_id = str(number)  # instead of the engine's, which is random
-    if was is not None and asked is not None and pending.call_id == asked.call_id:
-        call_id = was.call_id  # what is asked again keeps its number
-    named = pending.model_copy(update={"call_id": call_id})
+    named = pending.model_copy(update={"call_id": str(number)})  # the engine's is random
     return decision.model_copy(update={"pending_action": named})
 
 

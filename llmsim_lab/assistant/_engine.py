@@ -1,15 +1,10 @@
-"""The decision engine: one message in, one decision out, tools run in between.
-
-It keeps nothing of a message but which confirmations were answered.
-"""
+"""The decision engine: one message in, one decision out, tools run in between."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,7 +35,6 @@ from llmsim_lab.assistant._types import (
     LLMResponse,
     PendingAction,
     ToolCall,
-    ToolErrorCode,
     ToolExecutor,
     ToolResult,
 )
@@ -53,12 +47,6 @@ _DEFAULT_ITERATIONS = 5  # named, to tell an argument that was given from one th
 _GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
 """The shared client keeps the time limit itself. Other adapters are cancelled a little later, and
 later still on a tape, since a call that is cancelled from outside leaves nothing there."""
-_NOTHING_DONE: tuple[ToolErrorCode, ...] = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
-"""Failures of tools that have not begun to do anything."""
-_NOT_DONE = (
-    "You report the work of {}, but no call of it has worked for this message, so nothing of it is "
-    "done. If it is to be done, call the tool now; else answer again without reporting it."
-)
 
 _WORDS: dict[str, Literal["yes", "no"]] = {
     **dict.fromkeys(("yes", "ok", "okay", "confirm"), "yes"),
@@ -70,8 +58,6 @@ _WORDS: dict[str, Literal["yes", "no"]] = {
 }
 # Without a question mark: "yes?" is not a yes.
 _AROUND = " \t\r\n.,!'\"*\u3002\uff01\uff0c\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
-_settled: set[str] = set()
-_settling = threading.Lock()
 
 
 class LLMAgentEngine:
@@ -153,7 +139,7 @@ class LLMAgentEngine:
         if pending is not None and (answer := yes_or_no(context.message)) != "yes":
             if answer is None:
                 return answers.asked_again(pending)
-            return answers.dropped(pending) if settle(pending) else answers.answered_before(pending)
+            return answers.dropped(pending)
         try:
             return await _Deciding(
                 context=context,
@@ -216,35 +202,16 @@ class _Deciding:
         if (pending := self.context.pending_confirmation) is not None:
             return await self._confirmed(pending)
         messages = self._opening()
-        # A text that claims work that no tool did goes back to the model once. If the model then
-        # fails, that text with its note is still an answer: the spare one.
-        objected, spare = False, None
         for iteration in range(1, self.config.max_iterations + 1):
-            try:
-                response = await self._ask(messages)
-                calls = tuple(response.function_calls or ())
-                names = self.toolbox.names
-                text = "" if calls else answers.for_user(response.content or "", names)
-                if not calls and not text:
-                    raise InvalidResponseError("the model answered with nothing")
-            except Exception as error:
-                if spare is None:
-                    raise
-                fault = as_llm_error(error)
-                log_event(logger, logging.WARNING, "objection_unanswered", detail=fault.message)
-                return spare
-            is_last = iteration == self.config.max_iterations
+            response = await self._ask(messages)
+            calls = tuple(response.function_calls or ())
             if not calls:
+                text = answers.for_user(response.content or "", self.toolbox.names)
+                if not text:
+                    raise InvalidResponseError("the model answered with nothing")
                 kind = getattr(response, "kind", None)  # a user's own adapter may not have it
-                unfounded = self._unfounded(getattr(response, "claims", ()))
-                final = answers.final_text(text, self.executed, kind=kind, unfounded=unfounded)
-                if not unfounded or is_last or objected:
-                    return final
-                objected, spare = True, final
-                objection = _NOT_DONE.format(", ".join(unfounded))
-                messages += LLMMessage("assistant", text), LLMMessage("user", objection)
-                continue
-            spare = None
+                return answers.final_text(text, self.executed, kind=kind)
+            is_last = iteration == self.config.max_iterations
             if is_last:  # no model call is left to read results, but a question takes none
                 calls = self._only_question(calls)
                 if not calls:
@@ -260,8 +227,6 @@ class _Deciding:
         checked = self.toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
             return answers.impossible(pending, checked)
-        if not settle(pending):  # after the check, so that a yes to a missing tool is not used up
-            return answers.answered_before(pending)
         await self._run(checked)
         return answers.confirmed(pending, self.executed[-1])
 
@@ -342,19 +307,6 @@ class _Deciding:
         await self.entry.tool_ran(done)
         return result
 
-    def _unfounded(self, claims: Sequence[str] | None) -> list[str]:
-        """Return the tools whose work a text reports although no call of them can have worked."""
-        if not self.config.check_claims:
-            return []
-        # After a timeout, say, a tool may have done its work all the same: its claim stands.
-        done = {
-            call.tool_name
-            for call in self.executed
-            if (result := call.result) is not None
-            and (result.success or result.error_code not in _NOTHING_DONE)
-        }
-        return [name for name in dict.fromkeys(claims or ()) if name not in done]
-
 
 # --- confirmations --------------------------------------------------------------------------------
 
@@ -366,13 +318,3 @@ def yes_or_no(message: str) -> Literal["yes", "no"] | None:
     and the marks around it do not matter. With a question mark it is not an answer.
     """
     return _WORDS.get(message.strip(_AROUND).casefold())
-
-
-def settle(pending: PendingAction) -> bool:
-    """Return True the first time that a pending action is answered in this process."""
-    # A yes may come twice, as by a double click, also on two threads: only the first may delete.
-    # Ids are never taken out again: a copy of an old question may come at any time.
-    with _settling:
-        is_first = pending.call_id not in _settled
-        _settled.add(pending.call_id)
-    return is_first

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import logging
-import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from functools import partial
-from queue import SimpleQueue
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
 from pydantic_core import PydanticSerializationError, SchemaError
 
 from llmsim_lab._util.text import faults
-from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, is_identity
+from llmsim_lab.assistant._toolbox import (
+    IDENTITY,
+    failed_result,
+    is_identity,
+    schema_without_user,
+    untitled,
+)
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
-from llmsim_lab.types import reply_schema
 
 logger = logging.getLogger(__name__)
-
-_MOST_IDLE = 8
-"""Threads that are kept for more work; starting one costs more than most tools."""
 
 _JSON: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 
@@ -49,9 +36,10 @@ class FunctionTools:
     error of this package the model reads the message; of any other fault, and of ``sys.exit()``,
     only the kind, and the program's log has the rest.
 
-    A function runs in another thread, so that the event loop stays free and a time limit holds.
-    A call that timed out continues there by itself, and several calls may run at once. An
-    ``async`` function runs on the loop's thread, where it can use what belongs to that thread.
+    A function runs in another thread (``asyncio.to_thread``), so that the event loop stays free and
+    a time limit holds. A call that timed out continues there by itself, and several calls may run
+    at once. An ``async`` function runs on the loop's thread, where it can use what belongs to that
+    thread.
 
     Args:
         functions: the tools.
@@ -96,20 +84,16 @@ class FunctionTools:
         if (tool := self._tools.get(tool_name)) is None:
             return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
         try:
-            arguments = tool.arguments_of(parameters, user_id)
-        except ValidationError as error:
-            return failed_result(faults(error), "INVALID_PARAMETERS")
-        # Validators of a user's own types run in here too.
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - users' functions raise anything
-            return _broken(tool_name, error)
-        try:
-            value = await _called(tool.function, arguments)
+            value = await tool.called(parameters, user_id)
         except TapeError:
             raise
+        except ValidationError as error:
+            return failed_result(faults(error), "INVALID_PARAMETERS")
         except (ValueError, LabError) as error:
             return failed_result(str(error) or type(error).__name__, "TOOL_ERROR")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - users' functions raise anything
-            return _broken(tool_name, error)
+        except (Exception, SystemExit) as error:
+            logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
+            return failed_result(f"it failed: {type(error).__name__}", "TOOL_ERROR")
         try:
             return ToolResult(success=True, data=_JSON.dump_python(value, mode="json"))
         except (PydanticSerializationError, ValueError, RecursionError) as error:
@@ -125,7 +109,6 @@ class _Tool:
     """One function with its declaration."""
 
     def __init__(self, function: Callable[..., Any], destructive: Sequence[str]) -> None:
-        self.function = function
         self.name: str = getattr(function, "__name__", "")
         if not self.name.isidentifier():
             raise ConfigError(
@@ -137,156 +120,53 @@ class _Tool:
             )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigError(f"the tool {self.name!r} yields; let it return a list")
-        parameters = _parameters_of(function, self.name)
-        self._acts_for_user = parameters.pop(IDENTITY, None) is not None
-        # Not every parameter's name can be a pydantic field's, so the fields are numbered.
-        self._fields = {f"argument_{place}": key for place, key in enumerate(parameters)}
-        self._model, schema = _model_of(self.name, self._fields, parameters)
+        typed: Any = function  # a function is a type to pydantic, not to mypy
+        try:
+            self._checked = validate_call(config=ConfigDict(allow_inf_nan=False))(function)
+            schema = TypeAdapter(typed).json_schema()
+        except (PydanticUserError, SchemaError, TypeError, NameError) as error:
+            why = str(error).partition("\n")[0]
+            raise ConfigError(
+                f"the parameters of the tool {self.name!r} cannot come from JSON: {why}"
+            ) from error
+        if schema.get("additionalProperties") is not False:
+            raise ConfigError(
+                f"the tool {self.name!r} has parameters without a name of their own: "
+                f"{inspect.signature(function)}"
+            )
+        if odd := [name for name in schema["properties"] if is_identity(name) and name != IDENTITY]:
+            raise ConfigError(
+                f"parameter {odd[0]!r} of the tool {self.name!r}: no model is asked for the user; "
+                f"call it {IDENTITY}, and it is given who the tool acts for"
+            )
+        self._acts_for_user = IDENTITY in schema["properties"]
         self.declaration = ToolDeclaration(
             name=self.name,
             description=description,
-            parameters=schema,
+            parameters=untitled(schema_without_user(schema)),
             destructive=True if self.name in destructive else None,
         )
 
-    def arguments_of(self, parameters: dict[str, Any], user_id: str) -> dict[str, Any]:
-        """Return the arguments, checked and converted.
+    async def called(self, parameters: dict[str, Any], user_id: str) -> Any:
+        """Return what the function returns.
 
         Raises:
-            ValidationError: one is missing, wrong or unknown.
+            ValidationError: an argument is missing, wrong or unknown.
+            Exception: whatever the function raises.
         """
-        checked = self._model.model_validate(parameters)
-        arguments = {key: getattr(checked, field) for field, key in self._fields.items()}
-        return arguments | ({IDENTITY: user_id} if self._acts_for_user else {})
+        arguments = parameters | ({IDENTITY: user_id} if self._acts_for_user else {})
+        if inspect.iscoroutinefunction(self._checked):
+            return await self._checked(**arguments)
 
-
-def _parameters_of(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
-    try:
-        # Annotations are texts where a module imports them from the future, and evaluating those
-        # raises anything.
-        parameters = dict(inspect.signature(function, eval_str=True).parameters)
-    except Exception as error:
-        raise ConfigError(
-            f"the parameters of the tool {name!r} cannot be read: {type(error).__name__}: {error}"
-        ) from error
-    for key, parameter in parameters.items():
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise ConfigError(f"parameter {parameter} of the tool {name!r} has no name of its own")
-        if key == IDENTITY:
-            continue
-        if is_identity(key):
-            raise ConfigError(
-                f"parameter {key!r} of the tool {name!r}: no model is asked for the user; call it "
-                f"{IDENTITY}, and it is given who the tool acts for"
-            )
-        if parameter.annotation is parameter.empty:
-            raise ConfigError(
-                f"parameter {key!r} of the tool {name!r} needs a type, e.g. {key}: str"
-            )
-    return parameters
-
-
-def _model_of(
-    name: str, fields: dict[str, str], parameters: dict[str, inspect.Parameter]
-) -> tuple[type[BaseModel], dict[str, Any]]:
-    """Return what checks a tool's arguments, and their schema."""
-    definitions: dict[str, Any] = {}
-    for field, key in fields.items():
-        parameter = parameters[key]
-        default = ... if parameter.default is parameter.empty else parameter.default
-        definitions[field] = (Annotated[parameter.annotation, Field(alias=key)], default)
-    try:
-        model: type[BaseModel] = create_model(
-            name, __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **definitions
-        )
-        schema = reply_schema(model)
-    except (PydanticUserError, SchemaError, TypeError, NameError) as error:
-        why = str(error).partition("\n")[0]
-        raise ConfigError(
-            f"the parameters of the tool {name!r} cannot come from JSON: {why}"
-        ) from error
-    if (found := list(schema["properties"])) != list(parameters):
-        raise ConfigError(
-            f"the tool {name!r} has the parameters {', '.join(parameters)}, but by their types "
-            f"they would be called {', '.join(found)}; leave out the aliases"
-        )
-    # A reply must have every field, but a tool's caller may leave out what has a default.
-    required = [key for field, key in fields.items() if model.model_fields[field].is_required()]
-    return model, schema | {"required": required}
-
-
-async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(**arguments)
-    context = contextvars.copy_context()  # a tool may look at its run, which is a context variable
-    work = partial(context.run, partial(function, **arguments))
-    value, error = await asyncio.wrap_future(_threads.start(work))
-    if error is not None:
-        raise error
-    # A decorated async function may look like a plain one and return what has to be awaited.
-    return await value if inspect.isawaitable(value) else value
-
-
-_Outcome = tuple[Any, BaseException | None]
-_Work = tuple[Callable[[], Any], "Future[_Outcome]"]
-
-
-class _Threads:
-    """Any number of daemon threads, some of which are kept for more work.
-
-    ``asyncio.to_thread`` has few threads, and waits for all of them at the end: tools that hang
-    would use them up and then hang the program.
-    """
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Start without threads, also in a forked process, which has none of its parent's."""
-        self._idle: list[SimpleQueue[_Work]] = []
-        self._lock = threading.Lock()
-
-    def start(self, work: Callable[[], Any]) -> Future[_Outcome]:
-        """Run work in a thread that does not keep the program from ending.
-
-        The future holds the value and what was raised: ``wrap_future`` changes exceptions.
-        """
-        with self._lock:
-            waiting = self._idle.pop() if self._idle else None
-        if waiting is None:
-            waiting = SimpleQueue()
-            threading.Thread(
-                target=self._serve, args=(waiting,), name="llmsim-lab-tool", daemon=True
-            ).start()
-        outcome: Future[_Outcome] = Future()
-        waiting.put((work, outcome))
-        return outcome
-
-    def _serve(self, waiting: SimpleQueue[_Work]) -> None:
-        while True:
-            work, outcome = waiting.get()
-            ended: _Outcome
+        def outcome() -> tuple[Any, BaseException | None]:
+            # As a value, since a future cannot carry every exception: not a StopIteration.
             try:
-                ended = work(), None
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                ended = None, error
-            # Idle before the caller is told, whose next call then finds this thread.
-            with self._lock:
-                is_kept = len(self._idle) < _MOST_IDLE
-                if is_kept:
-                    self._idle.append(waiting)
-            with suppress(InvalidStateError):  # the caller was cancelled meanwhile
-                outcome.set_result(ended)
-            if not is_kept:
-                return
-            del work, outcome, ended  # or the idle thread would keep the result alive
+                return self._checked(**arguments), None
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                return None, error
 
-
-_threads = _Threads()
-if hasattr(os, "register_at_fork"):  # Windows has no forks
-    os.register_at_fork(after_in_child=_threads.reset)
-
-
-def _broken(tool_name: str, error: BaseException) -> ToolResult:
-    logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
-    return failed_result(f"it failed: {type(error).__name__}", "TOOL_ERROR")
+        value, error = await asyncio.to_thread(outcome)
+        if error is not None:
+            raise error
+        # A decorated async function may look like a plain one and return what has to be awaited.
+        return await value if inspect.isawaitable(value) else value

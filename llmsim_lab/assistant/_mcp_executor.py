@@ -1,17 +1,29 @@
-"""Tools of a server that speaks MCP, the Model Context Protocol: another program, or in memory."""
+"""Tools of a server that speaks MCP, the Model Context Protocol.
+
+A connection belongs to one event loop and one task of the ``mcp`` library's. So all connections
+live on one loop in a thread of its own, and callers on any loop or thread hand it their calls.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
+import math
+import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tempfile
+import weakref
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
-from mcp import MCPError, StdioServerParameters
+import anyio
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp_types import (
@@ -21,13 +33,13 @@ from mcp_types import (
     TextContent,
     Tool,
     ToolAnnotations,
+    ToolListChangedNotification,
 )
-from pydantic import ValidationError
 from pydantic_core import to_json
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.assistant._mcp_connection import ServerLink, Target
-from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY, failed_result
+from llmsim_lab._util.waiting import PrivateLoop
+from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY, failed_result, untitled
 from llmsim_lab.assistant._types import (
     ServerErrorCode,
     ToolDeclaration,
@@ -36,22 +48,40 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 5.0
+Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
+"""What can be connected to: a command to start, a server in this process, or a URL."""
 _MAX_ERROR_CHARS = 1_000
+_MAX_STDERR_BYTES = 4_000
+# A server whose cursors lead in a circle would be asked for ever.
+_MAX_PAGES = 100
+_PING_S = 2.0
+"""How long a server that let a call time out has to show that it still answers, seconds."""
+_AT_EXIT_S = 10.0
+"""How long the end of the program waits for its servers to end; killing one takes up to 6 s."""
+_NO_PROGRAM = (FileNotFoundError, PermissionError, NotADirectoryError)
+_SDK_ERRORS = (MCPError, ValueError, RuntimeError)
+"""What the library raises where a server does not keep to the protocol, or has gone."""
+_CLOSED = "these tools were closed; make the executor again"
+
+_loop = PrivateLoop()
+_alive: set[_Connection] = set()
+"""The connections that have not ended, wanted or not."""
 
 
 class MCPToolExecutor:
     """Runs the tools of one MCP server, from any thread and event loop, several at once.
 
-    The server starts when it is first needed and starts again when it has died. The user that a
-    tool acts for is in each request's metadata, under ``llmsim-lab/user_id``, and in the argument
-    ``user_id`` if the tool has one.
+    The server is connected to when it is first needed, and again when the connection was closed,
+    as by its death. The user that a tool acts for is in each request's metadata, under
+    ``llmsim-lab/user_id``, and in the argument ``user_id`` if the tool has one.
 
     Args:
-        server: a command to start, as a list of words; or a server of the ``mcp`` library's in this
-            process.
+        server: a command to start, as a list of words; the URL of a server; or a server of the
+            ``mcp`` library's in this process.
         timeout_s: longest wait for a tool's answer, seconds; below the limit of whoever waits for
             it, who would otherwise not learn what went wrong.
         start_timeout_s: longest wait for the server to start, and for a list of its tools, seconds.
@@ -59,7 +89,7 @@ class MCPToolExecutor:
         cwd: the folder it runs in.
 
     Raises:
-        ConfigError: ``server`` is neither.
+        ConfigError: ``server`` is none of these.
 
     Example:
         >>> tools = MCPToolExecutor(["llmsim-lab-tasks", "--db", "tasks.db"])
@@ -79,7 +109,10 @@ class MCPToolExecutor:
             if not value > 0:
                 raise ConfigError(f"{name}={value!r} must be above 0 seconds")
         self.timeout_s = timeout_s
-        self._link = ServerLink(_target(server, env, cwd), start_timeout_s=start_timeout_s)
+        self._link = _Link(_target(server, env, cwd), start_timeout_s)
+        # Work on the loop holds the link, never this executor, which may so be collected.
+        weakref.finalize(self, self._link.end_soon).atexit = False  # _end_all does it, and waits
+        _prepare_exit()
 
     @classmethod
     def tasks(
@@ -122,8 +155,8 @@ class MCPToolExecutor:
             ToolServerError: the server could not be started.
             ConfigError: the program does not exist, or these tools were closed.
         """
-        if self._link.known_tools() is None:
-            await asyncio.wrap_future(self._link.prepare())
+        if self._link.closed or self._link.tools is None:
+            await asyncio.wrap_future(_submit(self._link.listed()))
 
     async def start(self) -> None:
         """Start the server now, so that nothing waits for it later, and ask for its tools.
@@ -132,7 +165,7 @@ class MCPToolExecutor:
             ToolServerError: it could not be started.
             ConfigError: the program does not exist.
         """
-        await asyncio.wrap_future(self._link.prepare(fresh=True))
+        await asyncio.wrap_future(_submit(self._link.listed(fresh=True)))
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         """Run a tool for a user; its failures are results.
@@ -153,10 +186,12 @@ class MCPToolExecutor:
         # with all the calls on it.
         if fault := json_fault([parameters, user_id]):
             return self._failed(tool_name, f"the arguments: {fault}", "INVALID_PARAMETERS")
+        call = self._link.call(tool_name, parameters, user_id, timeout_s=self.timeout_s)
         try:
-            # The link keeps the time limit; this one is for when its thread is stuck.
-            async with asyncio.timeout(self.timeout_s + self._link.start_timeout_s + _GRACE_S):
-                return await self._call(tool_name, parameters, user_id)
+            tool, reply = await asyncio.wrap_future(_submit(call))
+            if tool is None:
+                return self._failed(tool_name, f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
+            return result_of(tool, reply)
         except TimeoutError:
             return self._failed(
                 tool_name,
@@ -169,18 +204,26 @@ class MCPToolExecutor:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
+                self._link.doubt()
                 raise
             # The caller was not cancelled: a tool in this process raised the error by itself.
             return self._failed(tool_name, "it was cancelled", "TOOL_ERROR")
         except MCPError as error:
-            return self._protocol_failure(tool_name, error)
-        except (ValidationError, ValueError, RuntimeError) as error:
+            if error.code == CONNECTION_CLOSED:
+                return self._failed(
+                    tool_name,
+                    "the tools stopped working before it answered; it may have been done anyway",
+                    "SERVER_DIED",
+                )
+            code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
+            return self._failed(tool_name, error.message, code)
+        except (ValueError, RuntimeError) as error:
             log_event(logger, logging.WARNING, "tool_result_invalid", detail=str(error))
             return self._failed(tool_name, "its answer makes no sense", "INVALID_RESULT")
 
     async def aclose(self) -> None:
         """End the server, and wait until it has ended; these tools cannot be used again."""
-        await asyncio.wrap_future(self._link.close())
+        await asyncio.wrap_future(_submit(self._link.close()))
 
     def close(self) -> None:
         """Do as ``aclose`` does, from plain code.
@@ -189,7 +232,7 @@ class MCPToolExecutor:
             ConfigError: an async tool of a server in this process calls it, which would wait for
                 itself.
         """
-        self._link.close_and_wait()
+        _wait_for(self._link.close(), instead="aclose()")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -199,38 +242,11 @@ class MCPToolExecutor:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"MCPToolExecutor({self._link})"
-
-    async def _call(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        await self.ready()
-        tool = _named(tool_name, self._link.known_tools() or ())
-        if tool is None:  # it may be new
-            known = await asyncio.wrap_future(self._link.prepare(fresh=True))
-            tool = _named(tool_name, known)
-        if tool is None:
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {tool_name}")
-        # Set last, so that it replaces whatever a caller left in the arguments.
-        wants_user = IDENTITY in _properties(tool.input_schema)
-        arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
-        meta = {USER_KEY: user_id}
-        call = self._link.submit(tool_name, arguments, meta, timeout_s=self.timeout_s)
-        return result_of(tool, await asyncio.wrap_future(call))
+        return f"MCPToolExecutor({self._link.name})"
 
     def _tools(self) -> list[Tool]:
-        known = self._link.known_tools()
-        return self._link.wait_for_tools() if known is None else known
-
-    def _protocol_failure(self, tool_name: str, error: MCPError) -> ToolResult:
-        if error.code == CONNECTION_CLOSED:
-            return self._failed(
-                tool_name,
-                "the tools stopped working before it answered; it may have been done anyway",
-                "SERVER_DIED",
-            )
-        if error.code == INVALID_PARAMS and error.message.startswith("Unknown tool"):
-            return self._failed(tool_name, f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
-        code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
-        return self._failed(tool_name, error.message, code)
+        known = None if self._link.closed else self._link.tools
+        return _wait_for(self._link.listed(), instead="ready()") if known is None else known
 
     def _failed(self, tool_name: str, what: str, code: str) -> ToolResult:
         log_event(
@@ -240,28 +256,25 @@ class MCPToolExecutor:
             tool=tool_name,
             code=code,
             detail=what,
-            server=str(self._link),
+            server=self._link.name,
             stderr_tail=self._link.stderr_tail()[-300:],
         )
         return _failure(what, code)
 
 
-def _named(name: str, tools: Sequence[Tool]) -> Tool | None:
-    return next((tool for tool in tools if tool.name == name), None)
-
-
 def _target(
     server: Sequence[str] | Target, env: Mapping[str, str] | None, cwd: Path | str | None
 ) -> Target:
-    if isinstance(server, StdioServerParameters | MCPServer | Server):
+    is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
+    if is_url or isinstance(server, StdioServerParameters | MCPServer | Server):
         if env is not None or cwd is not None:
             raise ConfigError("env and cwd are for a server given as a list of words")
-        return server
+        return server  # type: ignore[return-value]
     words = list(server) if isinstance(server, list | tuple) else []
     if not words or not all(isinstance(word, str) for word in words):
         raise ConfigError(
             f"server={server!r} is neither a list of words, such as "
-            "['llmsim-lab-tasks', '--db', 'tasks.db'], nor a server of the mcp library's"
+            "['llmsim-lab-tasks', '--db', 'tasks.db'], nor a URL, nor a server of the mcp library's"
         )
     return StdioServerParameters(
         command=words[0],
@@ -270,6 +283,292 @@ def _target(
         cwd=cwd,
         encoding_error_handler="replace",  # bytes that are not UTF-8 would end the connection
     )
+
+
+# --- on the loop of all connections ---------------------------------------------------------------
+
+
+def _submit(work: Coroutine[Any, Any, T]) -> Future[T]:
+    return asyncio.run_coroutine_threadsafe(work, _loop.get())
+
+
+def _wait_for(work: Coroutine[Any, Any, T], *, instead: str) -> T:
+    if _loop.is_here():
+        work.close()
+        raise ConfigError(f"an async tool cannot wait here for another server; await {instead}")
+    return _submit(work).result()
+
+
+class _Link:
+    """Keeps a connection to a server, and makes another when it was closed."""
+
+    def __init__(self, target: Target, start_timeout_s: float) -> None:
+        self.closed = False
+        self._target, self._start_timeout_s = target, start_timeout_s
+        self._connection: _Connection | None = None
+        if isinstance(target, StdioServerParameters):
+            self.name = " ".join([target.command, *target.args])
+        else:
+            self.name = target if isinstance(target, str) else f"{target.name} in memory"
+
+    @property
+    def tools(self) -> list[Tool] | None:
+        """The server's tools as far as they are known without asking it."""
+        connection = self._connection
+        return connection.tools if connection is not None and connection.usable else None
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the latest server wrote to standard error."""
+        return "" if self._connection is None else self._connection.stderr_tail()
+
+    async def call(
+        self, tool_name: str, parameters: dict[str, Any], user_id: str, *, timeout_s: float
+    ) -> tuple[Tool | None, Any]:
+        """Return the tool, None if there is none of the name, and the server's answer."""
+        tool = _named(tool_name, await self.listed())
+        if tool is None:  # it may be new
+            tool = _named(tool_name, await self.listed(fresh=True))
+        if tool is None:
+            return None, None
+        # Set last, so that it replaces whatever a caller left in the arguments.
+        wants_user = IDENTITY in _properties(tool.input_schema)
+        arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
+        connection = await self._connected()
+        try:
+            async with asyncio.timeout(timeout_s):
+                meta: Any = {USER_KEY: user_id}
+                return tool, await connection.client.call_tool(tool_name, arguments, meta=meta)
+        except TimeoutError:
+            self.doubt()
+            raise
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                connection.end()
+            raise
+
+    async def listed(self, *, fresh: bool = False) -> list[Tool]:
+        """Return the server's tools; connect, if need be.
+
+        Args:
+            fresh: whether to ask a server that was connected before once more.
+
+        Raises:
+            ToolServerError: no server could be started, or it does not list its tools.
+            ConfigError: the program does not exist, or the link was closed.
+        """
+        before = self._connection
+        connection = await self._connected()
+        if (tools := connection.tools) is not None and not (fresh and connection is before):
+            return tools
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                return await connection.list_tools()
+        except (TimeoutError, *_SDK_ERRORS) as error:
+            connection.end()
+            why = str(error) or f"no answer within {self._start_timeout_s:g} s"
+            raise ToolServerError(
+                f"the tool server {self.name!r} does not list its tools: {why}"
+            ) from error
+
+    async def _connected(self) -> _Connection:
+        """Return a connection that works as far as is known, made now if need be."""
+        if (known := self._connection) is not None and known.doubtful and known.usable:
+            await known.settle_doubt()
+        if self.closed:
+            raise ConfigError(_CLOSED)
+        # Another caller may have replaced it while this one waited.
+        if self._connection is known and (known is None or not known.usable):
+            if known is not None:
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "tool_server_restart",
+                    server=self.name,
+                    stderr_tail=known.stderr_tail()[-300:],
+                )
+                known.end()
+            self._connection = _Connection(self._target, self.name, self._start_timeout_s)
+        connection = self._connection
+        assert connection is not None
+        await connection.ready.wait()
+        if connection.fault is not None:
+            raise connection.fault
+        return connection
+
+    def doubt(self) -> None:
+        """Record that a caller stopped waiting: the tool may be slow, or the server hang."""
+        if (connection := self._connection) is not None:
+            connection.doubtful = True
+
+    async def close(self) -> None:
+        """End the server, and wait until it has ended."""
+        self.closed = True
+        if (connection := self._connection) is not None:
+            connection.end()
+            await connection.ended.wait()
+
+    def end_soon(self) -> None:
+        """End the server of an executor that was collected, on whatever thread that is."""
+        self.closed = True
+        if (connection := self._connection) is not None:
+            # Not by ``_loop.get``: the collector may run on a thread that holds its lock just now.
+            with suppress(RuntimeError):  # the loop was closed, and all servers ended before it
+                connection.loop.call_soon_threadsafe(connection.end)
+
+
+class _Connection:
+    """One connection to a server, held open by a task of its own until ``end``.
+
+    Attributes:
+        client: the library's.
+        tools: the server's tools; None if they may be others now.
+        doubtful: whether a caller has stopped waiting for the server, which may hang.
+        ready: set once the server has started, or could not be.
+        fault: why it could not.
+        ended: set once the server has ended.
+    """
+
+    def __init__(self, target: Target, name: str, start_timeout_s: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.client: Client
+        self.tools: list[Tool] | None = None
+        self.doubtful = False
+        self.ready, self._over, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.fault: ConfigError | ToolServerError | None = None
+        self._name, self._start_timeout_s = name, start_timeout_s
+        self._start = anyio.CancelScope()
+        self._changes = 0
+        self._incoming: Any = None
+        self._stderr: Any = None
+        self._stderr_tail = ""
+        self._task = asyncio.create_task(self._hold(target))
+        _alive.add(self)
+
+    def end(self) -> None:
+        """Tell the server to end soon, even if it is still starting."""
+        self._over.set()
+        if not self.ready.is_set():  # until then its task waits for the server, not for ``_over``
+            self._start.cancel()
+
+    @property
+    def usable(self) -> bool:
+        """Whether calls can be made: false once the server's output has ended."""
+        # A process that was forked has the connections of its parent, but not their loop.
+        if self._over.is_set() or self.ended.is_set() or self.loop is not _loop.get():
+            return False
+        incoming = self._incoming  # which only a program has
+        return incoming is None or incoming.statistics().open_send_streams > 0
+
+    async def list_tools(self) -> list[Tool]:
+        """Ask the server for its tools."""
+        changes = self._changes
+        found: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await self.client.list_tools(cursor=cursor)
+            found += page.tools
+            if not (cursor := page.next_cursor):
+                self.tools = found if self._changes == changes else None
+                return found
+        raise ValueError(f"its list of tools has more than {_MAX_PAGES} pages")
+
+    async def settle_doubt(self) -> None:
+        """Ask the server whether it still answers, and end one that does not."""
+        await self.ready.wait()
+        try:
+            async with asyncio.timeout(_PING_S):
+                await self.client.list_tools()
+        except (TimeoutError, *_SDK_ERRORS):
+            self.end()
+        self.doubtful = False
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the server wrote to standard error."""
+        with suppress(ValueError):  # the file was closed meanwhile, on the loop's thread
+            if (file := self._stderr) is not None:
+                # The server appends, so that it does not mind where this reads.
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES))
+                self._stderr_tail = file.read().decode(errors="replace").strip()
+        return self._stderr_tail
+
+    async def _hold(self, target: Any) -> None:
+        try:
+            with self._start as scope:
+                scope.deadline = anyio.current_time() + self._start_timeout_s
+                if isinstance(target, StdioServerParameters):
+                    target = self._program(target)
+                async with Client(target, message_handler=self._on_message, cache=None) as client:
+                    self.client = client
+                    await self.list_tools()
+                    scope.deadline = math.inf  # it is for the start alone
+                    self.ready.set()
+                    await self._over.wait()
+            if not self.ready.is_set():
+                raise TimeoutError(
+                    "it was closed before it had started"
+                    if self._over.is_set()
+                    else f"it did not answer within {self._start_timeout_s:g} s; start_timeout_s "
+                    "gives a slow one longer"
+                )
+        except Exception as error:  # noqa: BLE001 - the library raises all kinds
+            self._record_failure(error)
+        finally:
+            _alive.discard(self)
+            self.ready.set()
+            self.ended.set()
+
+    @asynccontextmanager
+    async def _program(self, command: StdioServerParameters) -> AsyncIterator[Any]:
+        """Start a program, and keep the stream that ends when it does."""
+        with tempfile.TemporaryFile("a+b", buffering=0) as self._stderr:
+            errlog: Any = self._stderr
+            try:
+                async with stdio_client(command, errlog=errlog) as (self._incoming, outgoing):
+                    yield self._incoming, outgoing
+            finally:
+                self.stderr_tail()  # the last words often say why it ended
+                self._stderr = None
+
+    async def _on_message(self, message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.tools = None
+            self._changes += 1
+
+    def _record_failure(self, error: Exception) -> None:
+        if self.ready.is_set():
+            log_event(
+                logger, logging.WARNING, "tool_server_end", server=self._name, detail=repr(error)
+            )
+            return
+        # anyio wraps what fails in its task groups, once for each of them.
+        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        what = f"the tool server {self._name!r} could not be started: {error}"
+        if stderr := self.stderr_tail():
+            what += f"; its standard error: {stderr[-500:]}"
+        self.fault = ConfigError(what) if isinstance(error, _NO_PROGRAM) else ToolServerError(what)
+        self.fault.__cause__ = error
+
+
+@cache
+def _prepare_exit() -> None:
+    """Register the end of all servers at exit, which must come before that of their loop."""
+    _loop.get()  # first, since atexit runs what was registered last before the rest
+    atexit.register(_end_all)
+
+
+def _end_all() -> None:
+    if _alive:
+        wait([_submit(_all_ended())], _AT_EXIT_S)
+
+
+async def _all_ended() -> None:
+    here = asyncio.get_running_loop()
+    connections = [connection for connection in _alive if connection.loop is here]
+    for connection in connections:
+        connection.end()
+    for connection in connections:
+        await connection.ended.wait()
 
 
 # --- what servers say -----------------------------------------------------------------------------
@@ -281,27 +580,22 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     destructive = hints.destructive_hint
     if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
         destructive = not hints.read_only_hint
-    properties = tool.input_schema.get("properties") or {}
-    if isinstance(properties, dict):  # else it is no schema, and this tool alone is not offered
-        properties = {name: _without_title(schema) for name, schema in properties.items()}
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",
-        parameters=_without_title(tool.input_schema) | {"properties": properties},
+        parameters=untitled(tool.input_schema),
         destructive=destructive,
     )
+
+
+def _named(name: str, tools: Sequence[Tool]) -> Tool | None:
+    return next((tool for tool in tools if tool.name == name), None)
 
 
 def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:
     """Return a schema's properties; none where a server has something else in their place."""
     found = (schema or {}).get("properties")
     return found if isinstance(found, dict) else {}
-
-
-def _without_title(schema: Any) -> Any:
-    """Leave out the title that pydantic makes from a name, which costs the model tokens."""
-    is_object = isinstance(schema, dict)  # true and false are schemas too
-    return {key: schema[key] for key in schema if key != "title"} if is_object else schema
 
 
 def json_fault(value: Any) -> str:

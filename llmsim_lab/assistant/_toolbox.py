@@ -178,13 +178,13 @@ def _not_json(arguments: Any) -> str:
         for value in level:
             if isinstance(value, float) and not math.isfinite(value):
                 return f"{value} is not a number in JSON"
-        level = [item for value in level for item in inside(value)]
+        level = [item for value in level for item in _inside(value)]
         if not level:
             return ""
     return f"they go more than {_MAX_DEPTH} levels deep"
 
 
-def inside(value: Any) -> Collection[Any]:
+def _inside(value: Any) -> Collection[Any]:
     """Return what a JSON object or list holds; nothing for other values."""
     if isinstance(value, Mapping):
         return value.values()
@@ -393,6 +393,20 @@ def schema_without_user(schema: Any) -> Any:
     if isinstance(schema.get("required"), list | tuple):
         slim["required"] = [name for name in schema["required"] if not is_identity(name)]
     return slim
+
+
+def untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without the titles that pydantic makes from names, which cost tokens."""
+    slim = {key: item for key, item in schema.items() if key != "title"}
+    properties = slim.get("properties") or {}
+    if isinstance(properties, dict):  # else it is no schema, and this tool alone is not offered
+        properties = {
+            name: {key: item for key, item in part.items() if key != "title"}
+            if isinstance(part, dict)  # true and false are schemas too
+            else part
+            for name, part in properties.items()
+        }
+    return slim | {"properties": properties}
 
 
 def in_words(tool_name: str) -> str:

@@ -113,8 +113,7 @@ class PendingAction(Value):
         tool_name: the tool.
         parameters: its arguments, without the user's identity.
         description: what it will do, in words for the user, such as ``delete task 3``.
-        call_id: tells it from an equal call asked for at another time. Of several with the same
-            id, only the first that is answered runs.
+        call_id: tells it from an equal call asked for at another time.
     """
 
     tool_name: Annotated[str, Field(min_length=1)]
@@ -181,9 +180,6 @@ class AgentEngineConfig:
             and the cut says how much is missing.
         confirm: by tool, whether a call needs the user's yes. Tools not named here need it if they
             are declared destructive or their name says that something is deleted.
-        check_claims: whether a text that reports the work of a tool that did nothing for this
-            message goes back to the model once. If the model insists, the text is shown with a
-            note on what was not done. Only what a model declares with ``respond`` can be checked.
     """
 
     max_iterations: int = 5
@@ -194,7 +190,6 @@ class AgentEngineConfig:
     max_calls: int = 20
     max_result_chars: int = 4000
     confirm: Mapping[str, bool] | None = None
-    check_claims: bool = True
 
     def __post_init__(self) -> None:
         least = {
@@ -315,7 +310,6 @@ class LLMResponse:
         usage: tokens: ``prompt_tokens`` and ``reply_tokens``, where known.
         error: why there is no answer, for adapters that return errors instead of raising them.
         kind: what the model says its text is; None if it does not say, as for plain text.
-        claims: the tools whose work the model says that its text reports.
     """
 
     content: str | None = None
@@ -324,7 +318,6 @@ class LLMResponse:
     usage: Mapping[str, int] | None = None
     error: LLMError | str | None = None
     kind: Meaning | None = None
-    claims: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,12 +411,57 @@ class DeclaresTools(Protocol):
 
 
 class DecisionLogger(Protocol):
-    """Logs decisions and tool calls: ``DecisionLog`` is one, and says what its methods get."""
+    """Logs decisions and tool calls: the contract's logging service. ``DecisionLog`` is one."""
 
-    async def write_decision_log(self, *_: Any, **row: Any) -> None:
-        """Write a decision's row: first as ``PENDING``, then again, by the same id, when made."""
+    async def write_decision_log(
+        self,
+        *,
+        decision_id: str,
+        conversation_id: str,
+        user_id: str,
+        message: str,
+        intent_type: str,
+        decision_type: str,
+        outcome_category: str,
+        duration_ms: float,
+    ) -> None:
+        """Write a decision's row: first as ``PENDING``, then again, by the same id, when made.
+
+        Args:
+            decision_id: tells the message from others.
+            conversation_id: the conversation it belongs to.
+            user_id: who wrote the message.
+            message: the message.
+            intent_type: what it was taken for; ``LLM_PROCESSING`` until that is known.
+            decision_type: a ``DecisionType``, or ``PENDING``.
+            outcome_category: ``SUCCESS``, ``ERROR``, ``REFUSAL`` or ``AMBIGUITY`` with its kind
+                after a colon, such as ``ERROR:TIMEOUT``; or ``PENDING``.
+            duration_ms: from the message to the decision, milliseconds.
+        """
         ...
 
-    async def write_tool_invocation_log(self, *_: Any, **row: Any) -> None:
-        """Write one tool call."""
+    async def write_tool_invocation_log(
+        self,
+        *,
+        decision_id: str,
+        tool_name: str,
+        parameters: dict[str, Any],
+        result: Any,
+        success: bool,
+        error_code: str | None,
+        error_message: str | None,
+        duration_ms: float,
+    ) -> None:
+        """Write one tool call.
+
+        Args:
+            decision_id: the decision it was part of.
+            tool_name: the tool.
+            parameters: its arguments.
+            result: what it returned.
+            success: whether it did what it was asked to.
+            error_code: what went wrong, as a code.
+            error_message: the same in words.
+            duration_ms: how long it took, milliseconds.
+        """
         ...

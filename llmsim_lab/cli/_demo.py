@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import typer
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab._util.files import data_path, write_file
 from llmsim_lab._util.tables import csv_text
+from llmsim_lab._util.text import duration
 from llmsim_lab.cli._output import (
     console,
     end,
@@ -19,10 +21,11 @@ from llmsim_lab.cli._output import (
     report,
     right,
     say,
+    write_figure,
 )
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play, with_model
-from llmsim_lab.errors import LabError
-from llmsim_lab.run import fork
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.run import fork, load
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import DEMO_START, demo_config, demo_runs
@@ -48,18 +51,28 @@ def demo(
         str | None, typer.Option(help=f"The quarter whose data come first; {DEMO_START}.")
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Play all of it, without recording.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--live/--no-live",
+            help="Play all of it, without recording; or only the recording, without a model.",
+            show_default=False,
+        ),
+    ] = None,
     out: Out = Path("out/demo"),
     host: Host = None,
 ) -> None:
     """Replay recorded runs of a model beside a rule and say whether it answers the economy.
 
-    Then continue one of them live. With --live, --seed, --start or --model rule it plays live from
-    the first quarter, and replays nothing.
+    Then continue one of them live, unless --no-live is given. With --live, --seed, --start or
+    --model rule it plays live from the first quarter, and replays nothing.
     """
     # A recording has its own seed, start and players: to choose one of them is to play live.
-    if live or model == "rule" or any(x is not None for x in (seed, start)):
+    chosen = model == "rule" or any(x is not None for x in (seed, start))
+    if live is False and (chosen or turns is not None or model != "auto"):
+        raise ConfigError(
+            "--no-live shows the recording as it is; leave out --turns, --model, --seed and --start"
+        )
+    if live or chosen:
         config = demo_config(
             model="auto" if model == "rule" else model,
             turns=turns or 8,
@@ -70,11 +83,13 @@ def demo(
             config = config.by_rules()
         _live_demo(config, out=out, host=host)
     else:
-        _recorded_demo(turns=turns or 3, model=model, out=out, host=host)
+        _recorded_demo(turns=0 if live is False else turns or 3, model=model, out=out, host=host)
 
 
 def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> None:
     """Replay the recorded runs, draw and judge them, then fork one at its end and continue live.
+
+    With 0 turns there is no live part.
 
     Where ``auto`` finds no model it ends after the recorded part and says how to get one.
 
@@ -88,6 +103,9 @@ def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> No
     began = time.perf_counter()
     found = Demonstration.read(tape)
     _show(found, out, seconds=time.perf_counter() - began)
+    if not turns:
+        say(_NEXT)
+        return
     seed, runs = next(iter(found.runs.items()))
     recorded = runs["plain"]
     taped = recorded.turn_number
@@ -100,10 +118,24 @@ def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> No
         say(_NEXT)
         return
     say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
+    say(_how_long(recorded, turns))
     simulation = fork(tape, demo_runs(tape)[seed]["plain"], llm_client=client)
     failure = play(simulation, turns)
     _finish(simulation, out, taped, tape)
     end(simulation, taped + turns, failure)
+
+
+def _how_long(recorded: Simulation, turns: int) -> str:
+    """Return how long quarters take live, as far as the recording of others shows."""
+    played = [turn for turn in recorded.turns if turn.calls]
+    calls = turns * median(sum(call.attempts for call in turn.calls) for turn in played)
+    seconds = median(turn.seconds for turn in played)
+    return (
+        f"That is about {calls:.0f} calls of a model. As {played[0].calls[0].request.model} was "
+        f"recorded a quarter took {duration(seconds)}, which makes {duration(turns * seconds)}; a "
+        "larger model takes longer, and a faster machine less. Ctrl-C ends it and keeps what was "
+        "played; --no-live leaves it out."
+    )
 
 
 def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
@@ -128,8 +160,8 @@ def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
     say(found.verdict, style="bold")
     say(found.answer().reason)
     picture, quarters = out / "demo.png", out / "demo.csv"
-    demo_figure(found).savefig(picture, dpi=120)
-    quarters.write_text(csv_text(found.paths), encoding="utf-8", newline="")
+    write_figure(picture, demo_figure(found), dpi=120)
+    write_file(quarters, csv_text(found.paths).encode())
     say(f"Written: {picture}, {quarters}")
 
 
@@ -147,6 +179,9 @@ def _live_demo(config: SimulationConfig, *, out: Path, host: str | None) -> None
         f"Playing {config.turns} quarters from {simulation.state.period}: {names}; "
         f"beside it a Taylor rule in the same economy with the same shocks (seed {config.seed})."
     )
+    if client is not None:
+        tape = data_path("tapes/demo.tape")
+        say(_how_long(load(tape, next(iter(demo_runs(tape).values()))["plain"]), config.turns))
     failure = play(simulation, config.turns)
     _finish(simulation, out, None, out / "demo.tape")
     end(simulation, config.turns, failure)

@@ -1,4 +1,4 @@
-"""``llmsim-lab model`` and ``doctor``: which models are here, if they answer, and fit for what."""
+"""``llmsim-lab model`` and ``doctor``: which models are here, if they answer, what they can do."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from importlib.util import find_spec
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import psutil
 import typer
 from rich.table import Column, Table
 
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.text import clip, listed
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._output import console, errors, literal, plain_table, right, say
+from llmsim_lab.cli._output import console, errors, literal, plain_table, say
 from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
@@ -29,7 +31,7 @@ from llmsim_lab.llm._embedded.store import (
     CATALOGUE,
     default_model,
     installed_models,
-    is_verified,
+    is_here,
     remove_model,
 )
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
@@ -38,15 +40,9 @@ from llmsim_lab.llm._openai import HOSTED, OpenAIBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation._verdicts import Told
-from llmsim_lab.study import economics_card, fitness_card
-from llmsim_lab.study._checks import COLUMNS
-from llmsim_lab.study._fitness import FitnessCard, kept_cards
+from llmsim_lab.study import economics_card
+from llmsim_lab.study._checks import ModelCheck, check_model
 from llmsim_lab.study._gate import EconomicsCard, cells_of, kept_economics_cards, what_it_takes
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from llmsim_lab.assistant._evaluation import Evaluation
 
 model_app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
 
@@ -56,7 +52,7 @@ def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
     table = plain_table("name", "size", "licence", "here", "good for")
     for model in CATALOGUE:
-        here = str(model.path) if is_verified(model) else "no"
+        here = str(model.path) if is_here(model) else "no"
         size = f"{model.size_bytes / 1e6:,.0f} MB"
         table.add_row(*map(literal, (model.name, size, model.licence, here, model.note)))
     console.print(table)
@@ -103,14 +99,14 @@ def rm(name: Annotated[str, typer.Argument(help="A name from 'model ls'.")]) -> 
 
 # --- doctor ---------------------------------------------------------------------------------------
 
-CardT = TypeVar("CardT")
+CardT = TypeVar("CardT", ModelCheck, EconomicsCard)
 
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
 )
 _NOT_ASKED = "(not asked)"
 _CARD_SETTINGS = LLMConfig(timeout_s=120)
-_TOOL_SETTINGS = LLMConfig(temperature=0, seed=1, num_ctx=4096, max_tokens=200, timeout_s=300)
+_GATE_LINE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,31 +124,12 @@ class _Finding:
 def doctor(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="Show its fitness card, measured if need be."),
+        typer.Argument(metavar="[MODEL]...", help="Check what it can do."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Check this one only, as 'connect' would name it.")
     ] = None,
     host: Host = None,
-    tools: Annotated[
-        bool, typer.Option("--tools", help="Have a model use tools, on a message of each kind.")
-    ] = False,
-    whole: Annotated[
-        bool, typer.Option("--all", help="With --tools: on all messages, which takes long.")
-    ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="A card that asks three times as much.")
-    ] = False,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Show the cards of several models side by side.")
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure the card anew, although one is kept.")
-    ] = False,
-    keep_loaded: Annotated[
-        bool,
-        typer.Option("--keep-loaded", help="Never unload the model: others on its server use it."),
-    ] = False,
     economics: Annotated[
         bool,
         typer.Option("--economics", help="Ask about economies whose direction is beyond doubt."),
@@ -160,49 +137,32 @@ def doctor(
     thin: Annotated[
         bool, typer.Option("--thin", help="With --economics: tell it four indicators only.")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --economics: ask anew, although a card is kept.")
+    ] = False,
     json_to: Annotated[
         str | None,
-        typer.Option("--json", metavar="FILE", help="Write the cards as JSON; - prints them."),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the cards: .png, .svg or .pdf.")
+        typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints them."),
     ] = None,
 ) -> None:
-    """Show which models are there, whether they answer as they must, and what they are fit for."""
-    if economics or thin:
-        other = (model, tools, whole, full, compare, keep_loaded, picture)
-        if not (models and economics) or any(other):
+    """Show which models are there, whether they answer as they must, and what they can do."""
+    if economics or thin or again:
+        if not (models and economics) or model:
             raise typer.BadParameter(
                 "MODEL... --economics, with --thin, --again or --json, goes with nothing else: "
                 "llmsim-lab doctor embedded:smollm2-135m --economics"
             )
         told: Told = "thin" if thin else "economist"
-        ask = partial(economics_card, told=told, again=again)
-        effort = f"{what_it_takes()}; stopped, it is continued."
-        gates = [_measured(name, host, ask, effort=effort) for name in models]
-        _show(gates, _economics_table, json_to=json_to)
+        gates = [_gated(name, host, told=told, again=again) for name in models]
+        _show(gates, _show_card, json_to=json_to)
         return
     if models:
-        if model or tools or whole:
-            raise typer.BadParameter("--model, --tools and --all do not go with a fitness card")
-        measure = partial(fitness_card, full=full, again=again, reload=not keep_loaded)
-        cards = [_measured(name, host, measure) for name in models]
-        compared = cards[0].compare(*cards[1:]) if compare else None
-        _show(cards, _card_table, json_to=json_to, picture=picture, compared=compared)
+        if model:
+            raise typer.BadParameter("--model does not go with a model's check")
+        _show([_checked(name, host) for name in models], _show_check, json_to=json_to)
         return
-    if full or compare or again or keep_loaded or json_to or picture:
-        raise typer.BadParameter(
-            "a fitness card needs a model: llmsim-lab doctor embedded:smollm2-135m"
-        )
-    if tools:
-        evaluation = _evaluated(model, host, whole=whole)
-        console.print(_evaluation_table(evaluation))
-        say(repr(evaluation))
-        # Wrong decisions are the model's, and do not count; a failed or an unsafe one does.
-        bad = any(row.failed or row.safe is False for row in evaluation.rows)
-        raise typer.Exit(1 if bad else 0)
-    if whole:
-        raise typer.BadParameter("--all goes with --tools")
+    if json_to:
+        raise typer.BadParameter("--json goes with a model: llmsim-lab doctor ollama:NAME --json -")
     raise typer.Exit(0 if _report(model, host) else 1)
 
 
@@ -230,8 +190,6 @@ def _report(model: str | None, host: str | None) -> bool:
     # The address of an openai: model says nothing of where Ollama is.
     is_ollamas = not (model or "").strip().lower().startswith("openai")
     say(_choice(host if is_ollamas else None))
-    for card in kept_cards():
-        say(f"{card.heading}: {card.verdict}")
     for gate in kept_economics_cards():
         say(f"{gate.heading}: {gate.verdict}")
     return any(finding.works for finding in findings)
@@ -332,67 +290,83 @@ async def _examine(client: LLMClient, backend: str) -> _Finding:
     )
 
 
-def _measured(
-    model: str, host: str | None, measure: Callable[..., CardT], *, effort: str = ""
-) -> CardT:
-    """Have a card measured, with lines that say how much it takes and what is being asked."""
+@contextmanager
+def _progress(model: str, *, every_s: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """Say what is being asked: in place in a terminal, else in lines, one in so many seconds."""
+    if errors.is_terminal:
+        with errors.status(literal(f"{model}: looking ...")) as status:
+            yield lambda what: status.update(literal(f"{model}: {what} ..."))
+        return
+    said_at = -inf
+
+    def line(what: str) -> None:
+        nonlocal said_at
+        if time.monotonic() >= said_at + every_s:
+            said_at = time.monotonic()
+            say(f"{model}: {what} ...", to=errors)
+
+    yield line
+
+
+@contextmanager
+def _asking(model: str, host: str | None) -> Iterator[LLMClient]:
     client = connect(model, host=host, config=_CARD_SETTINGS, quiet=True)
-    if effort:
-        say(f"{model}: {effort}", to=errors)
     log = logging.getLogger("llmsim_lab.llm")
     before = log.level
-    log.setLevel(logging.CRITICAL)  # an invalid answer is a number of the card, not an error
+    log.setLevel(logging.CRITICAL)  # an invalid answer is a finding, not an error
     try:
-        with errors.status(literal(f"{model}: looking ...")) as status:
-            return measure(client, progress=lambda it: status.update(literal(f"{model}: {it} ...")))
-    except LLMFailureException:
-        say("What was measured is kept; the same command continues.", to=errors)
-        raise
+        yield client
     finally:
         log.setLevel(before)
         run_sync(client.aclose())
 
 
+def _checked(model: str, host: str | None) -> ModelCheck:
+    with _asking(model, host) as client, _progress(model) as progress:
+        return run_sync(check_model(client, progress))
+
+
+def _gated(model: str, host: str | None, *, told: Told, again: bool) -> EconomicsCard:
+    with _asking(model, host) as client:
+        say(f"{model}: {what_it_takes()}; stopped, it is continued.", to=errors)
+        try:
+            with _progress(model, every_s=_GATE_LINE_S) as progress:
+                return economics_card(client, told=told, again=again, progress=progress)
+        except LLMFailureException:
+            say("What was measured is kept; the same command continues.", to=errors)
+            raise
+
+
 def _show(
-    cards: Sequence[Any],
-    table_of: Callable[[Any], Table],
-    *,
-    json_to: str | None,
-    picture: Path | None = None,
-    compared: pd.DataFrame | None = None,
+    results: Sequence[CardT], show: Callable[[CardT], object], *, json_to: str | None
 ) -> None:
-    """Print cards, and write what else is wanted; with JSON to print, nothing else is printed."""
+    """Print results, and write them as JSON; with JSON to print, nothing else is printed."""
     if json_to is not None:
-        whole = [json.loads(card.to_json()) for card in cards]
+        whole = [json.loads(one.to_json()) for one in results]
         text = json.dumps(whole[0] if len(whole) == 1 else whole, indent=2)
         if json_to == "-":
             typer.echo(text)
-        else:
-            try:
-                Path(json_to).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise ConfigError(f"cannot write {json_to}: {error.strerror}") from error
-    if picture is not None:
-        # Here, since it loads matplotlib and all worlds.
-        from llmsim_lab.lab.figures import fitness_figure
+            return
+        write_file(Path(json_to), text.encode())
+    for one in results:
+        show(one)
+    if json_to is not None:
+        say(f"Written: {json_to}")
 
-        try:
-            fitness_figure(*cards).savefig(picture, dpi=150)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot draw {picture}: {error}") from error
-    if json_to == "-":
-        return
-    if compared is not None:
-        table = plain_table(*compared.columns)
-        for row in compared.itertuples(index=False):
-            table.add_row(*map(literal, row))
-        console.print(table)
-    for card in cards if compared is None else ():
-        say(card.heading)
-        console.print(table_of(card))
-        say(card.verdict, style="bold")
-    if written := [str(file) for file in (json_to, picture) if file is not None]:
-        say(f"Written: {', '.join(written)}")
+
+def _show_check(check: ModelCheck) -> None:
+    say(check.heading)
+    table = plain_table("check", Column("result", no_wrap=True), "note")
+    for one in check.findings:
+        style = "yellow" if one.ok is False else ""
+        table.add_row(*map(literal, (one.check, one.result, one.note)), style=style)
+    console.print(table)
+
+
+def _show_card(card: EconomicsCard) -> None:
+    say(card.heading)
+    console.print(_economics_table(card))
+    say(card.verdict, style="bold")
 
 
 def _economics_table(card: EconomicsCard) -> Table:
@@ -401,55 +375,4 @@ def _economics_table(card: EconomicsCard) -> Table:
     for one in card.criteria:
         style = {"pass": "green", "fail": "red", "undecided": "yellow"}[one.verdict]
         table.add_row(*map(literal, cells_of(one)), style=style)
-    return table
-
-
-def _card_table(card: FitnessCard) -> Table:
-    measure, *numbers, note = COLUMNS
-    table = plain_table(measure, *(right(title, no_wrap=True) for title in numbers), note)
-    for one in card.measures:
-        table.add_row(*map(literal, one.cells), style="" if one.value is not None else "yellow")
-    return table
-
-
-def _evaluated(model: str | None, host: str | None, *, whole: bool) -> Evaluation:
-    """Have a model decide about all messages, or about one of each kind.
-
-    Raises:
-        ConfigError: the library for tools is not installed, or there is no model.
-    """
-    if find_spec("mcp") is None:
-        raise ConfigError("tools need the mcp library: pip install 'llmsim-lab[tools]'")
-    # Here, since the assistant loads the mcp library, which need not be installed.
-    from llmsim_lab.assistant import evaluate, load_cases
-    from llmsim_lab.assistant._types import AgentEngineConfig
-
-    cases = load_cases() if whole else load_cases().one_of_each_kind()
-    settings = _TOOL_SETTINGS
-    config = AgentEngineConfig(timeout_seconds=settings.timeout_s, max_tokens=settings.max_tokens)
-
-    async def evaluated(client: LLMClient) -> Evaluation:
-        async with client:
-            return await evaluate(client, cases=cases, config=config)
-
-    client = connect(model or "auto", host=host, config=settings, quiet=True)
-    say(f"{len(cases.messages)} messages to the task assistant, one after another ...")
-    return run_sync(evaluated(client))
-
-
-def _evaluation_table(evaluation: Evaluation) -> Table:
-    table = plain_table("message", "expected", "decided", "tools", "right", "safe", "seconds")
-    for row in evaluation.rows:
-        right = row.decision and row.tool is not False and row.arguments is not False
-        safe = {True: "yes", False: "NO", None: ""}[row.safe]
-        table.add_row(
-            literal(row.id),
-            row.expected.value,
-            "no answer" if row.failed else row.decided.value,
-            literal(", ".join(row.tools)),
-            "yes" if right else "no",
-            safe,
-            f"{row.seconds:.1f}",
-            style="red" if row.failed else "" if right and row.safe else "yellow",
-        )
     return table

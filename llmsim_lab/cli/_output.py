@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +17,20 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from llmsim_lab._util.config import yaml_text
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.agents._agents import change_in_words
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
+from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.simulation import Simulation
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 console = Console()
 errors = Console(stderr=True)
@@ -260,9 +264,21 @@ def _write_chart(simulation: Simulation, shadow: Simulation | None, out: Path) -
         rule_of=name,
         title=f"Policy rate from {first}" if first else "Policy rate",
     )
-    path = out / "rates.png"
-    figure.savefig(path, dpi=120)
-    return path
+    return write_figure(out / "rates.png", figure, dpi=120)
+
+
+def write_figure(path: Path, figure: Figure, *, dpi: int) -> Path:
+    """Write a figure as its file's ending says, and return the path.
+
+    Raises:
+        ConfigError: it cannot be written, or the ending is not one of a picture.
+    """
+    picture = BytesIO()
+    try:
+        figure.savefig(picture, dpi=dpi, format=path.suffix[1:] or "png")
+    except ValueError as error:
+        raise ConfigError(f"cannot draw {path}: {error}") from error
+    return write_file(path, picture.getvalue())
 
 
 def _chart_name(simulation: Simulation) -> str:
@@ -273,14 +289,9 @@ def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list
     frames = {"turns": simulation.to_frame(), "decisions": simulation.decisions()}
     if shadow is not None:
         frames["shadow"] = shadow.to_frame()
-    paths = []
-    for name, frame in frames.items():
-        paths.append(out / f"{name}.csv")
-        paths[-1].write_text(csv_text(frame), encoding="utf-8", newline="")
-    paths.append(out / "config.yaml")
-    config = simulation.config.model_dump(mode="json", by_alias=True)
-    paths[-1].write_text(yaml_text(config), encoding="utf-8")
-    return paths
+    texts = {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
+    texts["config.yaml"] = yaml_text(simulation.config.model_dump(mode="json", by_alias=True))
+    return [write_file(out / name, text.encode()) for name, text in texts.items()]
 
 
 def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
@@ -291,4 +302,9 @@ def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
             "written.",
             style="red",
         )
+        if simulation.tape is not None:
+            at = f"{simulation.tape.path} --run {simulation.run_id}"
+            if simulation._is_own() and (file := file_of(type(simulation))) is not None:
+                at += f" --import {file}"
+            say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
         raise failure

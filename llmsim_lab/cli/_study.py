@@ -137,8 +137,6 @@ class _Described:
                 made = Study(world, **self.arguments)
         except ConfigError as error:
             raise located(error, self.file, self.source) from error
-        if self.file.is_registered:
-            made.register(self.path)
         return made
 
     def _world(self) -> Any:
@@ -162,8 +160,6 @@ def _run(described: _Described, parallel: int | None) -> None:
     if made._models.given is None and (model := _model_needed(made)):
         made._models.given = model
     say(made.plan())
-    if described.file.is_registered:
-        say(f"Registered in {described.path}.")
     try:
         with errors_located():
             made.run(parallel=parallel)
@@ -208,10 +204,7 @@ def _show(made: Study) -> None:
         say(error, style="red")
     if not made.counts["done"] or not made.outcome:
         return
-    # What is registered names its own comparisons, with or without a reference.
-    if made.reference is None and made._registered is None:
-        say("A Latin hypercube has no reference arm, so there are no effects.")
-    elif len(made.arms) > 1:
+    if len(made.arms) > 1:
         left = made.counts["left"] + made.counts["stopped"]
         say(f"\nEffects{' so far' if left else ''}:")
         say(made.effects())

@@ -33,7 +33,7 @@ app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True
 
 _Runs = Annotated[list[int] | None, typer.Option("--run", help="A run's number; may be repeated.")]
 
-_COMPARED = ("config", "llm", "model", "seed", "given", "package", "git", "python", "platform")
+_COMPARED = ("config", "llm", "model", "seed", "given", "package", "python", "platform")
 """Parts of a manifest that ``diff`` compares value by value; prompts are compared as texts."""
 _MAX_COMPARED_CHARS = 50_000
 _MOST_SERIES = 4
@@ -155,36 +155,6 @@ def prune(file: TapeFile, run: _Runs = None) -> None:
     say(f"Taken off {file}: {_numbered(run)}")
 
 
-@app.command("redact")
-def redact(
-    file: TapeFile,
-    run: _Runs = None,
-    component: Annotated[
-        list[str] | None, typer.Option(help="Only its texts, such as agent; may be repeated.")
-    ] = None,
-    states: Annotated[
-        bool, typer.Option("--states", help="Every text of the states as well, whoever wrote it.")
-    ] = False,
-) -> None:
-    """Put digests in the place of prompts, answers and reasoning, for good; all runs if none named.
-
-    Numbers, names, settings and prompt templates stay. A redacted run is not replayed.
-    """
-    with existing_tape(file) as tape:
-        tape.redact(run or None, components=component or None, states=states)
-        runs = tape.runs()
-    done = set(run or [info.id for info in runs])
-    say(f"Redacted on {file}: {_numbered(sorted(done))}")
-    for info in runs:
-        # A fork starts with a copy of its parent's turn, texts and all.
-        if info.id not in done and info.parent in done and info.fork_turn is not None:
-            say(
-                f"Run {info.id} has its own copy of turn {info.fork_turn} of run {info.parent}: "
-                f"redact it too with --run {info.id}",
-                style="yellow",
-            )
-
-
 @app.command("verify")
 def verify(
     file: TapeFile,
@@ -301,7 +271,6 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
         "seed": manifest.get("seed"),
         "recorded by": f"llmsim-lab {manifest['package']}, Python {manifest.get('python')}, "
         f"{manifest.get('platform')}",
-        "git revision": manifest.get("git") or "",
         "given parts": ", ".join(map(str, manifest["given"])),
     }
     facts |= {
@@ -428,7 +397,8 @@ def _show_attempt(attempt: Attempt) -> None:
     if attempt.reply is not None:
         tokens = attempt.reply.prompt_tokens, attempt.reply.reply_tokens
         counted = f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
-        say(f"--- answered ({attempt.seconds:.2f} s{counted})", style="cyan")
+        cut = ", cut at its length" if attempt.reply.done_reason == "length" else ""
+        say(f"--- answered ({attempt.seconds:.2f} s{counted}{cut})", style="cyan")
         if attempt.reply.thinking:
             say(attempt.reply.thinking, style="dim")
         say(attempt.reply.text)

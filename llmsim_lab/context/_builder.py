@@ -1,14 +1,12 @@
 """Build what an agent reads, from the state, the events and what the others did.
 
 A prompt is a pure function of its arguments and of the builder's settings: same input, same bytes,
-in any process. Its sections are put together as ``Part``s, which can be cut to a budget of tokens;
-where each section came from is worked out when it is asked for.
+in any process.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,18 +14,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from llmsim_lab._spans import Cut, Provenance, Span
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._spans import Provenance, Span
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip
-from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ReadOnlyState, read_only
+from llmsim_lab._util.text import clip, estimate_tokens
+from llmsim_lab.context._modules import BehaviorModule, ComposedModules
 from llmsim_lab.context._variables import Variables, humanise, value_text
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import Role
-
-CountTokens = Callable[[str], int]
 
 CORE = "context builder"
 """The source of sections that are not a module's."""
@@ -38,12 +33,6 @@ StableFirst = bool | Literal["shared"]
 """Whether what does not change in a run stands first, and whether the role is the last of it."""
 _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
-_BYTES_PER_TOKEN = 4
-_SEPARATOR_TOKENS = 1
-"""Of the empty line between two sections."""
-_ELLIPSIS = "…"
-_SHORTEST_CHARS = 20
-"""No reply is cut to less; a budget that needs more cutting is an error."""
 
 
 class Briefing(Settings):
@@ -123,11 +112,6 @@ def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
         # The first line follows the speaker's name, so it cannot pass for anything else.
         first, *rest = words.splitlines()
         words = "\n".join([first, *[_marked(line, names) for line in rest]])
-    return spoken(speaker, words)
-
-
-def spoken(speaker: str, words: str) -> str:
-    """Return what ``quote`` does for words that are stripped and need no mark."""
     return f'{speaker}: "{words}"' if words else f"{speaker}: (said nothing)"
 
 
@@ -145,24 +129,6 @@ def _marked(line: str, names: Collection[str]) -> str:
     return f"> {line}" if fakes else line
 
 
-def module_source(name: str) -> str:
-    """Return the source of a module's sections, as spans and cuts name it."""
-    return f"module {name}"
-
-
-def estimate_tokens(text: str) -> int:
-    """Return a text's estimated tokens without a tokenizer: four UTF-8 bytes each, rounded up.
-
-    English prose has between 4 and 5 characters a token on current models; figures, names and other
-    scripts have fewer, so leave a quarter to spare where a limit is hard.
-    """
-    return _tokens_of(len(text) if text.isascii() else len(text.encode()))
-
-
-def _tokens_of(size: int) -> int:
-    return -(-size // _BYTES_PER_TOKEN)  # rounded up
-
-
 class Part(NamedTuple):
     """A section on its way into a prompt.
 
@@ -171,108 +137,17 @@ class Part(NamedTuple):
         source: who contributes it.
         role: of the message it goes into.
         text: the section with its heading.
-        priority: 0 to 100, the lowest is left out first; None: it is never left out.
-        shorter: returns the section in at most so many tokens, or None if that is impossible.
     """
 
     name: str
     source: str
     role: Role
     text: str
-    priority: int | None = None
-    shorter: Callable[[int], str | None] | None = None
 
 
 def _core(title: str, text: str, role: Role = "user") -> Part:
-    """Return a section of the builder's own, which is never left out."""
+    """Return a section of the builder's own."""
     return Part(title, CORE, role, section(title, text))
-
-
-def _longest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the greatest length from low to high that fits; low where none does."""
-    # By halving, since tokens do not follow from characters. ``bisect`` wants False before True, so
-    # it goes through what is taken away: the less is left, the better it fits.
-    return high - bisect_left(range(high - low), True, key=lambda less: fits(high - less))
-
-
-def shorten(text: str, tokens: int, count: CountTokens) -> str | None:
-    """Return a section cut after a word, with an ellipsis; None if only its heading would stay."""
-    head = text.index("\n") + 1 if text.startswith("=== ") and "\n" in text else 0
-    end = _longest(head, len(text), lambda n: count(f"{text[:n]} {_ELLIPSIS}") <= tokens)
-    # Back to the last space or line break, so that no word is cut.
-    kept = text[: max(text.rfind(" ", head, end), text.rfind("\n", head, end), head)].rstrip()
-    return f"{kept} {_ELLIPSIS}" if len(kept) > head else None
-
-
-def _fit_module(
-    parts: Sequence[Part], tokens: int, count: CountTokens
-) -> tuple[list[Part], list[Cut]]:
-    """Return one module's parts within its tokens, and what was cut: the last ones first."""
-    kept: list[Part] = []
-    cuts: list[Cut] = []
-    left = tokens
-    for part in parts:
-        need = count(part.text)
-        if need <= left:
-            kept.append(part)
-            left -= need
-            continue
-        text = shorten(part.text, left, count)
-        reason = f"left out: max_tokens={tokens}"
-        if text is not None:
-            kept.append(part._replace(text=text))
-            reason = f"shortened to {count(text)} tokens: max_tokens={tokens}"
-        # A later section that would still fit must not stand without an earlier one.
-        left = 0
-        cuts.append(Cut(part.name, part.source, reason, need, shortened=text is not None))
-    return kept, cuts
-
-
-def _fit(
-    parts: Sequence[Part], budget_tokens: int, count: CountTokens
-) -> tuple[list[Part], list[Cut]]:
-    """Return a whole prompt's parts within a budget, and what was cut.
-
-    Parts with a priority are left out, the lowest first and among equals the last. If that is not
-    enough, those that can be shortened are.
-
-    Raises:
-        ConfigError: what cannot be cut is longer than the budget.
-    """
-    kept = list(parts)
-    needs = [count(part.text) + _SEPARATOR_TOKENS for part in kept]
-    total = sum(needs)
-    cuts: list[Cut] = []
-    # The place counts down, so that the last of equal priority comes first.
-    order = sorted(
-        (part.priority, -place) for place, part in enumerate(kept) if part.priority is not None
-    )
-    gone: set[int] = set()
-    for priority, minus_place in order:
-        if total <= budget_tokens:
-            break
-        place = -minus_place
-        gone.add(place)
-        total -= needs[place]
-        reason = f"left out: budget_tokens={budget_tokens}, priority {priority}"
-        need = needs[place] - _SEPARATOR_TOKENS
-        cuts.append(Cut(kept[place].name, kept[place].source, reason, need))
-    # What has a priority has gone by now, if it had to; what is left is always there.
-    for place, part in enumerate(kept):
-        if total > budget_tokens and part.shorter is not None:
-            need = needs[place] - _SEPARATOR_TOKENS
-            text = part.shorter(need - (total - budget_tokens))
-            if text is not None:
-                kept[place] = part._replace(text=text)
-                total += count(text) - need
-                reason = f"shortened to {count(text)} tokens: budget_tokens={budget_tokens}"
-                cuts.append(Cut(part.name, part.source, reason, need, shortened=True))
-    if total > budget_tokens:
-        raise ConfigError(
-            f"budget_tokens={budget_tokens}, but the sections that are always there need about "
-            f"{total} tokens; raise it, or shorten the role, the events or the state"
-        )
-    return [part for place, part in enumerate(kept) if place not in gone], cuts
 
 
 class _StateLines:
@@ -361,29 +236,6 @@ def _data_sections(module: BehaviorModule, variables: Variables) -> tuple[_DataS
     return tuple(found)
 
 
-def _tokens_if_cut(size: int, replies: Sequence[str], limit: int) -> int:
-    """Return what ``estimate_tokens`` gives for a section whose replies are cut to a length.
-
-    Args:
-        size: of the whole section, in which nothing is marked and a character is a byte.
-        replies: the replies in it.
-        limit: the length, characters.
-    """
-    # Writing each trial instead would take three times as long: with 100 replies of 700 characters
-    # 1.5 ms a prompt instead of 0.5, with three 0.06 instead of 0.02 (one core; the whole prompt of
-    # a strait agent takes about 0.1).
-    for words in replies:
-        if len(words) > limit:
-            size += len(words[: limit - 1].rstrip()) + len(_ELLIPSIS.encode()) - len(words)
-    return _tokens_of(size)
-
-
-def _cut(words: str, limit: int | None) -> str:
-    if limit is None or len(words) <= limit:
-        return words
-    return words[: limit - 1].rstrip() + _ELLIPSIS
-
-
 # The sections are put together by code; recordings name this template in a prompt file's place.
 @cache
 def _template() -> Prompt:
@@ -409,9 +261,6 @@ class AgentContextBuilder:
             decision and response format. ``"shared"`` puts the role after these, which all agents
             read, so that also a server that keeps only its last prompt saves them. If false, the
             sections come in their usual order.
-        budget_tokens: the most that a prompt may take, by ``count_tokens``: modules' sections are
-            left out, lowest priority first, then the others' words are shortened. None: no limit.
-        count_tokens: counts or estimates tokens; the default knows no tokenizer.
     """
 
     def __init__(
@@ -425,11 +274,7 @@ class AgentContextBuilder:
         roles: Mapping[str, str] | None = None,
         agent_order: Sequence[str] = (),
         stable_first: StableFirst = False,
-        budget_tokens: int | None = None,
-        count_tokens: CountTokens = estimate_tokens,
     ) -> None:
-        if budget_tokens is not None:
-            whole_number("budget_tokens", budget_tokens, least=1, or_none=True)
         self.time_step_duration = time_step_duration
         self.simulator_awareness = simulator_awareness
         self.composed_modules = composed_modules
@@ -437,8 +282,6 @@ class AgentContextBuilder:
         self.roles = dict(roles or {})
         self.agent_order = tuple(agent_order)
         self.stable_first = stable_first
-        self.budget_tokens = budget_tokens
-        self.count_tokens = count_tokens
         self.variables = (composed_modules or ComposedModules()).variables_with(variables)
         self._rank = {name: place for place, name in enumerate(self.agent_order)}
         self._modules = composed_modules.modules if composed_modules else ()
@@ -474,13 +317,12 @@ class AgentContextBuilder:
         Returns:
             A string that has ``.system`` (empty unless there are roles or the stable parts stand
             first), ``.user`` and ``.provenance``: a span for each section with its module and its
-            estimated tokens, and what was cut.
+            estimated tokens.
 
         Raises:
             ModuleError: a module's code failed.
-            ConfigError: an event has no description, or what cannot be cut exceeds the budget.
+            ConfigError: an event has no description.
         """
-        modules, cuts = self._module_parts(agent_name, agent_state, global_state)
         own = "\n".join(self._agent_lines.of(agent_state)) or "Nothing is recorded."
         role = self._role(agent_name)
         last = self.stable_first == "shared"
@@ -488,22 +330,15 @@ class AgentContextBuilder:
             *([] if last else role),
             _core("SITUATION", self._situation(agent_name, step_number, global_state, events)),
             _core("YOUR CURRENT STATE", own),
-            self.others_part(agent_name, step_number, other_responses),
-            *modules,
+            self._others_part(agent_name, step_number, other_responses),
+            *self._module_parts(agent_name, agent_state, global_state),
             *self._closing,
             *(role if last else []),
         ]
-        if self.budget_tokens is not None:
-            parts, more = _fit(parts, self.budget_tokens, self.count_tokens)
-            cuts += more
         texts: dict[Role, str] = {
             role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
         }
-        return RenderedPrompt(
-            **texts,
-            template=_template(),
-            provenance=_provenance(parts, tuple(cuts), texts, self.count_tokens),
-        )
+        return RenderedPrompt(**texts, template=_template(), provenance=_provenance(parts))
 
     def _role(self, agent_name: str) -> list[Part]:
         parts = []
@@ -532,7 +367,7 @@ class AgentContextBuilder:
             lines += ["", "Recent events:", *[f"- {_description(event)}" for event in events]]
         return "\n".join(lines)
 
-    def others_part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
+    def _others_part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
         """Return the section on what the others did, in a fixed order and in their own words.
 
         Args:
@@ -540,67 +375,37 @@ class AgentContextBuilder:
             step_number: the turn that begins; the words are of the one before.
             responses: each agent's words.
         """
-        replies = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
+        replies = [(name, words) for name, words in responses.items() if name != agent_name]
         # Sorting is stable, so those without a rank keep the order given.
         replies.sort(key=lambda item: self._rank.get(item[0], len(self._rank)))
-        title = f"WHAT OTHERS DID (Step {step_number - 1})"
-        words = [words for _, words in replies]
         names: frozenset[str] = frozenset()
-        if any(map(names_a_speaker, words)):
+        if any(names_a_speaker(words) for _, words in replies):
             # With the reader's own name: nobody puts words into its mouth either.
             names = frozenset(map(str.casefold, {agent_name, *responses, *self._rank}))
-        # Most replies need no marks; the section's length is then known without writing it.
-        unmarked = not names and not any("===" in text for text in words)
-
-        def write(limit: int | None = None) -> str:
-            if unmarked:
-                quoted = [spoken(name, _cut(text, limit)) for name, text in replies]
-            else:
-                quoted = [quote(name, _cut(text, limit), names) for name, text in replies]
-            return section(title, "\n\n".join(quoted) or "Nobody has acted yet.")
-
-        whole = write()
-
-        def shorter(tokens: int) -> str | None:
-            """Return the section with every reply cut to the greatest length that fits."""
-
-            def fits(limit: int) -> bool:
-                if unmarked and self.count_tokens is estimate_tokens and whole.isascii():
-                    return _tokens_if_cut(len(whole), words, limit) <= tokens
-                return self.count_tokens(write(limit)) <= tokens
-
-            limit = _longest(0, max(map(len, words), default=0), fits)
-            return write(limit) if limit >= _SHORTEST_CHARS else None
-
-        return Part("WHAT OTHERS DID", CORE, "user", whole, shorter=shorter)
+        quoted = "\n\n".join([quote(name, words, names) for name, words in replies])
+        title = f"WHAT OTHERS DID (Step {step_number - 1})"
+        return Part(
+            "WHAT OTHERS DID", CORE, "user", section(title, quoted or "Nobody has acted yet.")
+        )
 
     def _module_parts(
         self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]
-    ) -> tuple[list[Part], list[Cut]]:
+    ) -> list[Part]:
         parts: list[Part] = []
-        cuts: list[Cut] = []
-        own: ReadOnlyState | None = None
         for module in self._modules:
-            source = module_source(module.name)
+            source = f"module {module.name}"
             found: list[Part] = []
             for item in self._sections[module.name]:
                 # Without slots it is the same in every turn, so a server's prefix cache keeps it.
                 fixed = self.stable_first and not item.template.slots
                 text = item.fill(agent_name, agent_state, global_state)
                 role: Role = "system" if fixed else "user"
-                found.append(Part(item.title, source, role, text, module.priority))
-            if module.builds_context:
-                # Copied once, for all modules.
-                if own is None:
-                    own, world = read_only(agent_state), read_only(global_state)
-                words = (module.context_for(agent_name, own, world) or "").strip()
-                if words:
-                    _add(found, words, module, source)
-            if module.max_tokens is not None and found:
-                found, more = _fit_module(found, module.max_tokens, self.count_tokens)
-                cuts += more
+                found.append(Part(item.title, source, role, text))
+            words = (module.context_for(agent_name, agent_state, global_state) or "").strip()
+            if words:
+                _add(found, words, module, source)
             parts += found
-        return parts, cuts
+        return parts
 
 
 def _awareness(agent_name: str) -> str:
@@ -625,15 +430,10 @@ def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> N
     text = section(module.heading, text)
     # Not simply the module's heading: its code may bring another one.
     title = text.partition("\n")[0].strip("= ")
-    parts.append(Part(title, source, "user", text, module.priority))
+    parts.append(Part(title, source, "user", text))
 
 
-def _provenance(
-    parts: Sequence[Part],
-    cuts: tuple[Cut, ...],
-    texts: Mapping[Role, str],
-    count: CountTokens,
-) -> Provenance:
+def _provenance(parts: Sequence[Part]) -> Provenance:
     """Return where each section stands."""
     spans = []
     for role in _ROLES:
@@ -641,8 +441,8 @@ def _provenance(
         for part in parts:
             if part.role == role:
                 end = start + len(part.text)
-                tokens = count(texts[role][start:end])
+                tokens = estimate_tokens(part.text)
                 spans.append(Span(part.name, role, start, end, part.source, tokens))
                 # The sections of a message have an empty line between them.
                 start = end + len("\n\n")
-    return Provenance(spans=tuple(spans), cuts=cuts)
+    return Provenance(spans=tuple(spans))

@@ -306,7 +306,6 @@ class CrisisConfig(RunConfig):
         stable_first: whether what does not change in a run stands first in the agents' prompts:
             ``shared``, what all agents read before each one's role; true, each one's role before
             it; false, nothing, the usual order.
-        budget_tokens: the most that an agent's prompt may take; None: no limit.
         max_events: the most events that the engine may name in a turn.
         interventions: what is done from outside, and when.
     """
@@ -323,7 +322,6 @@ class CrisisConfig(RunConfig):
     scripts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     module_folders: tuple[Path, ...] = ()
     stable_first: StableFirst = "shared"
-    budget_tokens: Annotated[int, Field(ge=1)] | None = None
     max_events: Annotated[int, Field(ge=0, le=20)] = 3
     interventions: tuple[CrisisIntervention, ...] = ()
 
@@ -491,7 +489,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         self.builder: AgentContextBuilder = scenario.builder(
             self.modules,
             stable_first=config.stable_first,
-            budget_tokens=config.budget_tokens,
         )
         at_start = scenario.engine(self.modules)
         self._definitions = at_start.variables
@@ -614,7 +611,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             builder = self.config.scenario.builder(
                 speaking.silenced(*([silenced] if isinstance(silenced, str) else silenced)),
                 stable_first=self.config.stable_first,
-                budget_tokens=self.config.budget_tokens,
             )
         if agent not in self.config.scenario.agents:
             raise ConfigError(

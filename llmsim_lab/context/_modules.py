@@ -2,13 +2,12 @@
 
 A module is read from a folder: ``name.yaml``, and ``name.py`` beside it where there is code. Code
 is run only from the folders that the caller names, and from the package's own; nothing that a YAML
-file says leads to another one. A module's code sees copies that cannot be changed, and what it
-returns is checked. If it raises, the turn stops with a ``ModuleError``.
+file says leads to another one. A module's code sees copies of the state. If it raises, or returns
+what it must not, the turn stops with a ``ModuleError``.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import importlib
 import inspect
@@ -28,17 +27,9 @@ from llmsim_lab.context._variables import Owner, Variables, humanise
 from llmsim_lab.errors import ConfigError, ModuleError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import digest_of
-from llmsim_lab.types import FrozenDict
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_PARAMETERS = {
-    "build_agent_context": ("agent_name", "agent_state", "global_state"),
-    "compute_state_updates": ("agent_name", "agent_state", "global_state", "step_number"),
-}
-_NOT_UNICODE = "a text with half of a surrogate pair, which is not Unicode"
-_MOST_BITS = 1024
-"""Whole numbers of more bits are too large for a float."""
-_IMMUTABLE = (str, int, float, bool, type(None))
+_FUNCTIONS = ("build_agent_context", "compute_state_updates")
 
 
 class ModuleSection(Settings):
@@ -73,8 +64,6 @@ class ModuleData(Settings):
         requires: modules that it needs; their code runs first.
         variables: what it defines.
         sections: texts for every agent.
-        max_tokens: the most its part of a prompt may take, estimated tokens; None: no limit.
-        priority: 0 to 100; where a prompt is too long, the lowest goes first.
     """
 
     title: str = ""
@@ -82,8 +71,6 @@ class ModuleData(Settings):
     requires: tuple[str, ...] = ()
     variables: Variables = Field(default_factory=Variables)
     sections: tuple[ModuleSection, ...] = ()
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    priority: Annotated[int, Field(ge=0, le=100)] = 50
 
 
 class BehaviorModule(ModuleData):
@@ -156,8 +143,6 @@ class BehaviorModule(ModuleData):
         if text is not None and not isinstance(text, str):
             what = f"{type(text).__name__}, not a text or None"
             raise self._fault(function, agent_name, what)
-        if not _is_unicode(text):
-            raise self._fault(function, agent_name, _NOT_UNICODE)
         return text
 
     def updates_for(
@@ -180,15 +165,8 @@ class BehaviorModule(ModuleData):
             what = f"{type(updates).__name__}, not a dict; return {{}} to change nothing"
             raise self._fault(function, agent_name, what)
         for name, value in updates.items():
-            what = ""
             if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
                 what = f"a dict with {name!r}: {type(value).__name__}; it must map names to values"
-            elif not (_is_unicode(name) and _is_unicode(value)):
-                what = _NOT_UNICODE
-            # Converting one to a float, or writing it out, would raise far from the module.
-            elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
-                what = f"for {name!r} a whole number of {value.bit_length():,} bits"
-            if what:
                 raise self._fault(function, agent_name, what)
         return dict(updates)
 
@@ -196,9 +174,8 @@ class BehaviorModule(ModuleData):
         self, name: str, agent: str, own: Mapping[str, Any], world: Mapping[str, Any], *rest: int
     ) -> Any:
         try:
-            return getattr(self.code, name)(agent, read_only(own), read_only(world), *rest)
-        # SystemExit too: no module may end the program. Ctrl-C still does.
-        except (Exception, SystemExit) as error:
+            return getattr(self.code, name)(agent, dict(own), dict(world), *rest)
+        except Exception as error:
             detail = f"{type(error).__name__}: {error}{_place_of(error)}"
             raise ModuleError(self.name, agent=agent, function=name, detail=detail) from error
 
@@ -209,71 +186,23 @@ class BehaviorModule(ModuleData):
 
 
 def _check_code(code: Any) -> None:
-    """Raise ValueError for an object without the two functions, or with one of another form."""
-    found = [name for name in _PARAMETERS if hasattr(code, name)]
-    if not found:
-        raise ValueError(f"the code defines neither {' nor '.join(_PARAMETERS)}")
-    for name in found:
-        function, parameters = getattr(code, name), _PARAMETERS[name]
-        if not callable(function) or inspect.iscoroutinefunction(function):
-            raise ValueError(f"{name} must be a plain function")
-        try:
-            # By place, as it is called: the parameters' names are the author's to choose.
-            inspect.signature(function).bind(*parameters)
-        except TypeError as error:
-            raise ValueError(f"{name} must take ({', '.join(parameters)}): {error}") from error
-
-
-class ReadOnlyState(FrozenDict):
-    """A state as module code sees it: a dict that raises TypeError if code changes it."""
-
-    def _refuse_here(self, *_: Any, **__: Any) -> Any:
-        raise TypeError(
-            "a module cannot change the state it is shown; return the changes from "
-            "compute_state_updates"
-        )
-
-    __setitem__ = __delitem__ = __ior__ = _refuse_here
-    clear = pop = popitem = setdefault = update = _refuse_here
-
-
-def read_only(state: Mapping[str, Any]) -> ReadOnlyState:
-    """Return a copy of a state that cannot be changed; nested values are copied."""
-    # Callers with several modules make the copy once for all of them.
-    if isinstance(state, ReadOnlyState):
-        return state
-    return ReadOnlyState(
-        {
-            name: value if isinstance(value, _IMMUTABLE) else copy.deepcopy(value)
-            for name, value in state.items()
-        }
-    )
+    """Raise ValueError for an object with neither of the two functions."""
+    if not any(hasattr(code, name) for name in _FUNCTIONS):
+        raise ValueError(f"the code defines neither {' nor '.join(_FUNCTIONS)}")
 
 
 def _source_of(code: Any) -> str:
     """Return the source of code made by hand; empty where Python cannot find it."""
-    functions = [getattr(code, name) for name in _PARAMETERS if hasattr(code, name)]
+    functions = [getattr(code, name) for name in _FUNCTIONS if hasattr(code, name)]
     try:
         return "\n".join([inspect.getsource(function) for function in functions])
     except (OSError, TypeError):
         return ""
 
 
-def _is_unicode(value: object) -> bool:
-    """Return True if a text can be sent and recorded; halves of surrogate pairs cannot."""
-    try:
-        return not isinstance(value, str) or value.isascii() or bool(value.encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def _place_of(error: BaseException) -> str:
     """Return the file and line in the module's code that raised, in words."""
-    # The first frame is the call in this file. The last may be here too, where a read-only state
-    # raised, and then the line that tried to change it is the one before.
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    if frames and frames[-1].name == ReadOnlyState._refuse_here.__name__:
-        frames.pop()
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call in this file
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
@@ -389,8 +318,6 @@ class ModuleLoader:
     Args:
         folders: where to look; the package's own modules if none is named. To have both, name
             both: ``ModuleLoader("mine", ModuleLoader.shipped)``.
-        run_code: whether the modules' Python files are run. Without it modules from your folders
-            are data only; the package's own always have their code.
 
     Example:
         >>> ModuleLoader().load(["trust_dynamics"]).names
@@ -400,9 +327,8 @@ class ModuleLoader:
     shipped: ClassVar[Path] = Path(__file__).parent / "definitions"
     """The folder of the modules that come with the package."""
 
-    def __init__(self, *folders: str | Path, run_code: bool = True) -> None:
+    def __init__(self, *folders: str | Path) -> None:
         self.folders = tuple(Path(folder) for folder in folders) or (self.shipped,)
-        self.run_code = run_code
         for folder in self.folders:
             if not folder.is_dir():
                 raise ConfigError(f"there is no module folder {folder}; name one that exists")
@@ -469,7 +395,7 @@ class ModuleLoader:
         return paths[0]
 
     def _code(self, path: Path) -> tuple[ModuleType | None, str]:
-        if not path.exists() or not (self.run_code or path.parent == self.shipped):
+        if not path.exists():
             return None, ""
         _stay_inside(path)
         try:
@@ -503,18 +429,11 @@ def _run(path: Path, text: str) -> ModuleType:
     module = ModuleType(f"llmsim_lab_module_{mark}_{path.stem}")
     module.__file__ = str(path)
     # Dataclasses and pickles look up their module by its name.
-    before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
         # The text that the digest is made of, not what the file holds by now.
         exec(compile(text, str(path), "exec"), module.__dict__)
-    # SystemExit too: no module may end the program.
-    except (Exception, SystemExit) as error:
-        # As if nothing had been imported: half a module must not be found by its name.
-        if before is None:
-            del sys.modules[module.__name__]
-        else:
-            sys.modules[module.__name__] = before
+    except Exception as error:
         own = [
             at.lineno
             for at in traceback.extract_tb(error.__traceback__)

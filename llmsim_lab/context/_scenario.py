@@ -167,7 +167,7 @@ class CrisisScenario(Settings):
 
         Args:
             modules: what ``compose`` returned; composed anew if None.
-            options: of ``AgentContextBuilder``, such as ``stable_first`` and ``budget_tokens``.
+            options: of ``AgentContextBuilder``, such as ``stable_first``.
         """
         return AgentContextBuilder(
             self.time_step_duration,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.context._modules import ComposedModules, read_only
+from llmsim_lab.context._modules import ComposedModules
 from llmsim_lab.context._variables import Scalar, Variable, Variables, inferred, initial_values
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.types import Status
@@ -305,11 +305,10 @@ def apply_deterministic_updates(
             if not module.updates_state:
                 continue
             state = game_engine.get_current_state()
-            world = read_only(state["global_vars"])  # once for all agents
             changes = {
                 agent: updates
                 for agent, own in state["agent_vars"].items()
-                if (updates := module.updates_for(agent, own, world, step_number))
+                if (updates := module.updates_for(agent, own, state["global_vars"], step_number))
             }
             if changes:
                 asked = {"agent_vars": changes}

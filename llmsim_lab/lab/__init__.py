@@ -13,30 +13,23 @@ from llmsim_lab import _util
 
 if TYPE_CHECKING:
     from llmsim_lab.lab._assistant_chat import AssistantChat
-    from llmsim_lab.lab._context_xray import ContextXRay
     from llmsim_lab.lab._human_seat import HumanSeat, leaderboard
-    from llmsim_lab.lab._inspector import ReasoningInspector
     from llmsim_lab.lab._lab import Lab
     from llmsim_lab.lab._prompt_comparer import PromptComparer
     from llmsim_lab.lab._prompt_viewer import PromptViewer
     from llmsim_lab.lab._rate_chart import RateChart
     from llmsim_lab.lab._run_tree import RunTree
-    from llmsim_lab.lab._social import AgentStory, SocialBoard
     from llmsim_lab.lab._stepper import TurnStepper
     from llmsim_lab.lab._study_board import StudyBoard
 
 __all__ = [
-    "AgentStory",
     "AssistantChat",
-    "ContextXRay",
     "HumanSeat",
     "Lab",
     "PromptComparer",
     "PromptViewer",
     "RateChart",
-    "ReasoningInspector",
     "RunTree",
-    "SocialBoard",
     "StudyBoard",
     "TurnStepper",
     "leaderboard",
@@ -46,15 +39,12 @@ __getattr__, __dir__ = _util.late_names(
     __name__,
     {
         "_assistant_chat": "AssistantChat",
-        "_context_xray": "ContextXRay",
         "_human_seat": "HumanSeat leaderboard",
-        "_inspector": "ReasoningInspector",
         "_lab": "Lab",
         "_prompt_comparer": "PromptComparer",
         "_prompt_viewer": "PromptViewer",
         "_rate_chart": "RateChart",
         "_run_tree": "RunTree",
-        "_social": "AgentStory SocialBoard",
         "_stepper": "TurnStepper",
         "_study_board": "StudyBoard",
     },

@@ -61,16 +61,8 @@ def sideways(content: object, *, name: str, least: str = "0") -> Markup:
     # Words break only where they are longer than a line, so that columns stay readable. Without
     # a width of 0 the content would widen the whole widget.
     inside = styled(content, f"line-height:1.4;overflow-wrap:break-word;min-width:{least}")
-    return _scrolled(inside, "width:0;min-width:100%;overflow-x:auto", name)
-
-
-def lowered(content: object, *, name: str, most: str = "26em") -> Markup:
-    """Return content with a scroll bar of its own where it is higher than ``most``, in CSS."""
-    return _scrolled(content, f"line-height:1.4;max-height:{most};overflow-y:auto", name)
-
-
-def _scrolled(content: object, css: str, name: str) -> Markup:
-    return styled(content, css, tabindex=0, role="region", aria_label=name)
+    css = "width:0;min-width:100%;overflow-x:auto"
+    return styled(inside, css, tabindex=0, role="region", aria_label=name)
 
 
 def copyable(text: str) -> str:
@@ -253,7 +245,7 @@ def lit(
 
 
 def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
-    """Return the slots' values and sources as a table, what was cut, and how sure that is.
+    """Return the slots' values and sources as a table, and how sure that is.
 
     Args:
         attempt: the request.
@@ -263,17 +255,9 @@ def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
         (f"[{number}] {name}", safe(value, limit=500), source)
         for number, name, value, source in slots_of(attempt, provenance)
     ]
-    cuts = [(cut.name, cut.source, cut.reason) for cut in provenance.cuts]
-    parts = [
-        sideways(table(header, rows, caption=name), name=name)
-        for name, header, rows in (
-            ("Slots", ("slot", "value", "source"), slots),
-            ("Left out", ("left out", "source", "why"), cuts),
-        )
-        if rows
-    ]
-    parts.append(styled(f"Where the values are: {provenance}.", QUIET))
-    return block(*parts)
+    listed = table(("slot", "value", "source"), slots, caption="Slots")
+    shown = [sideways(listed, name="Slots")] if slots else []
+    return block(*shown, styled(f"Where the values are: {provenance}.", QUIET))
 
 
 def slots_of(attempt: Attempt, provenance: Provenance) -> list[tuple[int, str, str, str]]:
@@ -348,7 +332,8 @@ def reply_html(attempt: Attempt, *, wanted: str = "") -> Markup:
     reply = attempt.reply
     if reply is None:
         return block(heading("Reply"), "none came")
-    parts = [heading("Reply")]
+    is_cut = reply.done_reason == "length"
+    parts = [heading("Reply, cut at its length" if is_cut else "Reply")]
 
     def folded(title: str, text: str, *, shown: Markup | None = None) -> Markup:
         there = bool(wanted) and wanted.lower() in text.lower()

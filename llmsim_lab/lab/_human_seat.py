@@ -525,12 +525,10 @@ class HumanSeat(LabWidget):
             panels=columns,
             history=False,
             rule=False,
-            on_select=lambda *_: None,  # others' prompts are not for a person's eyes
         )
-        # The chart alone: what else is around it would show other columns, and prompts.
+        # The chart alone: what else is around it would show other columns.
         for part in made.children:
-            shown = made.chart in getattr(part, "children", ())
-            part.layout.display = "" if shown else "none"
+            part.layout.display = "" if part is made.chart else "none"
         return made
 
     @property

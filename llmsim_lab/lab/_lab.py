@@ -257,13 +257,6 @@ class Lab(TurnStepper):
                 self.prompts.go(self.shown)
             self._show_changes()
 
-    def select(self, run: Run, turn: int) -> None:
-        """Show a turn of one of the runs here: the one that was opened, or one made of it."""
-        with self._view:
-            if run is not self.simulation:
-                self._look_at(run)
-            self.show(turn)
-
     def _open_parts(self) -> None:
         """Make the parts for the run that is now shown, where the old ones are of another."""
         shown, runs = self.simulation, self._runs
@@ -284,7 +277,7 @@ class Lab(TurnStepper):
         if self.chart is None or len(runs) > 1:
             names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
             with suppress(ConfigError):  # nothing of it is a number
-                chart = RateChart(*runs, names=names, on_select=self.select)
+                chart = RateChart(*runs, names=names)
                 before, self.chart = self.chart, chart
                 self._chart.children = (chart,)
                 if before is not None:
@@ -310,7 +303,7 @@ class Lab(TurnStepper):
         """Offer what can be changed from the turn shown on, if that is wanted."""
         open_now, run = self.change_button.value, self.simulation
         self._changes.layout.display = "" if open_now else "none"
-        if not open_now or not isinstance(run, Run):
+        if not open_now:
             return
         numbers = settable(run, self.shown)
         if self._changed_run is not run or not self.outside.renew(numbers):
@@ -388,8 +381,7 @@ class Lab(TurnStepper):
             client = None
             if config.needs_model:
                 raise ConfigError(
-                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto')), or "
-                    "on the command line llmsim-lab lab --model auto"
+                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
                 )
         parts = copied({name: getattr(run, name) for name in run.given}, client, {})
         prompts = {at: it for at, it in run.prompts.items() if not belongs_to(at, parts)}

@@ -95,7 +95,7 @@ def _done(comparison: Comparison) -> str:
 
 def headline_html(comparison: Comparison) -> Markup:
     """Return the differences in the first outcome, a line a variant, and what they amount to."""
-    effects, reference = comparison.effects, comparison.names[0]
+    effects, reference = comparison.effects(), comparison.names[0]
     first = effects[0].outcome
     name, unit = name_of(first)
     lines = []

@@ -1,15 +1,9 @@
-"""Runs as a chart in a notebook, which follows them as they are played.
-
-On a page plotly draws it, where that is installed: each point says who decided what, and a click
-shows the prompt. Until the page is there, without plotly, and in the static view it is a picture.
-"""
+"""Runs as a chart in a notebook, which follows them as they are played."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +13,16 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import file_path
 from llmsim_lab._util.drawing import figure_bytes, small_png
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import styled
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import sideways
-from llmsim_lab.lab._prompt_viewer import PromptViewer
 from llmsim_lab.lab._widget import (
     Choices,
     LabWidget,
     Pace,
     button,
     checkbox,
-    flex,
     labelled,
     number_box,
     row,
@@ -50,14 +41,11 @@ from llmsim_lab.lab.charts._export import (
     summary_text,
 )
 from llmsim_lab.lab.charts._scene import Scene, check_choices, compose
-from llmsim_lab.lab.charts._tracks import Track, chartable, read_runs, run_numbers, tracks_of
-from llmsim_lab.run import Run
+from llmsim_lab.lab.charts._tracks import chartable, read_runs, run_numbers, tracks_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-    from llmsim_lab.lab.charts._interactive import Interactive
 
 
 _MOST_BOXES = 7
@@ -118,30 +106,23 @@ class RateChart(LabWidget):
     done from outside. For other simulations than the economic one the columns are those its
     ``series`` names. What a run's ``prediction`` says is a dashed line.
 
-    With plotly (``pip install 'llmsim-lab[charts]'``) each point says its value and who decided
-    what, one can zoom, and a click shows the prompts of that run's turn beside the chart; without
-    it the chart is a picture.
-
     Args:
         runs: simulations; tapes or their files; frames as ``to_frame()`` gives them; a list of
             these as an ensemble, drawn as a fan; mappings from names to any of them.
         names: for the legend, in the runs' order, a tape's runs one by one.
         run: of tapes, only the run of this number, or of these numbers; all if not given.
-        numbers: the same; give one of the two.
         main: the large panel's column; the first that the runs name if not given.
         panels: the small panels' columns; the next three if not given.
         history: what really happened, from the runs' first quarter on; a frame instead of US data.
         rule: the Taylor rule's answer, on the first run's data; a name says on which run's, a rule
             which one.
         title: above the chart.
-        on_select: called with the run and the turn that were clicked, in place of showing prompts.
 
     Attributes:
         main_box, panel_boxes: what is charted large; a box for each of the first columns.
         rule_box, history_box: the references.
         update_button: reads the runs again.
-        picture: the chart as a picture, or in words where plotly draws it.
-        viewer: shows the prompts of the run that was clicked; None before.
+        picture: the chart.
         export: buttons for files, by their kind.
         link: to the file made last.
         table: the values turn by turn.
@@ -165,10 +146,7 @@ class RateChart(LabWidget):
         >>> chart.save("fan.svg")  # doctest: +SKIP
     """
 
-    viewer: PromptViewer | None = None
     # Of the class, since a choice made while the parts are laid out asks for a drawing already.
-    _interactive: Interactive | None = None
-    _loaded: threading.Thread | None = None
     _drawn: Scene | None = None
     _pictured: tuple[Scene | None, bytes] = (None, b"")
     _stale = True
@@ -179,17 +157,15 @@ class RateChart(LabWidget):
         *runs: object,
         names: Sequence[str] | None = None,
         run: int | Sequence[int] | None = None,
-        numbers: Sequence[int] | None = None,
         main: str | None = None,
         panels: Sequence[str] | None = None,
         history: bool | pd.DataFrame = True,
         rule: bool | str | TaylorRule = True,
         title: str = "",
-        on_select: Callable[[Run, int], object] | None = None,
     ) -> None:
         super().__init__()
         check_choices(panels=panels, history=history, rule=rule, title=title)
-        self._items = read_runs(runs, names=names, numbers=run_numbers(run, numbers))
+        self._items = read_runs(runs, names=names, numbers=run_numbers(run))
         self._tracks = tracks_of(self._items)
         # First and last rows say enough: a column that only a turn between has is not charted.
         ends = [
@@ -206,11 +182,11 @@ class RateChart(LabWidget):
         others = [name for name in self._series if name != main]
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
         self._lay_out(main=main, panels=chosen)
-        self._on_select = on_select
         self._scene: Scene
         self._pace = Pace(self._redraw, self.worker.call)
         for track in self._tracks:
-            self.follow(track.simulation, self._on_turn)
+            if track.simulation is not None:
+                self.follow(track.simulation, self._on_turn)
         # Any number but None makes the page count where the chart is shown: it is drawn only there.
         self._view_count = 0
         self.refresh()
@@ -239,12 +215,8 @@ class RateChart(LabWidget):
         again = "Read the runs again and draw them"
         self.update_button = self.starter("Update", again, self._read_again)
         self.picture = w.HTML()
-        self.prompts = w.VBox(layout=flex(2, "24em"))
-        self.prompts.layout.display = "none"
-        latest = "Show the prompts of the latest turn"
-        self.prompts_button = self.starter("Show prompts", latest, self._toggle_prompts)
         self.remarks = w.HTML()
-        self.chart = w.VBox([self.picture, self.remarks], layout=flex(3, "30em"))
+        self.chart = w.VBox([self.picture, self.remarks])
         self.export = {
             kind: self.starter(kind.upper(), made, partial(self._make_link, kind))
             for kind, made in _FILES.items()
@@ -255,9 +227,9 @@ class RateChart(LabWidget):
         self.children = (
             row(self.main_box, *references, self.update_button, gap="4px 16px"),
             row(w.Label("Small charts:"), *self.panel_boxes.values(), gap="0 16px"),
-            row(self.chart, self.prompts, gap="16px"),
+            self.chart,
             *self.messages,
-            row(self.prompts_button, self.table.toggle, *self.export.values(), self.link),
+            row(self.table.toggle, *self.export.values(), self.link),
             self.table,
         )
 
@@ -324,15 +296,7 @@ class RateChart(LabWidget):
             # Scenes are immutable and composed anew for each change, so identity says enough.
             if self._drawn is self._scene:
                 return
-            words = alt_text(self._scene)
-            if self._interactive is not None:
-                from llmsim_lab.lab.charts._interactive import STYLE
-
-                self._interactive.show(self._scene)
-                named = styled("", "height:1px", role="img", aria_label=words)
-                self.picture.value = STYLE + named
-            else:
-                self.picture.value = str(image_html(self._png(), words))
+            self.picture.value = str(image_html(self._png(), alt_text(self._scene)))
             self._drawn = self._scene
 
     def _png(self) -> bytes:
@@ -341,18 +305,6 @@ class RateChart(LabWidget):
             png = figure_bytes(draw(self._scene), "png", dpi=96)
             self._pictured = self._scene, png
         return self._pictured[1]
-
-    def _load(self) -> None:
-        # On a thread of its own: importing plotly takes a second, in which the loop stood still.
-        from llmsim_lab.lab.charts._interactive import Interactive
-
-        with self._view:
-            if self.comm is None:
-                return  # closed in the meantime, when nobody would close the figure
-            self._interactive = Interactive(self._on_point)
-            self._drawn = None
-            self._draw()
-            self.chart.children = (self.picture, self._interactive.widget, self.remarks)
 
     def _redraw(self) -> None:
         """Draw, and show errors in place, since no caller waits for it."""
@@ -377,10 +329,6 @@ class RateChart(LabWidget):
         if change["new"]:
             self._counted = True
             self.worker.call(self._redraw)
-            # Only where a page is: plotly takes a second to import.
-            if self._loaded is None and all(map(find_spec, ("plotly", "anywidget"))):
-                self._loaded = threading.Thread(target=self._load, daemon=True)
-                self._loaded.start()
 
     async def _read_again(self) -> None:
         self.refresh(reread=True)
@@ -393,56 +341,6 @@ class RateChart(LabWidget):
     def _up_to_date(self) -> None:
         if self._stale:
             self.refresh()
-
-    def close(self) -> None:
-        """Take the chart off the page and stop following the runs."""
-        if self.viewer is not None:
-            self.viewer.close()
-        super().close()
-
-    # --- prompts -----------------------------------------------------------------------------
-
-    def _on_point(self, track: Track | None, turn: int) -> None:
-        # As work, so that it is done on the widget's loop, and what it raises is shown in place.
-        async def select() -> None:
-            self._select(track, turn)
-
-        self.start(select)
-
-    def _select(self, track: Track | None, turn: int) -> None:
-        run = None if track is None else track.run
-        if run is None:
-            self.say("This point has no prompts: it is not of a single run, or of a frame.")
-        elif self._on_select is not None:
-            self._on_select(run, turn)
-        else:
-            viewer = self.viewer
-            if viewer is None or viewer.simulation is not run:
-                viewer = PromptViewer(run)
-                self._show_beside(viewer)
-            viewer.show(turn=turn)
-            self.say(f"The prompts of {track.name if track else ''}, turn {turn}, are shown.")
-
-    async def _toggle_prompts(self) -> None:
-        if self.viewer is not None:
-            self._show_beside(None)
-            return
-        track = next((track for track in self._tracks if track.run is not None), None)
-        if track is not None and not track.turns[1]:
-            self.say("No turn has been played yet, so there is no prompt to show.")
-            return
-        self._select(track, track.turns[1] if track else 0)
-
-    def _show_beside(self, viewer: PromptViewer | None) -> None:
-        """Show prompts beside the chart, in place of those before, or none."""
-        if self.viewer is not None:
-            self.viewer.close()
-        self.viewer = viewer
-        self.prompts.children = (viewer,) if viewer else ()
-        self.prompts.layout.display = "" if viewer else "none"
-        self.prompts_button.description = "Hide prompts" if viewer else "Show prompts"
-        if self._interactive is not None:
-            self._interactive.resize()
 
     # --- the table ---------------------------------------------------------------------------
 

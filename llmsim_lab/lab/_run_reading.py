@@ -8,12 +8,10 @@ itself, so the work does not grow with the number of turns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic import BaseModel
 
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError
@@ -47,7 +45,7 @@ def simulation_of(source: Source, *, run: int | None = None) -> Run:
     if isinstance(source, Tape | str | Path):
         loaded: Run = load(source, run)
         return loaded
-    if not all(hasattr(source, name) for name in ("step", "turns", "to_frame", "chains")):
+    if not isinstance(source, Run):
         raise ConfigError(
             f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, a "
             "Tape, or a tape's file"
@@ -259,7 +257,6 @@ def _line(text: str, at: int) -> str:
 
 _BOOKKEEPING = COMMON_COLUMNS | {"period"}
 """Columns of every run's frame that the stepper shows elsewhere."""
-_DEEPEST = 3
 _LEAST_CHANGE = 0.0001
 
 
@@ -292,10 +289,9 @@ def facts_of(simulation: Run, turn: RunTurn) -> list[Fact]:
         simulation: the run; how its columns are called is known from it.
         turn: one of its turns.
     """
-    own = getattr(simulation, "own_columns", None)
-    values = dict(_scalars(turn.state) if own is None else own(turn))
+    values = dict(simulation.own_columns(turn))
     # Of this turn alone, since a run's ``series`` looks through all its turns.
-    charted = simulation._series([values]) if isinstance(simulation, Run) else ()
+    charted = simulation._series([values])
     named = {item.column: item for item in charted if item.column in values}
     return [
         Fact(name=item.label, value=values[name], unit=item.unit, main=True)
@@ -305,20 +301,6 @@ def facts_of(simulation: Run, turn: RunTurn) -> list[Fact]:
         for name, value in values.items()
         if name not in named and name not in _BOOKKEEPING
     ]
-
-
-def _scalars(value: object, prefix: str = "", depth: int = 0) -> Iterable[tuple[str, object]]:
-    """Yield the plain values of an object's fields, by dotted names."""
-    if is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    # Of a model ``dict`` takes the fields.
-    items = dict(value) if isinstance(value, Mapping | BaseModel) else {}
-    for name, item in items.items():
-        place = f"{prefix}{name}"
-        if item is None or isinstance(item, bool | int | float | str):
-            yield place, item
-        elif depth < _DEEPEST:
-            yield from _scalars(item, f"{place}.", depth + 1)
 
 
 def value_text(value: object) -> str:

@@ -223,7 +223,7 @@ class Checked:
 def _verified(path: Path) -> tuple[list[Finding], list[int]]:
     """Return what is wrong with a tape, and the runs to replay, if nothing is.
 
-    Comparisons on runs are not runs, and a redacted run cannot be replayed.
+    Comparisons on runs are not runs.
     """
     with Tape(path, read_only=True) as tape:
         findings = verify(tape)

@@ -645,8 +645,7 @@ class TurnStepper(TurnBrowser):
             if self.llm_client is None and "llm_client" in str(error):
                 raise ConfigError(
                     f"{error}; for the button: "
-                    f"{type(self).__name__}(..., llm_client=connect('auto')), or on the command "
-                    "line llmsim-lab lab --model auto"
+                    f"{type(self).__name__}(..., llm_client=connect('auto'))"
                 ) from error
             raise
         self._add(new, "fork", f"at turn {turn}" + (f" with {words}" if words else ""))
@@ -660,10 +659,9 @@ class TurnStepper(TurnBrowser):
             self._origins.append(f"{how} {len(self._runs)} of {parent} {change}")
             self._runs.append(new)
             self._look_at(new)
-        unrecorded = getattr(new, "unrecorded", "")
         self.say(
             f"This is {self._name_of(self._place)}. Step or Play continues from there."
-            + (f" It is not recorded: {unrecorded}." if unrecorded else "")
+            + (f" It is not recorded: {new.unrecorded}." if new.unrecorded else "")
         )
 
     async def _fork_shown(self) -> None:

@@ -1,8 +1,7 @@
 """A study as it is played: which runs are done, how long it takes, what came of it.
 
 The grid has a button for each run, an arm a row. Its states differ by sign and by name, not by
-colour alone; a style sheet draws the sign, so that a screen reader reads arm, seed and state. While
-runs are left the effects are confidence sequences, which somebody who watches may look at.
+colour alone; a style sheet draws the sign, so that a screen reader reads arm, seed and state.
 """
 
 from __future__ import annotations
@@ -281,17 +280,12 @@ class StudyBoard(RunOpener):
             self.chart.value = str(self._charts())
 
     def _effects_html(self) -> Markup:
-        if self.study.reference is None or len(self.study.arms) < 2:
-            return safe("There is no reference to compare with: look at the chart.")
+        if len(self.study.arms) < 2:
+            return safe("There is one arm, so nothing is compared: look at the chart.")
         try:
-            return _effects_table(self._effects())
+            return _effects_table(self.study.effects())
         except LabError as error:
             return safe(f"No effects yet: {error}")
-
-    def _effects(self) -> Effects:
-        # Who looks at a study that is being played may stop when he likes what he sees.
-        counts = self.study.counts
-        return self.study.effects(watched=bool(counts["left"] + counts["stopped"]))
 
     def _charts(self) -> Markup:
         """Return the outcome by turn, where it is a column, and by run, side by side."""
@@ -376,9 +370,9 @@ class StudyBoard(RunOpener):
             signs = clip("".join(_SIGNS[run.status] for run in own), 60)
             lines.append(f"  {printable(arm)}  {signs}  {_counted(own)}")
         lines += [f"  {clip(printable(line), 200)}" for line in _failures(runs.values())]
-        if self.study.reference is not None and len(self.study.arms) > 1:
+        if len(self.study.arms) > 1:
             try:
-                lines.append(str(self._effects()))
+                lines.append(str(self.study.effects()))
             except LabError as error:
                 lines.append(f"no effects yet: {error}")
         return visible("\n".join(lines))

@@ -149,7 +149,7 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 # would show the widget only, and in a reopened notebook that its model was not found. The style
 # lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
 # it hides what is left of a widget that is gone: a panel, or an element of the class
-# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
+# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and
 # nbconvert's pages, and an output_container in VS Code. Labels of boxes have
 # as many lines as they need, and texts lines as close as in a page's. On a dark page a figure is
 # dark, too: light and dark change places, and hues stay. The arrow of a list is light there;
@@ -389,11 +389,10 @@ class LabWidget(w.VBox):
         """Register a callback for each turn that a run plays, until the widget is closed.
 
         Args:
-            simulation: the run; one that cannot be listened to is left alone.
+            simulation: the run.
             grew: called in the thread that plays.
         """
-        if (listen := getattr(simulation, "listen", None)) is not None:
-            self._following.callback(listen(lambda _: grew()))
+        self._following.callback(simulation.listen(lambda _: grew()))
 
     def close(self) -> None:
         """Take the widget from the page with all its parts, and stop what it is doing.

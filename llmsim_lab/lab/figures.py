@@ -19,12 +19,13 @@ from llmsim_lab.lab.charts._drawing import draw
 from llmsim_lab.lab.charts._scene import check_choices, compose
 from llmsim_lab.lab.charts._tracks import read_runs, tracks_of
 from llmsim_lab.simulation._config import SERIES
-from llmsim_lab.study._figures import demo_figure, difference_figure, fitness_figure
+from llmsim_lab.study._figures import demo_figure, difference_figure
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from llmsim_lab.statechart import SocialSimulation
     from llmsim_lab.statechart._analysis import Cascade
     from llmsim_lab.statechart._state import SocialTurn
 
@@ -32,7 +33,7 @@ __all__ = [
     "cascade_figure",
     "demo_figure",
     "difference_figure",
-    "fitness_figure",
+    "feed_figure",
     "rate_figure",
     "state_figure",
     "transition_figure",
@@ -89,6 +90,8 @@ _COLOURS = {
     "RESTING": "#DDDDDD",
 }
 _KINDS = {"original": ("o", "#332288"), "reply": ("s", "#CC6677"), "reshare": ("^", "#117733")}
+_REACTIONS = {"likes": "#DDCC77", "replies": "#CC6677", "reshares": "#882255"}
+_MOST_IN_FEED = 25
 _MOST_NAMED = 40
 """Posts of a cascade up to which their authors are written beside them."""
 
@@ -174,32 +177,78 @@ def transition_figure(
     return told(figure, f"{title}: shares of the moves out of each state. {moves}.")
 
 
-def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
-    """Draw a cascade as a tree, a level a column: who replied to whom, or reshared what.
+def feed_figure(run: SocialSimulation, turn: int | None = None) -> Figure:
+    """Draw the posts in circulation, the latest first, with their likes, replies and reshares.
 
     Args:
-        cascade: the cascade.
-        title: above the chart; the first post's author and text if not given.
+        run: a run of the social simulation.
+        turn: which turn's feed; the latest if not given.
+
+    Raises:
+        ConfigError: the run has no such turn.
     """
+    first, last = run.turns[0].number, run.turns[-1].number
+    if not first <= (number := last if turn is None else turn) <= last:
+        raise ConfigError(f"there is no turn {number}; the run has turns {first} to {last}")
+    feed = sorted(run.turns[number - first].state.feed, key=lambda entry: -entry.post.id)
+    shown = feed[:_MOST_IN_FEED]
+    figure = new_figure(9, max(2.5, 0.34 * len(shown) + 1.2), small=True)
+    axes = figure.subplots()
+    left = [0] * len(shown)
+    for kind, colour in _REACTIONS.items():
+        counts = [getattr(entry, kind) for entry in shown]
+        axes.barh(range(len(shown)), counts, left=left, color=colour, label=kind, height=0.7)
+        left = [before + count for before, count in zip(left, counts, strict=True)]
+    names = [drawable(f"{entry.post.author}: {entry.post.text}", 60) for entry in shown]
+    axes.set_yticks(range(len(shown)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, max([1, *left]) * 1.05)
+    axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel("reactions so far")
+    axes.spines[["right", "top"]].set_visible(False)
+    older = f", {len(feed) - len(shown)} older ones left out" if len(feed) > len(shown) else ""
+    title = f"Posts in circulation, turn {number}"
+    axes.set_title(f"{title}{older}", loc="left")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    told_of = "; ".join(
+        f"{clip(f'{entry.post.author}: {entry.post.text}', 60)}, {entry.likes} likes, "
+        f"{entry.replies} replies, {entry.reshares} reshares"
+        for entry in shown
+    )
+    return told(figure, f"{title}{older}: {told_of or 'none'}.")
+
+
+def cascade_figure(run: SocialSimulation, post: int, *, title: str | None = None) -> Figure:
+    """Draw the cascade that a post is in as a tree: who replied to whom, or reshared what.
+
+    Args:
+        run: a run of the social simulation.
+        post: the number of any of its posts.
+        title: above the chart; the first post's author and text if not given.
+
+    Raises:
+        ConfigError: the run has no such post.
+    """
+    cascade = run.cascade_of(post)
     places = _places(cascade)
     width = min(14.0, max(8.0, 1.6 * (cascade.depth + 1)))
     height = min(12.0, max(2.5, 0.26 * (max(y for _, y in places.values()) + 2)))
     figure = new_figure(width, height, small=True)
     axes = figure.subplots()
     for parent, below in cascade.children.items():
-        for post in below:
-            (x1, y1), (x2, y2) = places[parent], places[post.id]
+        for child in below:
+            (x1, y1), (x2, y2) = places[parent], places[child.id]
             axes.plot([x1, x2], [y1, y2], color="#999999", linewidth=0.8, zorder=1)
     for kind, (marker, colour) in _KINDS.items():
-        points = [places[post.id] for post in cascade.posts if post.kind == kind]
+        points = [places[one.id] for one in cascade.posts if one.kind == kind]
         if points:
             xs, ys = zip(*points, strict=True)
             axes.scatter(xs, ys, marker=marker, color=colour, s=36, label=kind, zorder=2)
     if cascade.size <= _MOST_NAMED:
-        for post in cascade.posts:
-            x, y = places[post.id]
+        for member in cascade.posts:
+            x, y = places[member.id]
             axes.annotate(
-                drawable(post.author, 24),
+                drawable(member.author, 24),
                 (x, y),
                 (6, 0),
                 textcoords="offset points",

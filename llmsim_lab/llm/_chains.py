@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Any, Protocol
 
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import FailureReason, LLMFailureException
@@ -42,7 +42,7 @@ def chain_of(
     logger: logging.Logger,
     prompt: str = "",
     status: Status | None = None,
-    **fields: object,
+    **fields: Any,
 ) -> LLMReasoningChain:
     """Return why a component decided as it did, after logging it at DEBUG.
 
@@ -90,7 +90,7 @@ def chain_of_failure(
     status: Status,
     instead: str,
     looking_up: bool = False,
-    **fields: object,
+    **fields: Any,
 ) -> LLMReasoningChain:
     """Return what a component does without the model's answer, after logging it as a WARNING.
 
@@ -105,10 +105,12 @@ def chain_of_failure(
         fields: what else goes into the log line.
     """
     at = LOOKING_UP if looking_up else ""
+    why = f"{instead}: {at}{failure}"
     log_event(
         logger,
         logging.WARNING,
         event,
+        words=f"Turn {site.turn}, {site.agent or site.component}: {why}",
         agent=site.agent,
         turn=site.turn,
         **fields,
@@ -119,7 +121,7 @@ def chain_of_failure(
         component=site.component,
         agent=site.agent or "",
         turn=site.turn or 0,
-        reasoning=f"{instead}: {at}{failure}",
+        reasoning=why,
         confidence=None,
         status=status,
         call=failure.call,

@@ -6,11 +6,9 @@ each option stands once at each letter. A letter's own pull is taken to multiply
 what stands there, as a bias added to logits does, and so cancels in the geometric mean (Zheng et
 al. 2024, "Large language models are not robust multiple choice selectors", ICLR, with all cyclic
 permutations; differs: the pull is measured on the question itself, not carried over from others).
-Numbers may be asked for as such: the probabilities of their digits, one token after the other, are
-multiplied along the tree of what the options begin with.
 
 Elsewhere answers are drawn at temperature 1, as many in each rotation, and counted; their intervals
-are Wilson's (1927).
+are Wilson's (1927). More numbers than there are letters are drawn as such, in digits.
 
 This module computes. Requests are made by ``LLMClient``; which ones follows from the arguments and
 the replies alone, so that a replay makes the same ones.
@@ -22,20 +20,18 @@ import hashlib
 import math
 import random
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import (
     Callable,
     Coroutine,
     Hashable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
     Set,
 )
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
@@ -46,7 +42,7 @@ from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
 
-Method = Literal["logprobs", "digits walk", "samples"]
+Method = Literal["logprobs", "samples"]
 Decide = Literal["sample", "mode", "expected"]
 """What becomes of probabilities: a draw, the likeliest, or the one nearest to the expectation."""
 
@@ -56,8 +52,6 @@ WANTED = 100
 """Alternatives asked for; a backend that has fewer gives those."""
 _LEAST = 1e-12
 """What a letter that is not listed has at least, so that it has a logarithm."""
-_CUT = 0.0005
-"""A beginning of a number that is less likely is not followed; it counts as another answer."""
 _LONGEST_NUMBER_TOKENS = 12
 
 MEASURED: Mapping[str, Any] = {"temperature": 0.0, "num_predict": 1}
@@ -74,8 +68,8 @@ DRAWN: Mapping[str, Any] = {
 _THINK = "Think it through in a few sentences. Do not choose yet."
 _AROUND = " \t\r\n*_`'\"()[]{}<>:.,"
 _LABEL_FIRST = re.compile(r"\W*([A-Za-z])(?:\W*$|[:.)\n])")
+_PLAIN_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NUMBER = re.compile(r"\s*([+\-\u2212]?\d+(?:\.\d+)?)(?![\d,]*\d)")
-_DIGITS = re.compile(r"\d+\.?\d*|\.\d*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -87,7 +81,7 @@ class Choice(Generic[OptionT]):
             1. Times ``mass`` they are shares of all answers.
         mass: how much of the model's answers are options at all, 0 to 1; the rest is something
             else, such as a refusal or a sentence. With little mass the probabilities say little.
-        method: ``logprobs`` of letters, the ``digits walk``, or ``samples``.
+        method: ``logprobs`` of letters, or ``samples``.
         measured: for each order in which the options were shown, each one's share of all answers,
             as it came; what is missing to 1 is off the options.
         label_pull: by letter, how the answers would fall if all options were equally good, letters'
@@ -268,9 +262,10 @@ class Options(Generic[OptionT]):
         return cls(values, texts)
 
     @property
-    def numeric(self) -> bool:
-        """Whether they are numbers that the model can write as they stand."""
-        return numeric(self.values) and all(map(_plain_number, self.texts))
+    def in_digits(self) -> bool:
+        """Whether the model writes them as they stand: numbers, more than there are letters."""
+        many = len(self.values) > len(LABELS)
+        return many and numeric(self.values) and all(map(_PLAIN_NUMBER.fullmatch, self.texts))
 
     def check(self, method: Method | None) -> None:
         """Raise ConfigError if there is no such method, or these cannot be asked for by it."""
@@ -278,12 +273,7 @@ class Options(Generic[OptionT]):
             raise ConfigError(
                 f"method={method!r:.40} must be one of {', '.join(get_args(Method))}, or None"
             )
-        if method == "digits walk" and not self.numeric:
-            raise ConfigError(
-                f"method='digits walk' needs options that are numbers, not {list(self.texts)}; "
-                "leave method out"
-            )
-        if method == "logprobs" or not self.numeric:
+        if method == "logprobs" or not self.in_digits:
             self.check_letters()
 
     def check_letters(self) -> None:
@@ -291,8 +281,7 @@ class Options(Generic[OptionT]):
         if len(self.values) > len(LABELS):
             raise ConfigError(
                 f"{len(self.values)} options, and letters for {len(LABELS)}: ask in groups, first "
-                "for the group and then within it, or give numbers, which are asked for by their "
-                "digits"
+                "for the group and then within it, or give numbers, which are drawn as such"
             )
 
 
@@ -323,9 +312,7 @@ async def choice_by(
     calls = tuple[CallRecord, ...]()
     if method != "samples":
         try:
-            return await (by_digits if method == "digits walk" else by_letters)(
-                ask, before, options
-            )
+            return await by_letters(ask, before, options)
         except NoLogprobsError as lack:
             calls = lack.calls
             lacks()
@@ -442,103 +429,6 @@ async def by_letters(
     )
 
 
-# --- digits ---------------------------------------------------------------------------------------
-
-
-def digits_question(options: Options[Any]) -> str:
-    """Return the question for a number."""
-    return (
-        f"Possible answers: {', '.join(options.texts)}.\n\n"
-        "Answer with one of these numbers, in digits, and nothing else."
-    )
-
-
-async def by_digits(
-    ask: Ask, before: Sequence[Message], options: Options[OptionT]
-) -> Choice[OptionT]:
-    """Return the choice from the probabilities of digits; the backend continues what was begun.
-
-    A number counts where it ends: "2" is not an answer of 2 if 5 or .5 follows, nor if a comma
-    does, which may be within a number.
-
-    Raises:
-        NoLogprobsError: the backend gave none.
-        NoOptionError: no number of the options was among the alternatives.
-    """
-    start = asked(before, digits_question(options))
-    shares: dict[OptionT, float] = dict.fromkeys(options.values, 0.0)
-    level, calls = {"": 1.0}, list[CallRecord]()
-    for _ in range(_LONGEST_NUMBER_TOKENS):
-        answers = await gather_all(
-            [
-                ask([*start, Message("assistant", begun)] if begun else start, MEASURED, WANTED)
-                for begun in level
-            ]
-        )
-        calls += [call for _, call in answers]
-        following: defaultdict[str, float] = defaultdict(float)
-        for (begun, reached), (reply, _) in zip(level.items(), answers, strict=True):
-            if not reply.top_logprobs:
-                raise NoLogprobsError(calls)
-            number, ends = _canonical(begun), 1.0
-            for longer, chance in _continued(begun, reply):
-                # What no digit takes is the probability that the number ends here.
-                ends -= chance
-                if chance * reached >= _CUT and _leads_to(_canonical(longer), options):
-                    following[longer] += chance * reached
-            if (option := _option_at(number, options)) is not None:
-                shares[option] += reached * max(0.0, ends)
-        level = dict(following)
-        if not level:
-            break
-    mass = math.fsum(shares.values())
-    if mass <= 0:
-        raise NoOptionError("no number of the options is among the likeliest answers", calls)
-    return Choice(
-        probabilities={option: share / mass for option, share in shares.items()},
-        mass=min(mass, 1.0),
-        method="digits walk",
-        measured=(shares,),
-        calls=tuple(calls),
-    )
-
-
-def _continued(begun: str, reply: ChatReply) -> Iterator[tuple[str, float]]:
-    """Yield what a number that was begun may continue as, with the probability."""
-    has_digits = bool(_canonical(begun).strip("-"))
-    for token, value in reply.top_logprobs:
-        # With a comma, as in 1,000 and 1,5, it need not be this number. Any other token ends it.
-        goes_on = _DIGITS.fullmatch(token) or token.startswith(",") if has_digits else token
-        if goes_on:
-            yield begun + token, math.exp(value)
-
-
-def _canonical(text: str) -> str:
-    """Return the beginning of a number without what does not change it."""
-    return text.strip().replace("\u2212", "-").removeprefix("+")
-
-
-def _plain_number(text: str) -> bool:
-    return re.fullmatch(r"-?\d+(?:\.\d+)?", text) is not None
-
-
-def _option_at(number: str, options: Options[OptionT]) -> OptionT | None:
-    """Return the option that a whole number is."""
-    with suppress(InvalidOperation):  # it is not a number, or not one yet
-        value = Decimal(number)
-        for option, text in zip(options.values, options.texts, strict=True):
-            if value == Decimal(text):
-                return option
-    return None
-
-
-def _leads_to(begun: str, options: Options[Any]) -> bool:
-    """Return True if an answer that begins so can be an option."""
-    return any(text.startswith(begun) for text in options.texts) or (
-        _option_at(begun, options) is not None
-    )
-
-
 # --- samples --------------------------------------------------------------------------------------
 
 
@@ -557,9 +447,8 @@ async def by_samples(
     Raises:
         NoOptionError: no answer was an option.
     """
-    as_numbers = options.numeric and len(options.values) > len(LABELS)
-    orders = [(digits_question(options), {})] if as_numbers else lettered(options)
-    most = _LONGEST_NUMBER_TOKENS if as_numbers else 1
+    orders = [(digits_question(options), {})] if options.in_digits else lettered(options)
+    most = _LONGEST_NUMBER_TOKENS if options.in_digits else 1
     each = math.ceil(count / len(orders))
     answers = await gather_all(
         [
@@ -575,7 +464,7 @@ async def by_samples(
     for place, (reply, _) in enumerate(answers):
         labels = orders[place // each][1]
         label = label_of(reply.text, labels)
-        option = _number_in(reply.text, options) if as_numbers else labels.get(label or "")
+        option = _number_in(reply.text, options) if options.in_digits else labels.get(label or "")
         if option is not None:
             counts[option] += 1
             # The letter at which the option stood in this order.
@@ -596,9 +485,21 @@ async def by_samples(
     )
 
 
+def digits_question(options: Options[Any]) -> str:
+    """Return the question for a number."""
+    return (
+        f"Possible answers: {', '.join(options.texts)}.\n\n"
+        "Answer with one of these numbers, in digits, and nothing else."
+    )
+
+
 def _number_in(text: str, options: Options[OptionT]) -> OptionT | None:
-    found = _NUMBER.match(text)
-    return _option_at(_canonical(found[1]), options) if found else None
+    if found := _NUMBER.match(text):
+        value = Decimal(found[1].replace("\u2212", "-"))
+        for option, written in zip(options.values, options.texts, strict=True):
+            if value == Decimal(written):
+                return option
+    return None
 
 
 def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:

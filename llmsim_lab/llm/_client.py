@@ -10,7 +10,9 @@ A model that the server stopped because it repeats itself learns that from the s
 gets another seed, derived from the first one; without a seed the server draws anew.
 
 Where the server says how long to wait (``Retry-After``), the wait is at least that long, but never
-longer than ``timeout_s``. Where the caller will not wait that long, there is no retry.
+longer than ``timeout_s``. Where the caller will not wait that long, there is no retry. The second
+request waits up to ``wait_for_server_s`` for a server that refuses the connection, so that a run
+outlives its restart.
 """
 
 from __future__ import annotations
@@ -20,8 +22,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -35,21 +36,28 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose
 from llmsim_lab.llm._choose import Choice, Method, OptionT
-from llmsim_lab.llm._endings import Endings
-from llmsim_lab.llm._extract import InvalidReply, alternatives, parse_reply, without_thinking
-from llmsim_lab.llm._limits import Lane, Limits
+from llmsim_lab.llm._extract import (
+    InvalidReply,
+    allowed_words,
+    alternatives,
+    parse_reply,
+    without_thinking,
+)
+from llmsim_lab.llm._limits import Lane, Limits, Loads
 from llmsim_lab.llm._retry import (
     as_backend_error,
+    away,
     both_faults,
     failed_attempt,
     failure_of,
     invalid_fault,
+    is_refused,
     no_time_to_retry,
     recorded_fault,
     second_request,
     second_seed,
 )
-from llmsim_lab.llm._scope import CallLog, InFlight, Scope, scope, seconds_left
+from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -74,9 +82,12 @@ _MOST_CHARS_PER_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
 
 _SLOW_S = 0.5
-"""Where the last reply took so long, seconds, the next one is read as it is written. That costs
+"""Where the last reply took so long, seconds, whoever watches sees the next one grow. That costs
 0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
 for a server that answers at once."""
+
+_KNOCK_S = 0.5
+"""How often a server that refuses the connection is tried."""
 
 _MOST_VARIANTS = 256
 """Sampling options that are kept, in place of the configured ones."""
@@ -103,6 +114,8 @@ class LLMConfig(Settings):
             time of each begins when those before it are answered: its queue does not count.
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
+        wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
+            that is being restarted does, seconds; not at all where ``retry_wait_s`` is 0.
         max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else the number
             that is found to serve this server best (``client.limits``).
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
@@ -118,6 +131,10 @@ class LLMConfig(Settings):
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     retry_wait_s: tuple[float, float] = (1.0, 5.0)
+    # Left out where it is the default: recordings made before there was such a setting stay equal.
+    wait_for_server_s: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds == 60.0)
+    ] = 60.0
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     keep_alive: float | str | None = None
     think: bool | str = False
@@ -213,9 +230,8 @@ class LLMClient:
         """How long the last request took, loading the model left out."""
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
-        self._told_of_samples = False
-        self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
-        """The turns being played with this client, each with its loop."""
+        self._told_of_samples = self._waits_for_server = False
+        self._loads = Loads()
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
@@ -224,7 +240,7 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        other._last_s = self._last_s
+        other._last_s, other._loads = self._last_s, self._loads
         if config.concurrency == self.config.concurrency:
             other.limits = self.limits
             other._lanes, other._lock = self._lanes, self._lock
@@ -257,9 +273,12 @@ class LLMClient:
         """
         self._check_size(prompt, site)
         request = self.request_of(prompt, response_model, choices, limits, site)
-        decision, call = await self._ask_twice(
-            request, lambda reply: parse_reply(reply.text, response_model, check)
-        )
+
+        def read(reply: ChatReply) -> ModelT:
+            allowed = allowed_words(choices or {}, limits or {})
+            return parse_reply(reply.text, response_model, check, allowed=allowed)
+
+        decision, call = await self._ask_twice(request, read)
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision
@@ -322,12 +341,9 @@ class LLMClient:
                 as many in each order of the options.
             reasoning: whether the model writes down its reasoning first; the probabilities are then
                 those after this one reasoning, which is drawn at the configured temperature.
-            method: ``logprobs`` asks for letters, once in each order of the options;
-                ``digits walk`` asks for numbers as such, of a backend that continues an assistant's
-                message (the embedded model and most of Ollama's do, hosted ones mostly not);
-                ``samples`` draws. By default ``logprobs``; ``digits walk`` for numbers with the
-                embedded model, and for more numbers than there are letters. Without probabilities
-                from the backend it is ``samples``.
+            method: ``logprobs`` asks for letters, once in each order of the options; ``samples``
+                draws. By default ``logprobs``; ``samples`` for more numbers than there are letters,
+                and without probabilities from the backend.
             seed: of the drawn answers and the reasoning, instead of the configured one.
             site: where in the run the call is made.
 
@@ -363,11 +379,7 @@ class LLMClient:
             text, call = await self._ask_twice(replace(request, origin=origin), _reasoned)
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
-            start = _choose.asked(before, _choose.digits_question(named))
-            # The first request of a walk. A replay sees by it how the recorded run has asked.
-            root = request_of(start, _choose.MEASURED, _choose.WANTED)
-            walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
-            method = "digits walk" if walk else "logprobs"
+            method = "samples" if named.in_digits else "logprobs"
         base = self.config.seed if seed is None else seed
         try:
             found = await _choose.choice_by(
@@ -388,14 +400,6 @@ class LLMClient:
             detail = "the backend gives no probabilities"
             model = self.config.model
             log_event(logger, logging.INFO, "choose_by_samples", model=model, detail=detail)
-
-    def _walks(self, root: ChatRequest, *, many: bool) -> bool:
-        """Return True if numbers are asked for by their digits, beginning with a request."""
-        recorder = scope().recorder
-        knows = getattr(recorder, "knows", None)
-        if recorder is not None and knows is not None:  # of a replay, which has no backend
-            return bool(knows(recorder.place(root)))
-        return many or getattr(self.backend, "continues_messages", False)
 
     def _request(
         self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None
@@ -424,9 +428,7 @@ class LLMClient:
         """Make a request, once more where that may help; ``read`` parses a reply."""
         around, history = scope(), list[Attempt]()
         call, repaired, log, seed = None, False, around.log, None
-        if log is None:
-            self._check_not_lost()
-        else:
+        if log is not None:
             # Beside the request, not in it: a recording is found by what was asked, and the seed
             # follows from the run's own.
             seed = log.begin(request)
@@ -455,34 +457,6 @@ class LLMClient:
                     call = CallRecord(history=tuple(history), status="failed")
                 log.end(request, call)
         return outcome, call
-
-    @contextmanager
-    def playing(self, log: CallLog) -> Iterator[None]:
-        """Register a turn that a run plays with this client, on the current event loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            self._turns[log] = loop
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._turns.pop(log, None)
-
-    def _check_not_lost(self) -> None:
-        """Raise ConfigError for a call out of a run's turn that the run cannot see."""
-        if not self._turns:
-            return
-        loop = asyncio.get_running_loop()
-        # A copy, since other threads add and remove turns meanwhile. Context variables do not
-        # follow work into a bare thread: such a call has no log, whatever turn it belongs to.
-        for log, loop_of_turn in tuple(self._turns.items()):
-            if loop_of_turn is not loop:
-                raise ConfigError(
-                    f"a call was made on another thread while turn {log.turn} of {log.run!r} is "
-                    "being played with the same client, so the run cannot know of it: hand work "
-                    "to threads with await asyncio.to_thread(...), which takes the run along, not "
-                    "by loop.run_in_executor; for questions of your own connect() another client"
-                )
 
     async def model_info(self) -> ModelInfo:
         """Return which model answers.
@@ -655,9 +629,31 @@ class LLMClient:
         asked_wait: float | None,
         seed: int | None,
     ) -> tuple[Attempt, BackendError | None]:
+        """Ask the backend; the second time after a wait, and for as long as a server is away."""
+        if request.attempt == 1:
+            return await self._send(request, watch, seed)
+        await self._back_off(min(asked_wait or 0.0, request.timeout_s))
+        waits = self.config.retry_wait_s[1] > 0
+        patience = self.config.wait_for_server_s if waits else 0.0
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            attempt, fault = await self._send(request, watch, seed)
+            waited = clock() - began
+            if fault is None or not patience or not is_refused(fault):
+                return attempt, fault
+            if waited >= patience:
+                return away(attempt, fault, waited)
+            if not self._waits_for_server:  # one line, though many agents may wait
+                self._waits_for_server = True
+                detail = f"waiting up to {patience:g} s for it; {fault}"
+                log_event(logger, logging.WARNING, "server_away", detail=detail)
+            await asyncio.sleep(min(_KNOCK_S, patience - waited))
+
+    async def _send(
+        self, request: ChatRequest, watch: InFlight | None, seed: int | None
+    ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""
-        if request.attempt > 1:
-            await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         lane, attempt = self._lane(), None
         # The time limit begins inside the queue: waiting for a slot is not charged to the model.
         sent, began = await lane.enter(request.timeout_s), time.perf_counter()
@@ -665,6 +661,7 @@ class LLMClient:
             if watch is not None:
                 watch.began(request)
             reply = await self._chat(request, watch, seed)
+            self._waits_for_server = False
             seconds = time.perf_counter() - began
             attempt = Attempt(request=request, reply=reply, seconds=seconds)
             return attempt, None
@@ -685,29 +682,37 @@ class LLMClient:
                 # Loading happens once and says nothing of how long the next reply takes.
                 loading = attempt.reply.load_seconds if attempt.reply is not None else 0.0
                 self._last_s = attempt.seconds - loading
+                if attempt.reply is not None:
+                    self._tell_of_loads(request.model, began, attempt.seconds, loading)
             if watch is not None:
                 watch.ended(request, attempt, taped=False)
+
+    def _tell_of_loads(self, model: str, began: float, seconds: float, loading: float) -> None:
+        with self._lock:
+            loads = self._loads.note(began, began + seconds, loading)
+        if loads:
+            took = ", ".join(f"{seconds:.1f}" for seconds in loads)
+            log_event(
+                logger,
+                logging.WARNING,
+                "model_loaded_anew",
+                model=model,
+                detail="this model is loaded with other settings and is loaded anew each time: the "
+                f"last {len(loads)} answers waited {took} s for that",
+                remedy="let everything that uses this server ask with the same num_ctx (here "
+                f"{self.config.num_ctx}), or use another server",
+            )
 
     async def _chat(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None
     ) -> ChatReply:
-        """Ask the backend, with a seed; read the reply as it is written where that is worth it."""
-        streams, last = getattr(self.backend, "streams", False), self._last_s
-        is_worth_it = watch is not None if last is None else last >= _SLOW_S
-        ask, end = self.backend.chat, None
-        if streams:
-            endings = Endings.of(request)
-            # A backend that could stream is treated as if it had: a run must not depend on which.
-            end = endings.whole
-            if streams == "always" or is_worth_it:
-                end = endings.ended
-
-                def on_text(piece: str) -> bool:
-                    if watch is not None:
-                        watch.wrote(request, piece)
-                    return endings(piece)
-
-                ask = partial(cast("_Streaming", self.backend).chat, on_text=on_text)
+        """Ask the backend, with a seed; show the reply as it is written where that is worth it."""
+        ask, last = self.backend.chat, self._last_s
+        streams = getattr(self.backend, "streams", False)
+        is_worth_it = streams == "always" or last is None or last >= _SLOW_S
+        if watch is not None and streams and is_worth_it:
+            stream = cast("_Streaming", self.backend).chat
+            ask = partial(stream, on_text=partial(watch.wrote, request))
         wanted, options = request.top_logprobs, request.options
         if wanted is not None:
             wanted = min(wanted, getattr(self.backend, "max_top_logprobs", 0)) or None
@@ -739,7 +744,7 @@ class LLMClient:
         if reply.top_logprobs:
             listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
             reply = replace(reply, top_logprobs=listed)
-        return reply if end is None else end(reply)
+        return reply
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""

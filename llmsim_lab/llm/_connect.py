@@ -10,7 +10,7 @@ from typing import Any
 from llmsim_lab._util.text import listed
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
-from llmsim_lab.llm._connections import without_password
+from llmsim_lab.llm._connections import unknown_name, without_locals, without_password
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, find_model, installed_models
@@ -69,8 +69,9 @@ def connect(
             a setting is wrong; the message has the ways out.
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
-    config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     at = _ServerAddress(host=host, base_url=base_url, api_key=api_key)
+    del host, base_url, api_key  # so that tools for debugging do not show a key in them
+    config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     name, backend, chosen = _choose(model, at, config, download=download)
     settled: dict[str, Any] = {"model": name}
     if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
@@ -84,13 +85,14 @@ def connect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ServerAddress:
-    """Where a model is to be looked for."""
+    """Where a model is to be looked for; any of it may have a key in it."""
 
-    host: str | None
-    base_url: str | None
+    host: str | None = field(repr=False)
+    base_url: str | None = field(repr=False)
     api_key: Key | None = field(repr=False)
 
 
+@without_locals
 def _choose(
     model: str, at: _ServerAddress, config: LLMConfig, *, download: bool
 ) -> tuple[str, ChatBackend, str]:
@@ -108,7 +110,7 @@ def _choose(
             "connect('openai:NAME', base_url=...)"
         )
     if where == "ollama":
-        return _ollama(name, at.host, "")
+        return _ollama(name, at.host)
     if where == "embedded":
         if at.host is not None:
             raise ConfigError(
@@ -134,13 +136,16 @@ def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str
             "'auto' never takes a model of an OpenAI-compatible server, which may cost money; name "
             "it: connect('openai:NAME', base_url=...), or LLMSIM_MODEL=openai:NAME"
         )
+    start = f"start Ollama and pull a model ('ollama pull {SUGGESTED_MODEL}')"
     try:
         found = look(at.host, timeout_s=_MAY_BE_THERE_S)
     except BackendError as error:
         why = str(error)  # part of the message only if there is no other model either
+        if error.status_code is not None or unknown_name(error):
+            start = "give the address of an Ollama server in OLLAMA_HOST or host="
     else:
         if found.model:
-            return _ollama(found.model, at.host, "it answers and has a model", found)
+            return _ollama("", at.host, found)
         why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
         # Of why there is no Ollama without the ways out, which are not needed now.
@@ -151,26 +156,26 @@ def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str
         else "install the embedded runtime: pip install 'llmsim-lab[embedded]'"
     )
     raise ConfigError(
-        f"there is no model to talk to: {why}. Three ways out: start Ollama and pull a model "
-        f"('ollama pull {SUGGESTED_MODEL}'); {here}; or name a model in $LLMSIM_MODEL or "
-        f"connect(...), as {_SPECS}"
+        f"there is no model to talk to: {why}. Three ways out: {start}; {here}; or name a "
+        f"model in $LLMSIM_MODEL or connect(...), as {_SPECS}"
     )
 
 
 def _ollama(
-    name: str, host: str | None, why: str, found: OllamaProbe | None = None
+    name: str, host: str | None, found: OllamaProbe | None = None
 ) -> tuple[str, ChatBackend, str]:
     try:
         found = found or look(host)
     except BackendError as error:
         raise ConfigError(f"{error}, or use connect('embedded')") from error
+    why = ""
     if not name:
         if not found.model:
             raise ConfigError(
                 f"Ollama at {found.host} has no model that can chat; "
                 f"'ollama pull {SUGGESTED_MODEL}' gets one"
             )
-        name, why = found.model, why or "the one in use there"
+        name, why = found.model, found.why
     elif full_name(name) not in {full_name(model) for model in found.models}:
         there = ", ".join(found.models) or "none"
         raise ConfigError(

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import re
+import socket
 import ssl
 import threading
+import traceback
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -25,18 +29,62 @@ import httpx
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
+from llmsim_lab.llm._extract import repeated_end
+from llmsim_lab.llm._retry import errors_behind
 from llmsim_lab.llm._transport import GuardedTransport, error_text
+from llmsim_lab.types import ChatReply
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_DETAIL = 500
+_MAX_EXCERPT, _MAX_UNIT = 120, 40
 
 
 def without_password(url: str) -> str:
-    """Return an address for messages: whatever stands before an ``@`` is masked."""
-    before, at, after = url.rpartition("@")
-    scheme, separator, _ = before.partition("://")
-    return f"{scheme}://***@{after}" if separator else f"***@{after}" if at else url
+    """Return an address for messages: what may be a password or a key in it is masked."""
+    before, separator, rest = url.partition("://")
+    start = before + separator if separator else ""
+    place, *query = re.split("[?#]", rest if separator else url, maxsplit=1)
+    if query and "@" in query[0]:  # of a query, or of a password with such a sign in it
+        place = "***"
+    elif "@" in place:
+        place = f"***@{place.rpartition('@')[2]}"
+    return f"{start}{place}{'?***' if query else ''}"
+
+
+def clear_locals(error: BaseException) -> None:
+    """Clear the local variables of the frames that an error, and those behind it, came through.
+
+    An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
+    them. Frames that still run keep theirs.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+
+
+def without_locals(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function's errors come without its arguments and local variables, which are secret."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            del args, kwargs
+            clear_locals(error)
+            raise
+
+    return call
 
 
 def read_address(
@@ -53,7 +101,7 @@ def read_address(
         note: what to say where it has a user name or a password.
 
     Raises:
-        ConfigError: it is not a server's address, or has a user name or password in it.
+        ConfigError: it is not a server's address, or has a user name, password or query in it.
     """
     wrong = ConfigError(
         f"{source}={without_password(given)!r} is not a server's address; write it as {form}"
@@ -73,7 +121,9 @@ def read_address(
         has_host = split.scheme in ("http", "https") and httpx.URL(url).host
     except (ValueError, httpx.InvalidURL) as error:
         raise wrong from error
-    if not has_host or split.query or split.fragment or " " in url or not url.isprintable():
+    if split.query or split.fragment:
+        raise ConfigError(f"{wrong}, with nothing after a {'?' if split.query else '#'}{note}")
+    if not has_host or " " in url or not url.isprintable():
         raise wrong
     return url
 
@@ -170,6 +220,13 @@ def connection_fault(
                 f"http, as local model servers do, write {plain}"
             )
         return BackendError(text, reason="connection_error")
+    if not_made and (lost := unknown_name(error)) is not None and not env_proxy(url):
+        return BackendError(
+            f"the name {httpx.URL(url).host!r} of {url} is not known ({lost.strerror}); see that "
+            "it is written right, and that this machine can look names up",
+            reason="connection_error",
+            retry=True,
+        )
     if not_made:
         text = f"no {kind} answers at {url}; {way_out}"
     elif isinstance(error, httpx.TimeoutException):
@@ -182,15 +239,24 @@ def connection_fault(
     return BackendError(text, reason="connection_error", retry=True)
 
 
+def unknown_name(error: BaseException) -> socket.gaierror | None:
+    """Return the error of a host's name that could not be looked up."""
+    found = (one for one in errors_behind(error) if isinstance(one, socket.gaierror))
+    return next(found, None)
+
+
 def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
     """Return what went wrong with TLS, below the errors of the libraries in between."""
     # Every read over TLS raises these, so they are in the context of other errors too.
     not_yet = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-    while error is not None:
-        if isinstance(error, ssl.SSLError) and not isinstance(error, not_yet):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+    return next(
+        (
+            one
+            for one in errors_behind(error)
+            if isinstance(one, ssl.SSLError) and not isinstance(one, not_yet)
+        ),
+        None,
+    )
 
 
 def broken_off(who: str, parts: str) -> BackendError:
@@ -205,6 +271,33 @@ def broken_off(who: str, parts: str) -> BackendError:
         reason="connection_error",
         status_code=200,
         retry=True,
+    )
+
+
+def stopped(reply: ChatReply, *, who: str) -> BackendError:
+    """Return the failure of a model that was stopped before it was done.
+
+    Args:
+        reply: what had arrived of it.
+        who: what stopped it.
+    """
+    found = repeated_end(reply.text) or repeated_end(reply.thinking)
+    if found is None:
+        what = (
+            f"ended the reply before the model was done, after {clip(reply.text, _MAX_EXCERPT)!r}"
+        )
+    else:
+        unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
+        what = (
+            f"stopped the model because it repeated {unit} {found.times} times, at the end of "
+            f"{clip(found.before, _MAX_EXCERPT)!r}"
+        )
+    return BackendError(
+        f"{who} {what}; change the prompt, raise the temperature, or use another model",
+        reason="generation_stopped",
+        status_code=200,
+        retry=True,
+        reply=reply,
     )
 
 

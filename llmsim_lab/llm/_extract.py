@@ -6,7 +6,7 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,7 +21,12 @@ _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL |
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MAX_CANDIDATES = 50
-_MAX_FAULTS = 5
+_MAX_FAULTS, _MOST_LISTED = 5, 12
+_BROKEN_LIMITS = (
+    *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
+    *("literal_error", "enum"),
+)
+"""Types of pydantic's errors about a value of the right type that is not allowed."""
 _MOST_PROBABILITY = 1.05
 """Of a token's alternatives together: servers round each."""
 _LEAST_REPEATS, _LEAST_REPEATED_CHARS, _MAX_UNIT_CHARS = 4, 30, 300
@@ -40,7 +45,11 @@ class InvalidReply(ValueError):  # noqa: N818 - its words are for the model, not
 
 
 def parse_reply(
-    text: str, response_model: type[ModelT], check: Callable[[ModelT], str | None] | None = None
+    text: str,
+    response_model: type[ModelT],
+    check: Callable[[ModelT], str | None] | None = None,
+    *,
+    allowed: Mapping[str, str] | None = None,
 ) -> ModelT:
     """Return the reply as an instance of the response model.
 
@@ -51,6 +60,8 @@ def parse_reply(
         text: the reply.
         response_model: what it must be.
         check: returns what is wrong with the content of a well-formed reply, or None.
+        allowed: what some fields must be here, in words, where that is less than the response model
+            allows: a reply that breaks both is told this.
 
     Raises:
         InvalidReply: nothing in the text fits.
@@ -58,7 +69,7 @@ def parse_reply(
     try:
         decision = response_model.model_validate_json(text, context=WIRE)
     except ValidationError as error:
-        decision = _search(text, response_model, error)
+        decision = _search(text, response_model, error, allowed or {})
     if check is not None and (complaint := check(decision)):
         raise InvalidReply(complaint, rejected=decision)
     return decision
@@ -125,7 +136,23 @@ def _repeats(text: str, start: int, period: int) -> bool:
     return text[start:-period] == text[start + period :]
 
 
-def _search(text: str, response_model: type[ModelT], first_error: ValidationError) -> ModelT:
+def allowed_words(
+    choices: Mapping[str, Sequence[Any]], limits: Mapping[str, tuple[float, float]]
+) -> dict[str, str]:
+    """Return by field what it must be, in words: ``from 0 to 5``, ``one of Ann, Bob``."""
+    words = {name: f"from {lowest:g} to {highest:g}" for name, (lowest, highest) in limits.items()}
+    for name, values in choices.items():
+        more = ", …" if len(values) > _MOST_LISTED else ""
+        words[name] = f"one of {', '.join(map(str, values[:_MOST_LISTED]))}{more}"
+    return words
+
+
+def _search(
+    text: str,
+    response_model: type[ModelT],
+    first_error: ValidationError,
+    allowed: Mapping[str, str],
+) -> ModelT:
     if not text.strip():
         raise InvalidReply("the reply is empty")
     answer = without_thinking(text)
@@ -135,7 +162,7 @@ def _search(text: str, response_model: type[ModelT], first_error: ValidationErro
         try:
             found = response_model.model_validate(value, context=WIRE)
         except ValidationError as error:
-            complaint = _describe(error)
+            complaint = _describe(error, allowed)
     if found is not None:
         return found
     if complaint:
@@ -160,7 +187,7 @@ def _json_values(text: str) -> Iterator[dict[str, Any]]:
         yield value
 
 
-def _describe(error: ValidationError) -> str:
+def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
     faults = []
     for fault in error.errors(include_url=False)[:_MAX_FAULTS]:
         where = ".".join(str(part) for part in fault["loc"]) or "the reply"
@@ -169,7 +196,10 @@ def _describe(error: ValidationError) -> str:
         else:
             given = repr(fault["input"])
             given = given if len(given) <= 80 else given[:77] + "..."
-            faults.append(f"{where}: {fault['msg']} (it was {given})")
+            says = fault["msg"]
+            if where in allowed and fault["type"] in _BROKEN_LIMITS:
+                says = f"must be {allowed[where]}"
+            faults.append(f"{where}: {says} (it was {given})")
     return "; ".join(faults)
 
 

@@ -381,15 +381,20 @@ class Person:
         if self._listeners or self._hinted:
             return
         self._hinted = True
+        ways = (
+            "in a notebook HumanSeat(simulation); in a script Person(ask=...) or "
+            "HumanAgent(..., ask=...); from other code person.answer(...) or agent.answer(...)"
+        )
         log_event(
             logger,
             logging.WARNING,
             "WAITING_FOR_A_PERSON",
+            words=f"{question.agent} is a person, who is asked in turn {question.turn} and can "
+            f"answer: {ways}",
             agent=question.agent,
             turn=question.turn,
             timeout_s=question.request.timeout_s,
-            way_out="in a notebook HumanSeat(simulation); in a script Person(ask=...) or "
-            "HumanAgent(..., ask=...); from other code person.answer(...) or agent.answer(...)",
+            way_out=ways,
         )
 
     def __repr__(self) -> str:

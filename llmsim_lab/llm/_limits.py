@@ -15,6 +15,9 @@ _GROWTH = 1.2
 """How much faster twice as many at once must be to be worth it."""
 _SLOWER = 0.6
 """A server that does less than this share of what it did is sent fewer, if it does as much then."""
+_LOADED_ANEW_S, _LOADINGS, _SOON_S = 1.0, 3, 60.0
+"""A model that was loaded for so long, for so many answers in a row, each asked for so soon after
+the one before it, is in other hands in between."""
 _PAUSE = 8
 """A larger number is tried again when there are an eighth more answers than at the last try."""
 
@@ -142,6 +145,36 @@ class Limits:
         rates = sorted(self._tokens_per_s.items())  # by which the number is chosen
         tried = ", ".join(f"{n}: {rate:,.{0 if rate >= 10 else 1}f}" for n, rate in rates)
         return f"<{self.at_once} at once; tokens/s by number: {tried or 'none yet'}>"
+
+
+class Loads:
+    """How often in a row a server had to load the model before it answered."""
+
+    def __init__(self) -> None:
+        self._seconds: list[float] = []
+        self._since = -_SOON_S
+        """When the last answer had come, on the clock of ``note``."""
+        self._told = False
+
+    def note(self, began: float, ended: float, seconds: float) -> list[float]:
+        """Note an answer; return the times of loading where it is time to tell of them, once.
+
+        Args:
+            began: when it was asked for, seconds.
+            ended: when it had come.
+            seconds: how long the model was loaded for it.
+        """
+        # Requests sent at once all wait for one loading, and an idle model is unloaded.
+        one_after_another = self._since <= began <= self._since + _SOON_S
+        self._since = max(self._since, ended)
+        if seconds < _LOADED_ANEW_S:
+            self._seconds.clear()
+        elif one_after_another or not self._seconds:
+            self._seconds.append(seconds)
+        if self._told or len(self._seconds) < _LOADINGS:
+            return []
+        self._told = True
+        return self._seconds
 
 
 class Sent:

@@ -34,6 +34,7 @@ from llmsim_lab.llm._completions import Completion, as_object, with_instruction
 from llmsim_lab.llm._connections import (
     Shared,
     broken_off,
+    clear_locals,
     connection_fault,
     is_loopback,
     not_understood,
@@ -41,13 +42,15 @@ from llmsim_lab.llm._connections import (
     read_address,
     run_aside,
     status_fault,
+    stopped,
+    without_locals,
 )
-from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
 from llmsim_lab.llm._transport import (
     STREAMED,
     OuterTransport,
+    Telling,
     error_text,
     is_framed,
     lines,
@@ -125,6 +128,7 @@ class OpenAIBackend:
     max_top_logprobs: ClassVar[int] = 20
     streams: ClassVar[bool | Literal["always"]] = True
 
+    @without_locals
     def __init__(
         self, model: str | None = None, *, base_url: str | None = None, api_key: Key | None = None
     ) -> None:
@@ -159,6 +163,11 @@ class OpenAIBackend:
         plain = self.base_url.startswith("http:")
         if self._key is not None and plain and not is_loopback(self.base_url):
             log_event(logger, logging.WARNING, "key_in_clear", base_url=self.base_url)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave a key out that was given as a text: the other process has ``$OPENAI_API_KEY``."""
+        given = None if isinstance(getattr(self._key, "__self__", None), SecretStr) else self._key
+        return partial(type(self), self._model, base_url=self.base_url, api_key=given), ()
 
     def __repr__(self) -> str:
         return f"OpenAIBackend({self._model!r}, base_url={self.base_url!r})"
@@ -254,11 +263,9 @@ class OpenAIBackend:
         if self._key is None:
             return None
         try:
-            value = self._key()
-            if inspect.isawaitable(value):
-                value = await value
-            return _checked_key(value)
+            return await _fetched_key(self._key)
         except ConfigError as error:
+            clear_locals(error)
             raise BackendError(str(error), reason="client_error") from None
 
     async def _listing(self) -> list[dict[str, Any]] | None:
@@ -401,15 +408,13 @@ class OpenAIBackend:
                 async with chat.with_streaming_response.create(stream=True, **told) as response:
                     await _read(events(response.iter_bytes()), answer, tell)
                 # Without a length the end of a broken connection looks like the end of the reply.
-                if not (answer.is_done or tell.stopped or outgoing.framed):
+                if not (answer.is_done or outgoing.framed):
                     raise broken_off(self.base_url, f"{answer.events} events")
                 if not (answer.is_done or answer.events):
                     raise ValueError("it has no events, so it is no streamed reply")
             reply = answer.reply(seconds=time.perf_counter() - began)
         self._fingerprint = answer.fingerprint or self._fingerprint
         reply = _masked(reply, outgoing.secret)
-        if tell.stopped and not answer.is_done:  # the event with the counts was not waited for
-            return replace(reply, done_reason="aborted", reply_tokens=tell.pieces)
         if reply.done_reason == "aborted":
             raise stopped(reply, who=f"the server at {self.base_url}")
         return reply
@@ -422,7 +427,11 @@ class OpenAIBackend:
         url = self.base_url
         try:
             with scoped(outgoing=outgoing):
-                yield
+                try:
+                    yield
+                except BaseException as error:
+                    clear_locals(error)  # those of the HTTP client have the key
+                    raise
         except openai.APIStatusError as error:
             response: Any = error.response
             asked = retry_after_s(response.headers.get("retry-after"))
@@ -482,7 +491,7 @@ class OpenAIBackend:
 
 
 async def _read(parts: AsyncIterator[dict[str, Any]], answer: Completion, tell: Telling) -> None:
-    """Read the events of a stream as far as they are wanted.
+    """Read the events of a stream to its end.
 
     Raises:
         _StatusError: one of them is an error.
@@ -493,8 +502,7 @@ async def _read(parts: AsyncIterator[dict[str, Any]], answer: Completion, tell: 
                 if error := event.get("error"):  # some have it always, as null
                     raise _StatusError(200, error, None)
                 was_done = answer.is_done
-                if tell(*answer.add(event)) and not answer.is_done:
-                    break
+                tell(*answer.add(event))
                 if answer.is_done and not was_done:
                     loop = asyncio.get_running_loop()
                     patience.reschedule(loop.time() + _LAST_WORDS_S)
@@ -703,6 +711,12 @@ def _forms_of(secret: bytes) -> re.Pattern[bytes] | None:
         return None
     forms = (rb"(?:\\?%s|\\u00(?i:%02x))" % (re.escape(b"%c" % code), code) for code in secret)
     return re.compile(b"".join(forms))
+
+
+async def _fetched_key(source: Callable[[], Any]) -> SecretStr:
+    """Return the key that a user's function returns now."""
+    value = source()
+    return _checked_key(await value if inspect.isawaitable(value) else value)
 
 
 def _checked_key(value: object) -> SecretStr:

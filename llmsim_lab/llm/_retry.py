@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -72,8 +72,34 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
         return BackendError(message, reason="timeout", retry=True)
     if isinstance(error, ConnectionError | httpx.TransportError):
         message = str(error) or type(error).__name__
-        return BackendError(message, reason="connection_error", retry=True)
+        fault = BackendError(message, reason="connection_error", retry=True)
+        fault.__cause__ = error
+        return fault
     return None
+
+
+def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it, below the libraries in between."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):  # of the addresses that a name has
+            for one in error.exceptions:
+                yield from errors_behind(one)
+        error = error.__cause__ or error.__context__
+
+
+def is_refused(fault: BackendError) -> bool:
+    """Return True if nothing listens at the server's address, at least for the moment."""
+    return fault.reason == "connection_error" and any(
+        isinstance(error, ConnectionRefusedError) for error in errors_behind(fault)
+    )
+
+
+def away(attempt: Attempt, fault: BackendError, seconds: float) -> tuple[Attempt, BackendError]:
+    """Return the attempt and the fault of a server that was waited for in vain for so long."""
+    last = BackendError(f"{fault}; waited {seconds:.0f} s for it", reason=fault.reason, retry=True)
+    last.__cause__ = fault
+    return replace(attempt, detail=str(last)), last
 
 
 def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | None:
@@ -128,6 +154,28 @@ def context_overflow(
     )
 
 
+def window_left(reply: ChatReply, num_ctx: int, *, trained: int | None) -> BackendError:
+    """Return the failure of an answer that went past the end of the context window.
+
+    Args:
+        reply: the answer, the end of which was written without the prompt's start.
+        num_ctx: the window asked for, tokens.
+        trained: the longest window the model was trained for, tokens, where known.
+    """
+    window, way_out = f"num_ctx={num_ctx}", "raise LLMConfig.num_ctx, "
+    if trained is not None and num_ctx >= trained:
+        window, way_out = f"the {trained} tokens of context that the model was trained for", ""
+    return BackendError(
+        f"the answer met the end of the context: {reply.prompt_tokens} tokens of prompt and "
+        f"{reply.reply_tokens} of answer are more than {window}, so the server dropped the start "
+        f"of the prompt while the model wrote on; {way_out}shorten the prompt, or ask for less",
+        reason="context_overflow",
+        status_code=200,
+        retry=True,
+        reply=reply,
+    )
+
+
 def invalid_fault(
     reply: ChatReply, error: InvalidReply, *, options: Mapping[str, Any]
 ) -> BackendError:
@@ -144,7 +192,10 @@ def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
     written = reply.reply_tokens or 0
     used = (reply.prompt_tokens or 0) + written
     if num_ctx is not None and used >= num_ctx:
-        return f"prompt and reply filled num_ctx={num_ctx}; raise it, or ask for less"
+        return (
+            f"a prompt of {reply.prompt_tokens} tokens and a reply of {written} filled "
+            f"num_ctx={num_ctx}; raise it, or ask for less"
+        )
     if reply.prompt_tokens and reply.reply_tokens and max_tokens and written < max_tokens:
         return (
             f"prompt and reply filled the {used} tokens of context that the model has, which is "
@@ -169,7 +220,7 @@ def both_faults(first: BackendError, second: BackendError, *, repaired: bool) ->
             status_code=first.status_code,
             rejected=first.rejected,
         )
-    elif str(first) == str(second):
+    elif str(second).startswith(str(first)):
         return second
     else:
         alike = first.reason == second.reason
@@ -198,6 +249,7 @@ def failure_of(
         logger,
         logging.ERROR,
         "LLM_FAILURE",
+        words="",  # the exception has them
         component=component,
         agent=site.agent if site else None,
         turn=site.turn if site else None,
@@ -280,11 +332,12 @@ def second_request(
         failed: its outcome.
         fault: the same, as an error; its cause has words for the model.
     """
-    request = replace(request, attempt=2)
-    if fault.reason not in ("invalid_response", "generation_stopped"):
+    request, fits = replace(request, attempt=2), False
+    if fault.reason in ("invalid_response", "generation_stopped"):
+        repair = _repair_messages(request, failed, fault)
+        fits = _fits(request, failed, repair)
+    elif fault.reason != "context_overflow":
         return request, False
-    repair = _repair_messages(request, failed, fault)
-    fits = _fits(request, failed, repair)
     if fits:
         request = replace(request, messages=(*request.messages, *repair))
     if not fits or fault.reason == "generation_stopped":

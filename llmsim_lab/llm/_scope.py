@@ -361,33 +361,24 @@ class Budget(Settings):
     """What ``run()`` may spend on live calls before it stops; what a tape answers costs nothing.
 
     Tokens are those that the server reports; a server that reports none is not limited by them. Of
-    a reply that was stopped while it was written only its own are known: the prompt then counts
-    with a token for every four characters.
+    a reply for which it reports only its own the prompt counts with a token for every four
+    characters.
 
     Attributes:
         calls: requests to a model, repeated ones included.
         tokens: of prompts and replies together.
-        money: in any currency, the same as ``price``.
-        price: of a million prompt tokens, and of a million reply tokens.
 
     Raises:
-        ConfigError: nothing is limited, or ``money`` without ``price``.
+        ConfigError: nothing is limited.
     """
 
     calls: Annotated[int, Field(ge=1)] | None = None
     tokens: Annotated[int, Field(ge=1)] | None = None
-    money: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    price: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] | None = None
 
     @model_validator(mode="after")
     def _limits_something(self) -> Budget:
-        if self.calls is None and self.tokens is None and self.money is None:
-            raise ConfigError("a Budget limits something: Budget(calls=500), or tokens=, money=")
-        if self.money is not None and self.price is None:
-            raise ConfigError(
-                f"money={self.money:g} needs the price of a million prompt tokens and of a million "
-                "reply tokens: Budget(money=2, price=(0.15, 0.60))"
-            )
+        if self.calls is None and self.tokens is None:
+            raise ConfigError("a Budget limits something: Budget(calls=500), or tokens=")
         return self
 
 
@@ -400,7 +391,6 @@ class Purse:
     Attributes:
         calls: requests begun.
         tokens: used by those that were answered.
-        money: what these cost.
         refusal: why a request was not made, or None; then the turn does not count, even if its code
             handled the error.
     """
@@ -409,7 +399,6 @@ class Purse:
         self.budget = budget
         self.calls = 0
         self.tokens = 0
-        self.money = 0.0
         self.refusal: BudgetReached | None = None
         self._lock = threading.Lock()
 
@@ -423,8 +412,6 @@ class Purse:
         for spent, limit, unit in (
             (self.calls, limits.calls, "calls"),
             (self.tokens, limits.tokens, "tokens"),
-            # Rounded: ten calls of 0.1 add up to less than 1 in binary.
-            (round(self.money, 6), limits.money, "of money"),
         ):
             if limit is not None and spent >= limit:
                 raise BudgetReached(
@@ -455,7 +442,5 @@ class Purse:
         if reply.prompt_tokens is None and reply.reply_tokens is not None:
             chars = sum(len(message.content) for message in attempt.request.messages)
             read = math.ceil(chars / _CHARS_PER_TOKEN)
-        per_prompt, per_reply = self.budget.price or (0.0, 0.0)
         with self._lock:
             self.tokens += read + written
-            self.money += (read * per_prompt + written * per_reply) / 1e6

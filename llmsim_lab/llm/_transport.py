@@ -18,6 +18,7 @@ from pydantic_core import from_json
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError
+from llmsim_lab.types import OnText
 
 MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""
@@ -97,6 +98,31 @@ async def lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for block in blocks:
         for line in block.split(b"\n"):
             yield line.strip()
+
+
+class Telling:
+    """Passes on what a server streams; thinking that it separates goes between ``<think>`` tags.
+
+    Args:
+        on_text: is given each piece; None if nobody wants them.
+    """
+
+    def __init__(self, on_text: OnText | None) -> None:
+        self._on_text = on_text
+        self._thinking = False
+
+    def __call__(self, text: str, thinking: str = "") -> None:
+        """Pass on a piece."""
+        if self._on_text is None or not (text or thinking):
+            return
+        piece = ""
+        if thinking:
+            piece = thinking if self._thinking else f"<think>{thinking}"
+            self._thinking = True
+        if text and self._thinking:
+            piece += "</think>"
+            self._thinking = False
+        self._on_text(piece + text)
 
 
 def is_framed(response: httpx.Response) -> bool:

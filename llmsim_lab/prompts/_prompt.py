@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache, cached_property, partial
 from importlib import resources
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Literal, Self
 from markupsafe import Markup
 
 from llmsim_lab._spans import Origin, Provenance, Span
-from llmsim_lab._util.html import ADDED, INK, REMOVED, join, pre, styled
+from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, styled
+from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
@@ -331,8 +333,29 @@ class RenderedPrompt(str):
         )
         return rebuilt, ()
 
-    def _repr_markdown_(self) -> str:
-        return fenced(system=self.system, user=self.user)
+    def __repr__(self) -> str:
+        total = estimate_tokens(str(self))
+        return f"<RenderedPrompt {self.template.name!r}: about {total:,} tokens>"
+
+    def _repr_html_(self) -> str:
+        """Return the tokens of each module or slot as bars, and the messages below."""
+        texts = {"system": self.system, "user": self.user}
+        tokens: Counter[str] = Counter()
+        for span in self.spans:
+            # A section's source is its module; of a slot's value the slot itself says more.
+            name = span.name if span.tokens is None else span.source.removeprefix("module ")
+            stretch = span.of(texts[span.role])
+            tokens[name] += estimate_tokens(stretch) if span.tokens is None else span.tokens
+        total = max(1, sum(map(estimate_tokens, texts.values())))
+        if (rest := total - tokens.total()) > 0:
+            tokens["the template's own words"] += rest
+        rows = [
+            (clip(name, 80), count, f"{count:,} ({count / total:.0%})")
+            for name, count in tokens.most_common()
+        ]
+        messages = [join([styled(role, QUIET), pre(text)]) for role, text in texts.items() if text]
+        title = styled(f"About {total:,} tokens", STRONG)
+        return str(join([title, bars(rows), *messages]))
 
 
 def digest_of(*parts: str) -> str:

@@ -28,6 +28,7 @@ from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._choose import Decide, numeric, text_of
+from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._turn import RuleAnswer
@@ -194,8 +195,8 @@ class Ask:
         Args:
             player: its name.
             reply: what it is asked for, a class derived from ``Reply``.
-            prompt: a text with slots such as ``{{ name }}``, a file ending in ``.md`` beside the
-                world's own, or a ``Prompt``.
+            prompt: a text with slots such as ``{{ name }}``; a ``Path``, or one word that ends in
+                ``.md``, for a file beside the world's own; or a ``Prompt``.
             limits: narrower bounds of some fields: ``{"amount": (0, 5)}``, or the values allowed:
                 ``{"who": ["Ann", "Bob"]}``.
             step: the grid of some number fields within their bounds: ``{"rate": 0.25}``.
@@ -560,6 +561,11 @@ class _Allowed(NamedTuple):
     choices: dict[str, tuple[Any, ...]]
     ranges: dict[str, tuple[float, float]]
 
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What each field must be."""
+        return allowed_words(self.choices, self.ranges)
+
     def complaint(self, decision: Reply) -> str | None:
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
         for name, (lowest, highest) in self.ranges.items():
@@ -567,7 +573,7 @@ class _Allowed(NamedTuple):
             if value is None and name == "confidence":
                 continue  # a rule need not give its confidence
             if not lowest <= value <= highest:
-                return f"{name} must be from {lowest:g} to {highest:g}, and it is {value:g}"
+                return f"{name} must be {self.words[name]}, and it is {value:g}"
         for name, values in self.choices.items():
             value = _plain(getattr(decision, name))
             if value is None and name == "confidence":
@@ -578,8 +584,7 @@ class _Allowed(NamedTuple):
                 for allowed in values
             )
             if not near and value not in values:
-                listed = ", ".join(map(str, values[:12])) + (", …" if len(values) > 12 else "")
-                return f"{name} must be one of {listed}, and it is {value!s:.60}"
+                return f"{name} must be {self.words[name]}, and it is {value!s:.60}"
         return None
 
 
@@ -844,7 +849,7 @@ def prompt_from(source: str | Path | Prompt, name: str, folder: Path | None) -> 
     """Return the prompt that a question names; a text without slots stays a text.
 
     Args:
-        source: a text, a file that ends in ``.md``, or a prompt.
+        source: a text; a ``Path``, or one word that ends in ``.md``, for a file; or a prompt.
         name: what a text's prompt is called.
         folder: where files are looked for that are not named from the root.
 
@@ -858,7 +863,7 @@ def prompt_from(source: str | Path | Prompt, name: str, folder: Path | None) -> 
             f"{clip(repr(source), 60)} is not a prompt; give a text, a file that ends in .md, or a "
             "Prompt"
         )
-    if isinstance(source, Path) or (source.endswith(".md") and "\n" not in source):
+    if isinstance(source, Path) or (source.endswith(".md") and len(source.split()) == 1):
         path = Path(source)
         return Prompt.load(path if path.is_absolute() or folder is None else folder / path)
     # The first line stands behind the quotes, the others where the source is indented to.

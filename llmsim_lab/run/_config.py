@@ -34,6 +34,12 @@ from llmsim_lab.run._state import changed_at
 from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, FrozenList
 
+GONE_SETTINGS = (
+    "budget_tokens",
+    "check_claims",
+)
+"""Settings that recordings may have and that no configuration has now: they are left out."""
+
 
 class RunConfig(Settings):
     """What every run has; the configuration of a class of runs derives from it and adds its own.
@@ -65,8 +71,10 @@ class RunConfig(Settings):
         Raises:
             ValidationError: it is not such a configuration.
         """
+        gone = set(GONE_SETTINGS) - cls.model_fields.keys()
+        kept = {name: value for name, value in values.items() if name not in gone}
         # Until there was a replicate, the server drew anew for each call.
-        return cls.model_validate({"replicate": None, **values})
+        return cls.model_validate({"replicate": None, **kept})
 
     @property
     def needs_model(self) -> bool:
@@ -218,27 +226,6 @@ def made_intervention(
         raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
 
 
-def idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
-    """Return why runs that differ in their seeds alone cannot differ; empty where they can.
-
-    Args:
-        configs: the runs' configurations.
-        model_seed: the seed that their model is asked with; None draws anew.
-    """
-    first = configs[0]
-    seeds = list(dict.fromkeys(config.seed for config in configs))
-    why = getattr(first, "seed_idle", "")
-    if len(seeds) < 2 or not why or (first.needs_model and model_seed is None):
-        return ""
-    same = {"seed": first.seed, "name": first.name}
-    if any(config.model_copy(update=same) != first for config in configs):
-        return ""
-    if first.needs_model:
-        why += f", and llm.seed={model_seed} gives the model's answers again; vary that"
-    listed = ", ".join(map(str, seeds[:5])) + (", …" if len(seeds) > 5 else "")
-    return f"runs that differ only in their seeds ({listed}) cannot differ: {why}"
-
-
 # --- a world's parameters ------------------------------------------------------------------------
 
 
@@ -273,8 +260,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         base: ``Run``, whose names are reserved.
 
     Raises:
-        ConfigError: a field lacks its annotation, has a name that is taken, or a default that does
-            not fit.
+        ConfigError: a field has a name that is taken, or a default that does not fit.
     """
     taken = {*inspect.signature(base).parameters, "unrecorded"}  # which only an instance has
     # Those of a class between, which has no turn and so no configuration, are the world's as well.
@@ -297,7 +283,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
             raise _taken(cls, name, "the parameter")
         fields[name] = (hint, default)
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
-    _check_unannotated(cls, base)
+    _check_names(cls, base)
     # Last, so that runs are called after this class and not after its parent.
     fields["name"] = (Annotated[str, Field(min_length=1)], cls.__name__)
     parent: type[RunConfig] = cls.config_type
@@ -342,8 +328,8 @@ def _annotations(cls: type) -> Mapping[str, Any]:
         ) from error
 
 
-def _check_unannotated(cls: RunClass, base: RunClass) -> None:
-    """Raise ConfigError for values without an annotation, and for names used for another thing."""
+def _check_names(cls: RunClass, base: RunClass) -> None:
+    """Raise ConfigError for attributes without annotation whose names mean something else."""
     for name, value in cls.__dict__.items():
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
@@ -356,11 +342,11 @@ def _check_unannotated(cls: RunClass, base: RunClass) -> None:
             continue
         if known is not None:
             raise _taken(cls, name, "it")
-        raise ConfigError(
-            f"{cls.__name__}.{name} = {value!r:.60} has no annotation, so it is not a parameter; "
-            f"write {name}: {type(value).__name__} = {value!r:.60}, or {name}: ClassVar = ... for "
-            "what no run can vary"
-        )
+        if name in cls.config_type.model_fields:
+            raise ConfigError(
+                f"{cls.__name__}.{name} = {value!r:.60} has no annotation, and {name} is a "
+                f"parameter; write {name}: {type(value).__name__} = {value!r:.60}"
+            )
 
 
 def _taken(cls: type, name: str, what: str) -> ConfigError:

@@ -328,6 +328,7 @@ class _Data:
                 "fault": self._word(attempt.reason or ""),
                 "read": reply.prompt_tokens if reply else None,
                 "written": reply.reply_tokens if reply else None,
+                "cut": bool(reply and reply.done_reason == "length"),
                 "seconds": round(attempt.seconds, 3),
                 "seed": _plain(seed),
                 "settings": self.texts.add(_json(told)),
@@ -363,8 +364,7 @@ class _Data:
             start, end = _units(text, span.start), _units(text, span.end)
             form.append([message, span.name, span.source, span.tokens])
             places += [start, end - start]
-        cuts = [[cut.name, cut.source, cut.reason, cut.tokens, cut.shortened] for cut in known.cuts]
-        key = json.dumps([form, cuts], ensure_ascii=False)
+        key = json.dumps(form, ensure_ascii=False)
         return [self._forms.setdefault(key, len(self._forms)), *places]
 
     def _decided(self, run: PageRun, numbered: Mapping[int, Sequence[int]]) -> None:

@@ -144,7 +144,7 @@ class ProgressLine(InFlight):
             self._show(text)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason to end a run
             self._show = str  # which shows nothing, so that this is logged once
-            log_event(logger, logging.WARNING, "PROGRESS_NOT_SHOWN", error=repr(error))
+            log_event(logger, logging.INFO, "PROGRESS_NOT_SHOWN", error=repr(error))
 
     @property
     def text(self) -> str:

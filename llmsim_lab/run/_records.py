@@ -8,16 +8,12 @@ is enough to play the run again, and to tell two runs apart.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import cache, lru_cache
 from itertools import pairwise
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -47,13 +43,6 @@ _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _CHAINS: TypeAdapter[Any] = TypeAdapter(tuple[LLMReasoningChain, ...])
 _CHAIN_FIELDS = tuple([field.name for field in fields(LLMReasoningChain)])
 _chain_fields = attrgetter(*_CHAIN_FIELDS)
-
-_OWN_CONFIG = "[core]\n\trepositoryFormatVersion = 0\n\tfileMode = false\n"
-_LONG_HASHES = (
-    "[core]\n\trepositoryFormatVersion = 1\n\tfileMode = false\n"
-    "[extensions]\n\tobjectFormat = sha256\n"
-)
-"""What git is told instead of the folder's configuration, where digests have 40 digits or 64."""
 
 
 # --- turns ---------------------------------------------------------------------------------------
@@ -343,44 +332,3 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt
     return prompts
-
-
-def git_revision() -> str | None:
-    """Return the revision of the working folder, with ``+`` if it has changes; None outside git."""
-    # The folder is untrusted: its git configuration, hooks and submodules name commands. Asking
-    # where things are runs none of them; what has changed is asked with a configuration of our own
-    # instead of the folder's and the user's.
-    asked = ["HEAD", "--show-toplevel", "--git-path", "objects", "--git-path", "index"]
-    where = (_git("rev-parse", "--path-format=absolute", *asked) or "").split("\n")
-    if len(where) != 4:  # outside git, or a folder whose name has several lines
-        return None
-    head, top, objects, index = where
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "refs").mkdir()
-        (Path(folder) / "HEAD").write_text(f"{head}\n")
-        (Path(folder) / "config").write_text(_OWN_CONFIG if len(head) == 40 else _LONG_HASHES)
-        changes = _git(
-            *("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"),
-            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-            | {
-                "GIT_DIR": folder,
-                "GIT_WORK_TREE": top,
-                "GIT_OBJECT_DIRECTORY": objects,
-                "GIT_INDEX_FILE": index,
-                "GIT_OPTIONAL_LOCKS": "0",  # the folder's index is not written
-                "GIT_CONFIG_GLOBAL": os.devnull,
-                "GIT_CONFIG_NOSYSTEM": "1",
-            },
-        )
-    return head if changes == "" else f"{head}+"  # also where git could not say
-
-
-def _git(*words: str, env: Mapping[str, str] | None = None) -> str | None:
-    """Return what git prints; None if it fails, or is not there."""
-    try:
-        done = subprocess.run(
-            ["git", *words], capture_output=True, text=True, timeout=5, check=True, env=env
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from llmsim_lab._util.config import YamlFile
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.tape._codec import dumps
 
@@ -223,7 +224,8 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
     source = YamlFile.read(path)
     name = source.values.get("kind", kind)
     if not isinstance(name, str):
-        raise ConfigError(source.fault(("kind",), f"must be a name such as crisis, not {name!r}"))
+        what = f"must be a name such as crisis, not {brief(name)}"
+        raise ConfigError(source.fault(("kind",), what))
     if ":" in name:  # a world in a user's file, which would have to be run
         way = f"name the class: llmsim-lab run {name} --config {path}"
         raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))

@@ -25,7 +25,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -39,8 +39,14 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.checks import file_path, whole_number
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.text import closest, faults, log_event
-from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
+from llmsim_lab._util.waiting import explain, run_sync
+from llmsim_lab.errors import (
+    BudgetReached,
+    ConfigError,
+    LabError,
+    LLMFailureException,
+    TapeError,
+)
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
@@ -53,7 +59,6 @@ from llmsim_lab.run._config import (
     StateChange,
     WorldConfig,
     config_type_of,
-    idle_seeds,
     made_intervention,
     types_of,
 )
@@ -63,7 +68,6 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
-    git_revision,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -78,7 +82,7 @@ from llmsim_lab.run._registry import (
     kind_name,
     register,
 )
-from llmsim_lab.run._session import Recording, Replaying, Session, load_turns, rare_collections
+from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
 from llmsim_lab.run._state import State, check_kept
 from llmsim_lab.run._turn import (
     RunTurn,
@@ -115,7 +119,9 @@ _SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
 _OWN_CODE = ("file", "methods", "parameters", "state")
 """Digests of a world's own code, as ``code_digests`` names them."""
-CLIENT_SETTINGS = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+CLIENT_SETTINGS = (
+    *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
+)
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
@@ -156,7 +162,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         llm_client: the model, where the configuration calls for one.
         players: who answers for a player, by name, instead of the model: ``"rule"``, ``"random"``,
             a function of the ``Question``, a person (``Person``), another client; ``*``
-            stands for all others.
+            stands for all others, and so does one alone: ``players="random"``.
         state: the state to start from, instead of ``start()``.
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: prompts instead of the world's own, as a recorded run names them.
@@ -189,7 +195,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     # Read by type checkers alone: the arguments that every world takes beside its own fields.
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
-    _players_: Mapping[str, Any] | None = _option(default=None, alias="players")
+    _players_: Any = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")
     _tape_: Tape | str | Path | None = _option(default=None, alias="tape")
     _name_: str = _option(default="", alias="name")
@@ -231,7 +237,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         config: ConfigT | None = None,
         *,
         llm_client: LLMClient | None = None,
-        players: Mapping[str, Any] | None = None,
+        players: Any = None,
         state: StateT | None = None,
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
@@ -246,17 +252,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._told_of_braces: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
-            if not isinstance(players or {}, Mapping):
-                raise ConfigError(
-                    f"players={players!r:.60} names nobody; a player stands by name, and '*' for "
-                    f"all others: players={{'*': {players!r:.60}}}"
-                )
-            config = self._configured(config, parameters, players or {})
+            players = {} if players is None else players
+            if not isinstance(players, Mapping):
+                players = {"*": players}
+            config = self._configured(config, parameters, players)
         assert config is not None
         self.config = config
         self.llm_client = _checked_client(llm_client)
         if first is None:
-            given = self._seat(players or {})
+            given = self._seat(players)
             start = self.start() if state is None else state
             first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
         self.turns: list[TurnT] = [first]
@@ -384,7 +388,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return the prompt that a question names, or the one that a fork put in its place.
 
         Args:
-            source: a text, a file that ends in ``.md``, or a prompt.
+            source: as ``ask`` takes it: a text, a file, or a prompt.
             reply: what is asked for; a text's prompt is called after it.
 
         Raises:
@@ -422,6 +426,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._told_of_braces.add(found[0])
             _warn(
                 "SLOT_NOT_FILLED",
+                words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
+                f"double braces, {{{{ {found[1].rstrip()} }}}}",
                 run=self.config.name,
                 text=found[0],
                 reason="with single braces it is sent to the model as it stands",
@@ -439,8 +445,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         cls = type(self)
         # Before anything is written: what raises here leaves no run on the tape.
         first = tape_turn(cls, self.turns[0], self._planned)
-        if known is None:  # a study says it once, for all its runs
-            self._warn_of_idle_seeds(tape)
         run = tape.add_run(self._new_manifest(known), name=self.config.name, first=first)
         self._session = Recording(cls, tape, run)
 
@@ -450,7 +454,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return {
             "kind": self.kind,
             "package": version("llmsim-lab"),
-            "git": known["git"] if "git" in known else git_revision(),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "seed": self.config.seed,
@@ -462,30 +465,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             "model": None,
             **known,
         }
-
-    def _warn_of_idle_seeds(self, tape: Tape) -> None:
-        """Log a WARNING where the tape has a run that this one cannot but repeat."""
-        config = self.config
-        if self.given or not getattr(config, "seed_idle", ""):
-            return
-        # As JSON, which is what a manifest holds of the client's settings.
-        client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
-        for info in tape.runs():
-            there = info.manifest
-            if there.get("kind") != self.kind or there.get("given") or there.get("llm") != client:
-                continue
-            try:
-                both = [config_of(info), config]
-            except TapeError:
-                continue  # of a version that cannot be read: nothing is known of it
-            if why := idle_seeds(both, model_seed=client["seed"] if client else None):
-                _warn(
-                    "SEEDS_CHANGE_NOTHING",
-                    run=config.name,
-                    same_as=f"run {info.id} of {tape.path.name}",
-                    reason=why,
-                )
-                return
 
     # --- what a class may do differently -----------------------------------------------------
 
@@ -829,15 +808,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self._planned
 
     @property
-    def run_reaches(self) -> int | None:
-        """The turn at which ``run()`` without a number, called now, would end.
-
-        That is the configuration's ``turns`` after the latest one, however many were played. None
-        where the configuration has 0 turns: such a run is stepped by hand.
-        """
-        return self.turn_number + self.config.turns if self.config.turns else None
-
-    @property
     def tape(self) -> Tape | None:
         """The tape that the run is recorded on or replayed from, if any."""
         return self._session.tape if self._session else None
@@ -889,8 +859,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 
-        One planned for a turn after ``run_reaches`` is kept, and a WARNING says that ``run()``
-        does not get there.
+        One planned for a turn that ``run()`` does not get to is kept, with a WARNING.
 
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
@@ -950,21 +919,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at.
-
-        It is not an error: a run may be continued.
-        """
-        end = self.run_reaches
-        if end is None or intervention.turn <= end:
-            return
-        _warn(
-            "INTERVENTION_NOT_REACHED",
-            run=self.config.name,
-            planned=intervention,
-            run_reaches=end,
-            way_out=f"run() called now ends at turn {end}: name a turn up to {end}, raise the "
-            "configuration's turns, or continue with run(...) or step()",
-        )
+        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        end = self.turn_number + self.config.turns
+        if self.config.turns and intervention.turn > end:  # with 0 turns it is stepped by hand
+            reason = f"run() called now ends at turn {end}"
+            _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -993,12 +952,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             async with progress_line(
                 "turn", number=self.turn_number + 1, last=None, enabled=progress
             ):
-                with rare_collections():
-                    turn = await self._next_turn()
+                turn = await self._next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._recount()
             if self._session is not None:
                 self._session.failed(error)
+            if isinstance(error, LLMFailureException | asyncio.CancelledError):
+                explain(error, self._what_now())
             raise
         finally:
             self._stepping = False
@@ -1031,12 +991,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         log = CallLog(self.config.name, before.number + 1, self._purse, sampling=sampling)
         recorder = self._session.recorder if self._session else None
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
-        # this turn's log and recorder in the context variable that ``recording`` sets. A thread
-        # that was not handed the context would make calls that no turn has, so that ``playing``
-        # makes the clients raise there.
-        with ExitStack() as playing, recording(recorder, log):
-            for client in self._clients():
-                playing.enter_context(client.playing(log))
+        # this turn's log and recorder in the context variable that ``recording`` sets.
+        with recording(recorder, log):
             turn = await self._play(before, planned)
             calls = log.close()
         # An agent may have caught the failed call and decided without an answer.
@@ -1165,7 +1121,24 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+        try:
+            return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+        except KeyboardInterrupt as error:
+            explain(error, self._what_now())
+            raise
+
+    def _what_now(self) -> str:
+        """Return which turn a run that was stopped is at, and how it continues."""
+        at, left = self.turn_number, max(1, self._told_to_reach - self.turn_number)
+        later = ""
+        if isinstance(self._session, Recording):
+            model = ", llm_client=..." if self.llm_client is not None else ""
+            file = f"{str(self._session.tape.path)!r}, {self.run_id}{model}"
+            later = f" (in another session, resume({file}).run({left}))"
+        return (
+            f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
+            f"continues it{later}."
+        )
 
     # --- forks, and recorded runs of this class ----------------------------------------------
 
@@ -1175,7 +1148,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         *,
         prompt: Prompt | Sequence[Prompt] = (),
         state: Any = None,
-        intervene: Iterable[Mapping[str, Any]] = (),
+        intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
@@ -1188,7 +1161,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             turn: the turn to continue from; the latest if not given.
             prompt: an edited prompt, or several; each takes the place of those of its name.
             state: the state instead of that turn's.
-            intervene: interventions as dicts, as ``intervene`` takes them: ``{"turn": 3, ...}``.
+            intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
+                interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
 
         Raises:
@@ -1200,7 +1174,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError(
                 f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
             )
-        from_outside = _listed(intervene)
+        from_outside = _listed(intervene, at, type(self).intervention_type)
         prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
         if any(not isinstance(item, Prompt) for item in prompts):
             names = [f"run.prompts[{place!r}].edit('...')" for place in self.prompts]
@@ -1223,18 +1197,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             return new.note_unrecorded(self.unrecorded)
         if not self.tape.read_only:
             return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
-        path = self.tape.path
-        _warn(
-            "FORK_NOT_RECORDED",
-            tape=path,
-            run=self.run_id,
-            fork_turn=at,
-            reason="the tape was opened for reading only, so the fork lives in memory and is lost "
-            "with this process",
-            way_out=f"fork({str(path)!r}, {self.run_id}, turn={at}, ...) opens the tape for "
-            "writing; where its file cannot be written to, fork a copy of it",
-        )
-        return new.note_unrecorded(f"the tape {path} is open for reading only")
+        reason = f"the tape {self.tape.path} is open for reading only"
+        _warn("FORK_NOT_RECORDED", reason=reason)
+        return new.note_unrecorded(reason)
 
     def branch(
         self,
@@ -1397,7 +1362,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
 
         Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
-        digests, ``model`` with its digest where it is known, versions, the git revision; and of
+        digests, ``model`` with its digest where it is known, versions; and of
         the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
         ``tape`` and ``run``, where it is recorded.
         """
@@ -1439,10 +1404,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
             *(("note", note) for note in self.notes),
         ]
-        end = self.run_reaches
         for at in sorted(at for at in self.planned if at > self.turn_number):
-            beyond = f" (run() would end at turn {end})" if end is not None and at > end else ""
-            facts += [("planned", f"{item}{beyond}") for item in self.planned[at]]
+            facts += [("planned", item) for item in self.planned[at]]
         about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
         return str(join([about, self._latest_html()]))
 
@@ -1491,7 +1454,6 @@ def _check_world(cls: type[Run]) -> None:
 # --- recorded runs of any class -------------------------------------------------------------------
 
 
-@rare_collections()
 def replay(
     tape: Tapes,
     run: int | None = None,
@@ -1518,15 +1480,10 @@ def replay(
 
     Raises:
         TapeMiss: a call differs from the recorded ones; the message shows how.
-        TapeError: a turn came out differently, the run was redacted, or the tape cannot be read.
+        TapeError: a turn came out differently, or the tape cannot be read.
     """
     tape = _reading(tape)
     info = tape.run(run)
-    if info.manifest.get("redacted"):
-        raise TapeError(
-            f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
-            f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
-        )
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     # A fork's turns up to there are its parent's, which were played by another run: not again.
@@ -1623,15 +1580,6 @@ def rerun(
         others = (other.manifest["config"].get("replicate") or 0 for other in tape.runs())
         changes = {"replicate": max(others) + 1}
         simulation.config = simulation.config.model_copy(update=changes)
-    client = simulation.llm_client
-    if client is not None and client.config.seed is not None:
-        _warn(
-            "RERUN_MAY_REPEAT",
-            run=info.id,
-            reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
-            "keeps to it gives the same answers, which is not a further sample",
-            way_out="record with llm.seed left out, or run the configuration with another llm.seed",
-        )
     return simulation._continue_on(tape, verb="rerun", parent=info.id)
 
 
@@ -1642,7 +1590,7 @@ def fork(
     turn: int | None = None,
     prompt: Prompt | Sequence[Prompt] = (),
     state: Any = None,
-    intervene: Iterable[Mapping[str, Any]] = (),
+    intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
     **parts: Any,
 ) -> AnyRun:
@@ -1786,7 +1734,6 @@ def _class_of(info: RunInfo, given: type[Run] | None) -> type[Run]:
     return given
 
 
-@rare_collections()
 def _load(
     tape: Tape,
     info: RunInfo,
@@ -1924,14 +1871,24 @@ def _checked_client(client: Any) -> LLMClient | None:
     raise ConfigError(f"llm_client={client!r:.80} is not a client; make one: llm_client={right}")
 
 
-def _listed(intervene: Any) -> list[Mapping[str, Any]]:
-    """Return interventions as a list, whatever they came in; a generator can be read but once."""
+def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[Mapping[str, Any]]:
+    """Return interventions as a list, whatever they came in; a generator can be read but once.
+
+    Args:
+        intervene: a dict without a turn is one intervention at the fork's, or new values by name.
+        turn: the one that the fork begins at.
+        made_as: the run's class of interventions.
+    """
+    if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
+        names = {field.alias or name for name, field in made_as.model_fields.items()}
+        values = "set" in names and not intervene.keys() <= names
+        return [{"turn": turn, **({"set": intervene} if values else intervene)}]
     single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
     items = [] if single else list(intervene)
     if single or not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
             f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
-            "intervene=[{'turn': 3, ...}]"
+            "intervene=[{'turn': 3, ...}]; or new values by name, {'coins.Ann': 5}"
         )
     return items
 

@@ -1,15 +1,12 @@
 """A run's session with a tape: one that records the run, or one that replays it.
 
-Also here: loading turns from a tape, and rare garbage collection while many turns are made.
+Also here: loading turns from a tape.
 """
 
 from __future__ import annotations
 
-import gc
 import json
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -33,11 +30,6 @@ from llmsim_lab.run._turn import turn_row
 from llmsim_lab.tape._codec import dumps
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt
-
-_RARELY = (50_000, 100, 100)
-"""Thresholds as ``gc.set_threshold`` takes them: some tens of megabytes of garbage may pile up."""
-
-_collecting_rarely = threading.Lock()
 
 
 class Session:
@@ -258,35 +250,6 @@ class Replaying(Session):
         )
 
 
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Collect garbage less often inside, and once at the end, of the young objects only.
-
-    The thresholds are then what they were. Where another turn has set them already, where they are
-    higher, or where there is no collection, this does nothing. What others set meanwhile stays.
-    """
-    # Python looks through all young objects each time some hundreds more are alive than before,
-    # and now and then through all objects. A turn keeps nearly all that it makes, so that this
-    # finds nothing, and takes longer the more a run has kept.
-    before = gc.get_threshold()
-    usual = gc.isenabled() and 0 < before[0] < _RARELY[0]
-    # Thresholds belong to the process: of several runs at once, the first sets and restores them.
-    if not usual or not _collecting_rarely.acquire(blocking=False):
-        yield
-        return
-    gc.set_threshold(*_RARELY)
-    try:
-        yield
-    finally:
-        if gc.get_threshold() == _RARELY:
-            # The young ones first: with the usual thresholds the next object that is made would
-            # start a pass over all that the turn made, and now and then over everything.
-            gc.collect(0)
-            gc.set_threshold(*before)
-        _collecting_rarely.release()
-
-
-@rare_collections()
 def load_turns(
     cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
 ) -> list[Any]:

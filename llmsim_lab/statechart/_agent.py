@@ -11,7 +11,7 @@ from pydantic import AliasChoices, Field
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart._chart import AgentState, Guard
+from llmsim_lab.statechart._chart import AgentState
 from llmsim_lab.types import Status
 
 PostKind = Literal["original", "reply", "reshare"]
@@ -192,7 +192,3 @@ def interested(agent: SocialAgent, context: object) -> bool:
     return (
         isinstance(context, Post) and interest_match(agent, context) >= agent.engagement_threshold
     )
-
-
-GUARDS: dict[str, Guard] = {"interested": interested}
-"""The guards that charts may name; ``SocialSimulation.register_guard`` adds to them."""

@@ -24,7 +24,7 @@ from pydantic import Field, StringConstraints
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart._picture import Arrow, Diagram
+from llmsim_lab.statechart._diagram import Arrow, Diagram
 
 logger = logging.getLogger(__name__)
 
@@ -93,12 +93,12 @@ class Transition(Generic[StateT]):
 
     @property
     def guard_name(self) -> str:
-        """The guard's name, as pictures and YAML files have it; empty without a guard."""
+        """The guard's name, as tables and YAML files have it; empty without a guard."""
         return getattr(self.guard, "__name__", repr(self.guard)) if self.guard else ""
 
     @property
     def arrow(self) -> Arrow:
-        """The transition as it is drawn and written."""
+        """The transition as it is written."""
         return Arrow(
             str(self.source),
             str(self.target),
@@ -301,24 +301,10 @@ class Statechart(Generic[StateT]):
 
     @staticmethod
     def _holds(move: Transition[StateT], agent: _HasState[StateT], context: object) -> bool:
-        """Return True if a guard allows a move; one that raises counts as False and is logged."""
-        if move.guard is None:
-            return True
-        try:
-            return bool(move.guard(agent, context))
-        # A guard is users' code, and what fails for one agent must not stop a thousand others.
-        except Exception as error:  # noqa: BLE001
-            log_event(
-                logger,
-                logging.WARNING,
-                "GUARD_FAILED",
-                transition=str(move),
-                agent=agent.name,
-                error=f"{type(error).__name__}: {error}",
-            )
-            return False
+        """Return True if a guard allows a move."""
+        return move.guard is None or bool(move.guard(agent, context))
 
-    # --- pictures -----------------------------------------------------------------------------
+    # --- as text ------------------------------------------------------------------------------
 
     @property
     def _diagram(self) -> Diagram:
@@ -337,22 +323,12 @@ class Statechart(Generic[StateT]):
         """Return the chart in Graphviz's DOT language."""
         return self._diagram.dot()
 
-    def to_svg(
-        self, *, current: StateT | None = None, counts: Mapping[StateT, int] | None = None
-    ) -> str:
-        """Return the chart as a picture.
-
-        Args:
-            current: a state to mark, for example the one an agent is in.
-            counts: how many agents are in each state; states are shaded by their share.
-        """
-        return self._diagram.svg(
-            current=None if current is None else str(current),
-            counts=None if counts is None else {str(state): n for state, n in counts.items()},
-        )
-
-    def _repr_html_(self) -> str:
-        return self.to_svg()
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        # Without HTML, which JupyterLab would show instead of the drawing.
+        return {
+            "text/vnd.mermaid": self.to_mermaid(),
+            "text/plain": f"{self!r}\n{self._diagram.table()}",
+        }
 
     def __repr__(self) -> str:
         return (
@@ -426,7 +402,7 @@ def _unknown_names(
                     f"Statechart.load(..., {role}s={{{function!r}: function}})"
                 )
                 if role == "guard":
-                    what += "; a simulation's: SocialSimulation.register_guard(function)"
+                    what += f", or SocialSimulation(..., guards={{{function!r}: function}})"
                 yield ("transitions", index, role), what
 
 

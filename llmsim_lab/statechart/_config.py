@@ -190,9 +190,8 @@ class ReasonerConfig(Settings):
         kind: ``llm``, a language model, or ``rule``, a logit on how well the post fits the user.
         rationale: whether the model gives a reason; only for ``llm``.
         shuffle: whether the options stand in a seeded random order; only for ``llm``.
-        decide: ``sample`` or ``mode`` asks for the probability of each option, once for all users
-            who face the same, and draws for each user, or takes the likeliest; only for ``llm``.
-            None asks each user for an answer.
+        decide: ``sample`` or ``mode`` asks for the probability of each option, in every order of
+            them, and draws, or takes the likeliest; only for ``llm``. None asks for an answer.
         prompt: a prompt file instead of the shipped one; only for ``llm``.
     """
 

@@ -5,7 +5,7 @@ backend that ignores schemas. Options stand in an order drawn from the run's see
 answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
 questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72
 answers (95 % interval 0 to 9 %), those in places 2 to 4 in 72 %; without a preference for places it
-would be 17 % each. Other models prefer the first; ``study.position_bias`` measures it.
+would be 17 % each. Other models prefer the first; ``ask_rotated`` asks in every rotation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
@@ -219,10 +218,9 @@ class Reasoner(Chooser):
         client: the model.
         seed: of the order in which options stand in the prompt; None leaves them as they are given.
         rationale: whether the model gives a reason, in one sentence; with ``decide``, whether it
-            writes down its reasoning first, once for all users who face the same.
-        decide: ``sample`` or ``mode`` asks for the probability of each option, once a turn for all
-            users who face the same, and draws for each user, or takes the likeliest. None asks
-            each user for an answer.
+            writes down its reasoning first.
+        decide: ``sample`` or ``mode`` asks for the probability of each option, in every order of
+            them, and draws, or takes the likeliest. None asks for an answer.
         draws: the seed of these draws.
         prompt: a prompt with the slots of the shipped ``social_reasoner``, or with ``decide`` of
             ``social_choice``; that one if not given.
@@ -247,8 +245,8 @@ class Reasoner(Chooser):
     ) -> None:
         if decide is not None and lookup is not None:
             raise ConfigError(
-                f"decide={decide!r} asks one question for many users, and a lookup is each user's "
-                "own; leave one of them out"
+                f"decide={decide!r} asks for probabilities, and a lookup goes with an answer; "
+                "leave one of them out"
             )
         self.llm_client = client
         self.seed = seed
@@ -277,69 +275,35 @@ class Reasoner(Chooser):
             LabError: the lookup's tools are not available; of ``ToolLookup`` it is an ``LLMError``
                 or a ``ToolServerError``.
         """
-        if self.decide_by is None:
-            return await gather_all([self._choose(question) for question in questions])
-        # In the order in which each was first asked, which is the same in a replay.
-        groups: dict[tuple[str, tuple[AgentState, ...]], list[int]] = {}
-        prompts: dict[tuple[object, ...], str] = {}
-        for place, question in enumerate(questions):
-            agent, context = question.agent, question.context
-            # All that the prompt says: rendering it for each user would take longer than the rest.
-            situation = (
-                *(agent.personality, question.current_state, question.trigger),
-                # By identity: users who look at one post share the object, and not every context is
-                # hashable.
-                *(id(context), _fit(agent, context)),
-            )
-            if situation not in prompts:
-                prompts[situation] = self.build_prompt(question)
-            key = (prompts[situation], tuple(dict.fromkeys(question.options)))
-            groups.setdefault(key, []).append(place)
-        decided = await gather_all(
-            [
-                self._decide_alike(prompt, options, [questions[place] for place in places])
-                for (prompt, options), places in groups.items()
-            ]
-        )
-        found = [it for choices in decided for it in choices]
-        places = [place for group in groups.values() for place in group]
-        return [choice for _, choice in sorted(zip(places, found, strict=True), key=itemgetter(0))]
+        answer = self._choose if self.decide_by is None else self._measure
+        return await gather_all([answer(question) for question in questions])
 
-    async def _decide_alike(
-        self, prompt: str, options: tuple[AgentState, ...], questions: Sequence[MoveQuestion]
-    ) -> list[MoveChoice]:
-        """Ask once for the probability of each option, and decide for each of some users."""
+    async def _measure(self, question: MoveQuestion) -> MoveChoice:
+        """Ask for the probability of each option, and decide by them."""
+        options = tuple(dict.fromkeys(question.options))
         if len(options) == 1:
-            return [MoveChoice(options[0], "ok") for _ in questions]
-        turn = questions[0].turn
-        site = CallSite(component="reasoner", turn=turn)
+            return MoveChoice(options[0], "ok")
+        name, turn = question.agent.name, question.turn
+        site = CallSite(component="reasoner", agent=name, turn=turn)
         texts = {option: f"{option.value} - {STATE_DESCRIPTIONS[option]}" for option in options}
         try:
             chances = await self.llm_client.choose(
-                prompt, texts, reasoning=self.rationale, site=site
+                self.build_prompt(question), texts, reasoning=self.rationale, site=site
             )
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
-            return [self._fallback(failure, question, site) for question in questions]
+            return self._fallback(failure, question, site)
+        state = self._decided(chances, question)
         how = "drew" if self.decide_by == "sample" else "took the likeliest,"
-        said = {
-            option: f"{how} {option.value}: {share:.1%} among {', '.join(options)}; "
+        reasoning = (
+            f"{how} {state.value}: {chances.probabilities[state]:.1%} among {', '.join(options)}; "
             f"{chances.mass:.1%} of all answers are one of them"
-            for option, share in chances.probabilities.items()
-        }
-        choices = []
-        for question in questions:
-            state = self._decided(chances, question)
-            chain = LLMReasoningChain(
-                component="reasoner",
-                agent=question.agent.name,
-                turn=turn or 0,
-                reasoning=said[state],
-                confidence=None,
-            )
-            choices.append(self._counted(state, chain))
-        return choices
+        )
+        chain = LLMReasoningChain(
+            component="reasoner", agent=name, turn=turn or 0, reasoning=reasoning, confidence=None
+        )
+        return self._counted(state, chain)
 
     def _counted(self, state: AgentState, chain: LLMReasoningChain) -> MoveChoice:
         self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
@@ -360,7 +324,7 @@ class Reasoner(Chooser):
         chosen = question.options[0]
         chain = chain_of_failure(
             failure,
-            replace(site, agent=question.agent.name),
+            site,
             logger=logger,
             event="REASONER_FALLBACK",
             status="fallback",
@@ -447,7 +411,7 @@ class Reasoner(Chooser):
 
 
 def _fit(agent: SocialAgent, context: Any) -> str:
-    """Return what of a post is among a user's interests; users alike in it face the same."""
+    """Return what of a post is among a user's interests."""
     if not isinstance(context, Post):
         return ""
     shared = [topic for topic in context.topics if topic in agent.interests]

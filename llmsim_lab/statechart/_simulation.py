@@ -17,7 +17,6 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.statechart import _analysis
 from llmsim_lab.statechart._agent import (
-    GUARDS,
     Post,
     SocialAgent,
     agents_in_state,
@@ -83,6 +82,9 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             returns a state for each question.
         writer: replaces the configured one: an object with ``async write(agent, post, about)``,
             which returns the post with its text, and a reasoning chain or None.
+        guards: functions that the chart may name beside the shipped ``interested``, by those names.
+            A guard is called more than once for a move, and again on replay, so its answer must
+            follow from the agent (without its history) and the post alone.
         state: the state to start from; if not given, everybody idle and the configured posts.
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: replace the configured ones: ``reasoner``, ``writer``.
@@ -92,7 +94,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     """
 
     kind = "social"
-    part_names = ("reasoner", "writer")
+    part_names = ("reasoner", "writer", "guards")
 
     def __init__(
         self,
@@ -101,18 +103,20 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         llm_client: LLMClient | None = None,
         reasoner: _Chooses | None = None,
         writer: _Writes | None = None,
+        guards: Mapping[str, Guard] | None = None,
         state: SocialState | None = None,
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
         # Recorded: the configuration does not describe them, so a replay must be given them again.
-        parts = {"reasoner": reasoner, "writer": writer}
-        given = {name for name, part in parts.items() if part is not None}
+        parts = {"reasoner": reasoner, "writer": writer, "guards": guards}
+        given = {name for name, part in parts.items() if part}
         prompts = prompts or {}
         # The file's content becomes part of the configuration, so that a tape needs no other file.
         if isinstance(config.chart, Path):
             config = config.model_copy(update={"chart": read_table(config.chart)})
-        self.chart: Statechart[AgentState] = _chart_of(config)
+        self.guards = dict(guards or {})
+        self.chart: Statechart[AgentState] = _chart_of(config, self.guards)
         # A class with the contract's ``decide`` alone would fail in the middle of the first turn.
         if reasoner is not None and not hasattr(reasoner, "choose_all"):
             raise ConfigError(
@@ -129,24 +133,6 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         self._check(state, config)
         first = SocialTurn(number=state.turn, state=state)
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
-
-    @staticmethod
-    def register_guard(guard: Guard) -> Guard:
-        """Register a guard, which charts then name by its function's name; a decorator.
-
-        It is called more than once for a move, and again on replay, so its answer must follow from
-        the agent (without its history) and the post alone. Register it before replaying such a run.
-
-        Raises:
-            ConfigError: it has no name, or that of a shipped guard.
-        """
-        name = getattr(guard, "__name__", "")
-        if not name.isidentifier():
-            raise ConfigError(f"{guard!r} has no name that a chart could use; define it with def")
-        if name == interested.__name__:
-            raise ConfigError(f"the guard {name!r} is shipped; give yours another name")
-        GUARDS[name] = guard
-        return guard
 
     # --- a turn ------------------------------------------------------------------------------
 
@@ -438,14 +424,17 @@ def _questions(plan: MovePlan) -> list[MoveQuestion]:
     ]
 
 
-def _chart_of(config: SocialConfig) -> Statechart[AgentState]:
+def _chart_of(config: SocialConfig, guards: Mapping[str, Guard]) -> Statechart[AgentState]:
     """Return the chart of a run.
 
     Raises:
-        ConfigError: it is not valid, or has states, actions or triggers that the simulation does
-            not know.
+        ConfigError: a guard has the name of the shipped one; the chart is not valid, or has states,
+            actions or triggers that the simulation does not know.
     """
-    chart = Statechart.load(config.chart or "social_feed", guards=GUARDS)
+    if interested.__name__ in guards:
+        raise ConfigError(f"the guard {interested.__name__!r} is shipped; give yours another name")
+    shipped = {interested.__name__: interested}
+    chart = Statechart.load(config.chart or "social_feed", guards={**shipped, **guards})
     if foreign := [state for state in chart.states if not isinstance(state, AgentState)]:
         raise ConfigError(
             f"chart: the social simulation knows the states {', '.join(AgentState)}; it does not "

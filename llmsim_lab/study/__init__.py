@@ -1,25 +1,15 @@
 """Studies: many runs, or situations asked again, to one number; and which model is fit for what."""
 
-from llmsim_lab.study._ablation import Ablation
-from llmsim_lab.study._checklist import checklist
 from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import Demonstration
-from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
-from llmsim_lab.study._memory import memorisation
-from llmsim_lab.study._position import position_bias
 from llmsim_lab.study._response import impulse_response
 from llmsim_lab.study._study import Study
 
 __all__ = [
-    "Ablation",
     "Comparison",
     "Demonstration",
     "Study",
-    "checklist",
     "economics_card",
-    "fitness_card",
     "impulse_response",
-    "memorisation",
-    "position_bias",
 ]

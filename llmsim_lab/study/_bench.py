@@ -25,7 +25,6 @@ from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._scope import CallLog, Recorder, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
 from llmsim_lab.run._session import Session
 from llmsim_lab.run._turn import RunTurn, decided
@@ -580,9 +579,30 @@ def check_independent(simulations: Sequence[AnyRun]) -> None:
             )
         alike = idle.setdefault(sampling[1], [])
         for other in alike:
-            if why := idle_seeds([other.config, config], model_seed=sampling[1]):
+            if why := _idle_seeds([other.config, config], model_seed=sampling[1]):
                 raise ConfigError(f"runs {other.run_id} and {simulation.run_id}: {why}")
         alike.append(simulation)
+
+
+def _idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
+    """Return why runs that differ in their seeds alone cannot differ; empty where they can.
+
+    Args:
+        configs: the runs' configurations.
+        model_seed: the seed that their model is asked with; None draws anew.
+    """
+    first = configs[0]
+    seeds = list(dict.fromkeys(config.seed for config in configs))
+    why = getattr(first, "seed_idle", "")
+    if len(seeds) < 2 or not why or (first.needs_model and model_seed is None):
+        return ""
+    same = {"seed": first.seed, "name": first.name}
+    if any(config.model_copy(update=same) != first for config in configs):
+        return ""
+    if first.needs_model:
+        why += f", and llm.seed={model_seed} gives the model's answers again; vary that"
+    listed = ", ".join(map(str, seeds[:5])) + (", …" if len(seeds) > 5 else "")
+    return f"runs that differ only in their seeds ({listed}) cannot differ: {why}"
 
 
 def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:

@@ -25,7 +25,6 @@ from llmsim_lab.run import Run, load
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._run import AnyRun, NoModel
 from llmsim_lab.run._session import Recording, Session
-from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import _bench, _keeping, _results
 from llmsim_lab.study._bench import Bench, Sample, Turn, Variant, Wordings
 from llmsim_lab.study._playing import one_at_a_time
@@ -606,11 +605,10 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        return Effects(self.effects, label=repr(self))._repr_html_()
+        return Effects(self.effects(), label=repr(self))._repr_html_()
 
     # --- statistics --------------------------------------------------------------------------
 
-    @property
     def effects(self) -> Effects:
         """How each variant differs from the first, by outcome and in what was answered.
 
@@ -641,11 +639,8 @@ class Comparison:
         frame = self.frame  # of which nothing is known any more if it is a new one
         if self._known is None:
             names = self.outcomes
-            economic = isinstance(self.simulation, Simulation)
-            limits = getattr(self.simulation.engine, "limits", None) if economic else None
-            grid = getattr(limits, "step", None)
             of_prompts = bool(self._only())
-            found = _results.effects_of(frame, names, self.names, grid=grid, of_prompts=of_prompts)
+            found = _results.effects_of(frame, names, self.names, of_prompts=of_prompts)
             floors = [n for name in names for n in _results.noise(frame, name, self.names)]
             self._known = found, floors
         return self._known
@@ -673,7 +668,7 @@ class Comparison:
         """Yield each effect with its variant, the noise floors of both, and its pairs."""
         floors = {(n.outcome, n.variant): n.floor for n in self.noise}
         counts, first = self._pairs(), self.names[0]
-        for effect in self.effects:
+        for effect in self.effects():
             name = next(n for n in self.names if effect.contrast == f"{n} \u2212 {first}")
             both = [floors.get((effect.outcome, it)) for it in (first, name)]
             yield effect, name, both, counts[name]

@@ -34,7 +34,6 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig
-from llmsim_lab.run._records import git_revision
 from llmsim_lab.run._registry import class_of_config
 from llmsim_lab.run._run import made_of
 from llmsim_lab.tape._codec import dumps
@@ -50,10 +49,7 @@ AA = "A/A"
 """The name of the arm that is the reference once more, with other call seeds."""
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
-_LATIN_HYPERCUBE = "latin hypercube"
 _FULL, _ONE_AT_A_TIME = "full", "one at a time"
-_DRAWS_SEED = 0
-"""Of Latin hypercubes, so that the same study has the same arms."""
 _MOST_ARMS = 10_000
 _SHOWN = 8
 
@@ -86,7 +82,7 @@ ALL_ALIKE = Arm(name="", levels={}, values={})
 # --- factors and arms ----------------------------------------------------------------------------
 
 
-def factors_of(vary: Mapping[str, Any], design: Any) -> Factors:
+def factors_of(vary: Mapping[str, Any]) -> Factors:
     """Return what is varied, every level with a label.
 
     Raises:
@@ -97,15 +93,14 @@ def factors_of(vary: Mapping[str, Any], design: Any) -> Factors:
             f"vary={vary!r:.60} is not a mapping; say vary={{'temperament': ['cautious', 'hawkish']"
             "}"
         )
-    drawn = isinstance(design, Mapping)
-    return {name: _drawn(name, it) if drawn else _labelled(name, it) for name, it in vary.items()}
+    return {name: _labelled(name, levels) for name, levels in vary.items()}
 
 
 def _labelled(name: str, levels: Any) -> dict[str, Any]:
     if isinstance(levels, Mapping):
         labelled = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
-        labelled = [(label_of(level), level) for level in levels]
+        labelled = [(_label_of(level), level) for level in levels]
     else:
         raise ConfigError(
             f"vary[{name!r}] = {levels!r:.60} is neither a list of levels nor a mapping of labels "
@@ -122,7 +117,7 @@ def _labelled(name: str, levels: Any) -> dict[str, Any]:
     return dict(labelled)
 
 
-def label_of(level: Any) -> str:
+def _label_of(level: Any) -> str:
     if isinstance(level, str):
         return level
     if isinstance(level, bool) or level is None:
@@ -138,25 +133,13 @@ def label_of(level: Any) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def _drawn(name: str, levels: Any) -> dict[str, Any]:
-    match levels:
-        case (int() | float() as low, int() | float() as high) if low < high:
-            return {"low": low, "high": high}
-    raise ConfigError(
-        f"a Latin hypercube draws {name!r} from a range of numbers, not from {levels!r:.60}; write "
-        f"vary={{{name!r}: (0.5, 2.0)}}, or (1, 5) for whole numbers"
-    )
-
-
-def arms_of(factors: Factors, design: Any, *, aa: bool) -> tuple[list[Arm], str | None]:
-    """Return a design's arms, and the reference's name; a Latin hypercube has none.
+def arms_of(factors: Factors, design: Any, *, aa: bool) -> list[Arm]:
+    """Return a design's arms, the reference first, the A/A arm last.
 
     Raises:
         ConfigError: the design is not known, or there are too many arms.
     """
-    if isinstance(design, Mapping):
-        arms = _hypercube(factors, design)
-    elif design == _ONE_AT_A_TIME and len(factors) > 1:
+    if design == _ONE_AT_A_TIME and len(factors) > 1:
         arms = _one_at_a_time(factors)
     elif design in (_FULL, _ONE_AT_A_TIME):  # which are the same of one factor
         if (count := math.prod(map(len, factors.values()))) > _MOST_ARMS:
@@ -166,22 +149,16 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> tuple[list[Arm], str 
             )
         arms = [_arm(factors, labels) for labels in itertools.product(*factors.values())]
     else:
-        known = (_FULL, _ONE_AT_A_TIME, _LATIN_HYPERCUBE)
         raise ConfigError(
-            f"design={design!r:.60} is not known{closest(str(design), known)}; it is 'full', "
-            "'one at a time' or {'latin hypercube': 12}"
+            f"design={design!r:.60} is not known{closest(str(design), (_FULL, _ONE_AT_A_TIME))}; "
+            "it is 'full' or 'one at a time'"
         )
     if len({arm.name for arm in arms}) < len(arms) or any(arm.name == AA for arm in arms):
         raise ConfigError(
             f"two arms have one name, or one is called {AA!r}; give the levels other labels: "
             "vary={'factor': {'label': level}}"
         )
-    reference = None if isinstance(design, Mapping) else arms[0].name
-    if aa:
-        if reference is None:
-            raise ConfigError("a Latin hypercube has no reference arm to repeat; leave out aa=True")
-        arms.append(replace(arms[0], name=AA, further=1))
-    return arms, reference
+    return [*arms, *([replace(arms[0], name=AA, further=1)] if aa else [])]
 
 
 def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
@@ -193,7 +170,7 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
     bare = {
         name
         for name, level in values.items()
-        if isinstance(level, bool | int | float | None) and levels[name] == label_of(level)
+        if isinstance(level, bool | int | float | None) and levels[name] == _label_of(level)
     }
     told = [f"{name}={levels[name]}" if name in bare else levels[name] for name in telling]
     return Arm(name=" · ".join(told) or "all", levels=levels, values=values)
@@ -207,34 +184,6 @@ def _one_at_a_time(factors: Factors) -> list[Arm]:
             changed = _arm(factors, list({**first, name: label}.values()))
             arms.append(replace(changed, name=f"{name}={label}"))
     return arms
-
-
-def _hypercube(factors: Factors, design: Mapping[str, Any]) -> list[Arm]:
-    if set(design) != {_LATIN_HYPERCUBE}:
-        raise ConfigError(
-            f"design={dict(design)!r:.60} is not known; say {{'latin hypercube': 12}}"
-        )
-    if not factors:
-        raise ConfigError("a Latin hypercube needs ranges to draw from: vary={'factor': (0.5, 2)}")
-    from scipy.stats import qmc  # here, since it takes long to import
-
-    count = whole_number(_LATIN_HYPERCUBE, design[_LATIN_HYPERCUBE], least=2)
-    points = qmc.LatinHypercube(len(factors), rng=_DRAWS_SEED).random(count)
-    arms = []
-    for place, point in enumerate(points, 1):
-        values = {
-            name: _within(ends["low"], ends["high"], float(share))
-            for (name, ends), share in zip(factors.items(), point, strict=True)
-        }
-        labels = {name: f"{value:g}" for name, value in values.items()}
-        arms.append(Arm(name=f"point {place}", levels=labels, values=values))
-    return arms
-
-
-def _within(low: float, high: float, share: float) -> float:
-    if isinstance(low, int) and isinstance(high, int):
-        return low + min(int(share * (high - low + 1)), high - low)
-    return float(f"{low + share * (high - low):.6g}")
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
@@ -281,7 +230,6 @@ class World:
     def __init__(
         self, source: Any, *, fixed: Mapping[str, Any], factors: Factors, turns: int | None
     ) -> None:
-        self.source = source
         self.fixed = dict(fixed)
         self._turns = None if turns is None else whole_number("turns", turns, least=1)
         self._code: dict[str, Any] = {}
@@ -586,11 +534,7 @@ class World:
         """Return what the manifests of an arm's runs share, found out once for all of them."""
         if arm.name not in self._code:
             self._code[arm.name] = run.code_digests
-        return {"git": self._revision, "code": self._code[arm.name]}
-
-    @cached_property
-    def _revision(self) -> str | None:
-        return git_revision()
+        return {"code": self._code[arm.name]}
 
     def trial(self, arm: Arm, seed: int) -> AnyRun:
         """Return a run of an arm that is made and not played."""

@@ -1,19 +1,15 @@
-"""Figures of what studies found: a comparison of prompts, fitness cards, the demonstration."""
+"""Figures of what studies found: a comparison of prompts, the demonstration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, share_axis, told
 from llmsim_lab._util.text import counted
 from llmsim_lab.economy import history
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.study._checks import Measure
 from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import OIL_TURN, RULE, Demonstration, World
-from llmsim_lab.study._fitness import FitnessCard, column_names
 from llmsim_lab.study._results import Outcome, name_of, sample_values
 
 if TYPE_CHECKING:
@@ -78,88 +74,8 @@ def difference_figure(results: Comparison, outcome: Outcome = "interest_rate") -
 
 
 def difference_in_words(results: Comparison, outcome: Outcome) -> str:
-    pairs = zip(results.effects, results.verdicts, strict=True)
+    pairs = zip(results.effects(), results.verdicts, strict=True)
     return " ".join(text for item, text in pairs if item.outcome == outcome)
-
-
-_CARD_LOOKS = (("#0072B2", "o"), ("#D55E00", "D"), ("#009E73", "s"), ("#CC79A7", "^"))
-_CARD_ROW_IN, _CARD_LINE_IN = 0.2, 0.2
-"""Heights, inches: of a model's point in a row of shares, and of a line of text."""
-
-
-def fitness_figure(*cards: FitnessCard) -> Figure:
-    """Draw fitness cards: shares with their 95 % intervals, other numbers beside, verdicts below.
-
-    Args:
-        cards: of one model, or of up to four to compare.
-
-    Raises:
-        ConfigError: there is no card, or there are more than four.
-    """
-    if not 1 <= len(cards) <= len(_CARD_LOOKS):
-        raise ConfigError(f"{len(cards)} cards; a picture holds 1 to {len(_CARD_LOOKS)}")
-    named = dict(zip(column_names(cards), cards, strict=True))
-    measures = [one for card in cards for one in card.measures]
-    shares = dict.fromkeys(one.title for one in measures if one.hits is not None)
-    others = dict.fromkeys(one.title for one in measures if one.title not in shares)
-    said = (drawable(f"{name}: {card.verdict}", 2000) for name, card in named.items())
-    verdicts = [fill(text, 130) for text in said]
-    lines = sum(text.count("\n") + 1 for text in verdicts) + len(cards)
-    body = max(len(shares) * (0.22 + _CARD_ROW_IN * len(cards)), 0.3 * (len(others) + 2)) + 0.9
-    foot = _CARD_LINE_IN * lines + 0.1
-    figure = new_figure(7 + 2.4 * len(cards), body + foot)
-    upper, lower = figure.subfigures(2, 1, height_ratios=[body, foot], squeeze=False).flat
-    left, right = upper.subplots(1, 2, width_ratios=[5, 2 + 2.2 * len(cards)])
-    _draw_shares(left, named, list(shares))
-    _list_others(right, named, list(others))
-    lower.text(0.01, 0.95, "\n\n".join(verdicts), va="top", fontsize=9)
-    return told(figure, " ".join(map(str, cards)))
-
-
-def _draw_shares(axes: Axes, cards: Mapping[str, FitnessCard], titles: Sequence[str]) -> None:
-    for place, (name, card) in enumerate(cards.items()):
-        colour, shape = _CARD_LOOKS[place]
-        known = {one.title: one for one in card.measures}
-        offset = (place - (len(cards) - 1) / 2) * 0.7 / len(cards)
-        look: dict[str, Any] = {"fmt": shape, "color": colour, "label": drawable(name, 32)}
-        for row, title in enumerate(titles):
-            if (one := known.get(title)) is None:
-                continue
-            at, height, said = 0.01, row + offset, "not measured"
-            if one.value is not None and one.interval is not None:
-                low, high = one.interval
-                reach = [[one.value - low], [high - one.value]]
-                axes.errorbar([one.value], [height], xerr=reach, capsize=3, **look)
-                look["label"] = None  # one entry in the legend
-                at, said = 1.04, f"{one.hits}/{one.n}"
-            axes.text(at, height, said, va="center", fontsize=8, color=colour)
-    share_axis(axes, titles, ends=(-0.02, 1.18))
-    axes.set_title("Shares with 95 % intervals", loc="left", fontsize="medium")
-    if len(cards) > 1 and axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.04), ncols=2, fontsize=8, frameon=False)
-
-
-def _list_others(axes: Axes, cards: Mapping[str, FitnessCard], titles: Sequence[str]) -> None:
-    axes.set_axis_off()
-    their = cards.values()
-    known = [{one.title: _with_n(one) for one in card.measures} for card in their]
-    used = (f"{card.context_used:,}" for card in their)
-    trained = (f"{card.context_trained:,}" if card.context_trained else "" for card in their)
-    rows = [[title, *(of.get(title, "") for of in known)] for title in titles]
-    listed = axes.table(
-        cellText=[*rows, ["context used, tokens", *used], ["context trained", *trained]],
-        colLabels=["", *(drawable(name, 22) for name in cards)],
-        cellLoc="left",
-        loc="upper left",
-        edges="open",
-    )
-    listed.auto_set_font_size(False)
-    listed.set_fontsize(9)
-    listed.auto_set_column_width(list(range(len(cards) + 1)))
-
-
-def _with_n(one: Measure) -> str:
-    return drawable(f"{one.shown} (n = {one.n})" if one.n > 1 else one.shown, 40)
 
 
 _MODEL, _HISTORY = "#D55E00", "#000000"

@@ -16,37 +16,43 @@ output, only what the answers to both add up to. Prompts must be tuned on neithe
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import random
+import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from math import exp, inf, isfinite, sqrt
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llmsim_lab._util.files import economics_folder
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, next_quarter
 from llmsim_lab.economy._macro import STEADY_STATE, Rule, Shocks, function_of
-from llmsim_lab.errors import EconomyError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.simulation._verdicts import GATE_VERSION, GateVerdict, Told, Verdict
-from llmsim_lab.study._checks import LASTING, share_interval
-from llmsim_lab.study._fitness import Card, measured_of, of_model, place_of, write_card
+from llmsim_lab.study._checks import LASTING
 from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
@@ -251,11 +257,11 @@ def question(situation: Situation, *, told: Told, named: bool) -> str:
         return agent.prompt_for(SimulationState(global_state=economy))
     quarters = situation.quarters
     if named:
-        quarters = dated(quarters, _DATES[int(situation.pair[1:]) % len(_DATES)])
+        quarters = _dated(quarters, _DATES[int(situation.pair[1:]) % len(_DATES)])
     return agent.briefed(quarters)
 
 
-def dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
+def _dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
     """Return quarters with the dates that end in this one."""
     ago = range(len(quarters) - 1, -1, -1)
     return tuple(
@@ -466,6 +472,23 @@ def _pairs(asked: _Asked) -> dict[str, list[tuple[Situation, GateAnswer]]]:
     return groups
 
 
+def share_interval(right: float, units: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of units, each of which may be right in part.
+
+    Clopper and Pearson (1934), "The use of confidence or fiducial limits illustrated in the case of
+    the binomial", Biometrika 26, as quantiles of beta distributions. Differs from the source:
+    ``right`` need not be whole, as in Korn and Graubard (1998), "Confidence intervals for
+    proportions with small expected number of positive counts estimated from survey data", Survey
+    Methodology 24. Of all variables from 0 to 1 with one mean those of 0 or 1 vary most, so that
+    the interval is, if anything, too wide.
+    """
+    from scipy.stats import beta  # here, since it takes long to import
+
+    low = beta.ppf(0.025, right, units - right + 1) if right > 0 else 0.0
+    high = beta.ppf(0.975, right + 1, units - right) if right < units else 1.0
+    return float(low), float(high)
+
+
 def direction(asked: _Asked, way: Decide) -> Criterion:
     """Return how often the move goes where it has to."""
 
@@ -631,31 +654,42 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
 # --- the card -------------------------------------------------------------------------------------
 
 
-class EconomicsCard(Card):
+class EconomicsCard(BaseModel):
     """How a player answers unambiguous situations; ``verdict`` says whether it passes the gate.
 
-    Of a rule ``backend`` is ``rule``.
-
     Attributes:
+        model: the model's name as its backend knows it.
+        backend: ``ollama``, ``embedded`` …; of a rule ``rule``.
+        version: of the server or runtime, where known.
+        digest: of the model's weights; None where it is not known: the card is kept by name then.
         told: ``economist`` or ``thin``.
         measured_at: when it was begun.
         version_of_gate: a kept card of another one is not read.
         answers: by situation; those with names and dates end in ``named``.
     """
 
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    model: str
+    backend: str
+    version: str | None = None
+    digest: str | None = None
     told: Told = "economist"
     measured_at: datetime
     version_of_gate: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
     answers: dict[str, GateAnswer] = Field(default_factory=dict)
 
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Return a kept card, or None where none can be read: it is measured anew."""
+        with suppress(OSError, ValidationError):
+            return cls.model_validate_json(path.read_bytes())
+        return None
+
     @property
     def finished(self) -> bool:
         """Whether all situations were asked."""
         return all(key in self.answers for key, _, _ in _plan())
-
-    def is_of(self, info: ModelInfo) -> bool:
-        """Return True if the card is of a model: by digest, by name where there is none."""
-        return (self.digest or self.model) == (info.digest or info.name)
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -838,9 +872,16 @@ def economics_card(
     async def measured(client: LLMClient) -> EconomicsCard:
         info = await client.model_info()
         asked = told, _agent(told, named=False).prompt.digest
-        path = place_of(economics_folder(folder), VERSION, client, info, *asked)
+        path = _place_of(economics_folder(folder), client, info, *asked)
         card = None if again else EconomicsCard.read(path)
-        card = card or EconomicsCard(**of_model(info), told=told)
+        card = card or EconomicsCard(
+            model=info.name,
+            backend=info.backend,
+            version=info.version,
+            digest=info.digest,
+            told=told,
+            measured_at=datetime.now(UTC),
+        )
         todo = [one for one in _plan() if one[0] not in card.answers]
         whole, began = len(_plan()), time.perf_counter()
         for done, (key, situation, named) in enumerate(todo):
@@ -850,15 +891,60 @@ def economics_card(
                 progress(f"situation {whole - len(todo) + done + 1} of {whole}{about}")
             answer = await _answered(client, question(situation, told=told, named=named))
             card = card.model_copy(update={"answers": card.answers | {key: answer}})
-            write_card(path, card.model_dump_json())
+            _write_card(path, card.model_dump_json())
         # Also where the last answer was written and the program then ended before its verdicts.
         if todo or '"verdicts":' not in path.read_text(encoding="utf-8"):
-            write_card(path, card.kept_json())
+            _write_card(path, card.kept_json())
         return card
 
-    return measured_of(player, measured, timeout_s=300)
+    async def closing() -> EconomicsCard:
+        if isinstance(player, LLMClient):
+            return await measured(player)
+        async with connect(player, quiet=True, timeout_s=300) as client:
+            return await measured(client)
+
+    return run_sync(closing())
 
 
 def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    return EconomicsCard.kept(economics_folder())
+    found = map(EconomicsCard.read, economics_folder().glob("*.json"))
+    done = [card for card in found if card is not None and card.finished]
+    return sorted(done, key=attrgetter("measured_at"), reverse=True)
+
+
+def _place_of(folder: Path, client: LLMClient, info: ModelInfo, *what: str) -> Path:
+    """Return the file of a card, by a digest of all that tells it from others.
+
+    Args:
+        folder: where it is.
+        client: who answers.
+        info: what the server says of its model.
+        what: further texts that are a part of what is asked.
+    """
+    which = [VERSION, info.backend, info.digest or f"name {info.name}", info.version]
+    # Two servers may have different weights by one name, and are not equally fast.
+    which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
+    own = {"num_ctx": client.config.num_ctx, "options": client.config.options}
+    text = json.dumps([*which, *what, own], sort_keys=True, default=str)
+    key = hashlib.sha256(text.encode()).hexdigest()
+    plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
+    return folder / f"{plain}-{key[:16]}.json"
+
+
+def _write_card(path: Path, text: str) -> None:
+    """Write a card aside and move it into place: whoever stops this finds the old one or the new.
+
+    Raises:
+        ConfigError: the folder cannot be written to.
+    """
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot keep the card in {path.parent}: {error.strerror}; name another folder in "
+            "$LLMSIM_CARDS"
+        ) from error

@@ -30,7 +30,6 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
 from llmsim_lab.run._progress import progress_line
-from llmsim_lab.run._session import rare_collections
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._codec import dumps
 from llmsim_lab.tape._ledger import check_free
@@ -105,25 +104,20 @@ class Notes:
         name: the study's.
         design: what its runs follow from, as ``said`` gives it; seeds are not in it, so that a
             study may be continued with more of them.
-
-    Attributes:
-        registration: the digest of its registered plan, if there is one.
     """
 
     def __init__(self, name: str, design: Mapping[str, Any]) -> None:
         self.name = name
         self.design = {key: _short(value) for key, value in design.items()}
         self.digest = hashlib.sha256(dumps(said(design)).encode()).hexdigest()
-        self.registration: str | None = None
 
     def of(self, arm: Arm, seed: int) -> dict[str, Any]:
         """Return the note of one run."""
-        note: dict[str, Any] = {"name": self.name, "digest": self.digest, "design": self.design}
-        note |= {"arm": arm.name, "seed": seed}
-        return note if self.registration is None else {**note, "registration": self.registration}
+        of_study = {"name": self.name, "digest": self.digest, "design": self.design}
+        return {**of_study, "arm": arm.name, "seed": seed}
 
-    def found(self, tape: Tape) -> Iterator[tuple[StudyRun, Mapping[str, Any], Mapping[str, Any]]]:
-        """Yield the study's runs on a tape, oldest first, each with its note and code digests.
+    def found(self, tape: Tape) -> Iterator[tuple[StudyRun, Mapping[str, Any]]]:
+        """Yield the study's runs on a tape, oldest first, each with its code digests.
 
         Raises:
             ConfigError: the tape holds another study of this name.
@@ -145,7 +139,7 @@ class Notes:
                     entry = replace(entry, status="failed", error=ended.removeprefix(_FAILED))
                 elif ended == "done":
                     entry = replace(entry, status="done")
-                yield entry, note, info.manifest.get("code") or {}
+                yield entry, info.manifest.get("code") or {}
 
     def check_free(self, tape: Tape) -> None:
         """Raise ConfigError where somebody else is recording a run of the study."""
@@ -281,15 +275,13 @@ async def play_here(
             playing.add(asyncio.create_task(player.play(*job)))
 
     try:
-        # The collector's passes grow with what all runs keep together; see ``rare_collections``.
-        with rare_collections():
+        begin()
+        while playing:
+            ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                yield task.result()
+            spent = spent or _is_spent(player.purse)
             begin()
-            while playing:
-                ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
-                for task in ended:
-                    yield task.result()
-                spent = spent or _is_spent(player.purse)
-                begin()
     finally:
         for task in playing:
             task.cancel()

@@ -13,22 +13,25 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_bytes
-from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, styled, table
+from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
-from llmsim_lab.study._checklist import LIKE, STATUSES, Checklist, Evidence, checklist
+from llmsim_lab.study._charts import runs_chart
 from llmsim_lab.study._design import LAST, AnyStudy, said
 from llmsim_lab.tape._changes import flat
 from llmsim_lab.tape._codec import dumps
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from llmsim_lab.study._statistics import Effect
 
 _MOST_COLUMNS = 4
@@ -36,9 +39,9 @@ _MOST_COLUMNS = 4
 _MOST_ROWS = 12
 """Rows of a table that is not folded."""
 _MOST_SEEDS = 20
+_STATUSES = ("ok", "repaired", "fallback", "failed")
 _PLAYED_WITH = {
     "llmsim-lab": "package",
-    "git revision": "git",
     "Python": "python",
     "platform": "platform",
 }
@@ -50,14 +53,14 @@ _TEXT_CONTRAST, _LINE_CONTRAST = 4.5, 3.0
 
 _CSS = """
 :root{color-scheme:light dark;--text:#1f2328;--soft:#59636e;--line:#d1d9e0;--back:#fff;
---box:#f6f8fa;--link:#0550ae}
+--box:#f6f8fa}
 @media(prefers-color-scheme:dark){:root{--text:#e6edf3;--soft:#a9b4c0;--line:#3d444d;
---back:#0d1117;--box:#161b22;--link:#79b8ff}}
+--back:#0d1117;--box:#161b22}}
 body{font:16px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);
 max-width:60rem;margin:0 auto;padding:1.5rem 1rem 4rem;overflow-wrap:break-word}
 h1{font-size:1.6rem;line-height:1.25;margin:0 0 .3rem}
 h2{font-size:1.15rem;margin:2.2rem 0 .5rem;padding-top:.9rem;border-top:1px solid var(--line)}
-p,ul{margin:.5rem 0}a{color:var(--link)}ul{padding-left:1.2rem}
+p,ul{margin:.5rem 0}ul{padding-left:1.2rem}
 .soft,caption{color:var(--soft);font-size:.9rem}
 table{border-collapse:collapse;font-size:.92rem;margin:.4rem 0}
 caption{padding-bottom:.2rem}
@@ -72,10 +75,6 @@ pre{font-size:.82rem;background:var(--box);padding:.7rem!important}
 details{margin:.5rem 0}summary{cursor:pointer}
 figure{margin:.8rem 0}figure svg{width:100%;max-width:44rem;height:auto;display:block}
 svg text{font-family:system-ui,sans-serif!important}
-.list{list-style:none;padding:0}.list li{padding:.45rem 0;border-top:1px solid var(--line)}
-.list li{display:grid;grid-template-columns:4.6rem 1fr;column-gap:.7rem;align-items:start}
-.list li>span{text-align:center;font-size:.82rem}.list b{font-weight:600}
-.list div{grid-column:2;color:var(--soft);font-size:.92rem;min-width:0}
 @media print{body{max-width:none}details>*{display:block}}
 """
 _PAGE = """<!DOCTYPE html>
@@ -89,20 +88,83 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
+class _Evidence:
+    """What is known of a study's runs, read once.
+
+    Args:
+        study: whose.
+
+    Attributes:
+        study: whose.
+        begun: the runs that have a turn, arm by arm.
+    """
+
+    def __init__(self, study: AnyStudy) -> None:
+        self.study = study
+        kept = study._player.kept
+        self.begun = [it for it in study._in_order() if it.run is not None or it.key in kept]
+
+    @cached_property
+    def manifests(self) -> dict[tuple[str, int], Mapping[str, Any]]:
+        """What defines each run that is on the tape, by arm and seed."""
+        tape = self.study.tape
+        if tape is None:
+            return {}
+        infos = {info.id: info for info in tape.runs()}
+        return {it.key: infos[it.run].manifest for it in self.begun if it.run is not None}
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How many decisions of each status there are, failed runs included, and how many calls."""
+        found = Counter[str]()
+        for entry in self.begun:
+            for row in self.study._rows(entry):
+                found.update({name: row.get(name) or 0 for name in (*_STATUSES, "calls")})
+        return found
+
+    @property
+    def calls(self) -> int:
+        """How many times a model was asked."""
+        return self.counts["calls"]
+
+    @cached_property
+    def models(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Which models answered each arm's runs, as they said who they are."""
+        found: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self.study.arms}
+        for (arm, _), manifest in self.manifests.items():
+            model = manifest.get("model")
+            if isinstance(model, Mapping) and model not in found[arm]:
+                found[arm].append(model)
+        return found
+
+    def settings(self, arm: str) -> Mapping[str, Any]:
+        """Return the settings that an arm's model was asked with; empty where it has none."""
+        for (which, _), manifest in self.manifests.items():
+            if which == arm and isinstance(manifest.get("llm"), Mapping):
+                return dict(manifest["llm"])
+        for entry in self.begun:
+            run = self.study._player.kept.get(entry.key)
+            if entry.arm == arm and run is not None and run.llm_client is not None:
+                return dict(run.llm_client.config.model_dump(mode="json"))
+        return {}
+
+    def config(self, arm: str) -> Any:
+        """Return an arm's configuration, of the first seed."""
+        study = self.study
+        return study._world.trial(study._by_name[arm], study.seeds[0]).config
+
+
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
-    evidence = Evidence(study)
-    asked = checklist(study)
+    evidence = _Evidence(study)
     palette = _Palette()
     parts = [
-        _head(study, evidence, asked),
+        _head(study, evidence),
         _section("What was varied", _design(study)),
-        _section("What was registered", _registration(study)),
         _section("Effects", _effects(study)),
         _section("Turn by turn", _charts(study, palette)),
         _section("Settings", _settings(evidence)),
         _section("What failed", _failures(study)),
-        _section("What a referee would ask", _answers(asked), name="checklist"),
         _section("Runs", _runs(evidence)),
         _p(f"Written by llmsim-lab {version('llmsim-lab')}.", kind="soft"),
     ]
@@ -110,9 +172,8 @@ def report_html(study: AnyStudy) -> str:
     return _PAGE.format(title=title, css=_CSS + palette.css, body=join(parts, between="\n"))
 
 
-def _section(title: str, *parts: object, name: str = "") -> Markup:
-    anchor = Markup(' id="{}"').format(name) if name else Markup()
-    return Markup("<section{}><h2>{}</h2>{}</section>").format(anchor, title, join(parts))
+def _section(title: str, *parts: object) -> Markup:
+    return Markup("<section><h2>{}</h2>{}</section>").format(title, join(parts))
 
 
 def _p(text: object, *, kind: str = "") -> Markup:
@@ -147,15 +208,15 @@ def _folded(name: str, rows: Sequence[Sequence[object]], header: Sequence[object
 # --- what it is, and what was asked --------------------------------------------------------------
 
 
-def _head(study: AnyStudy, evidence: Evidence, asked: Checklist) -> Markup:
+def _head(study: AnyStudy, evidence: _Evidence) -> Markup:
     world = study._cls.kind
     when = _played(study)
-    models = dict.fromkeys(str(model.get("name")) for model in evidence.every_model)
+    every = (model for models in evidence.models.values() for model in models)
+    models = dict.fromkeys(str(model.get("name")) for model in every)
     who = f"asks {', '.join(models) or 'a model'}" if evidence.calls else "asks no model"
     about = f"The world {world}; it {who}. {study._about()}."
     title = Markup("<h1>{}</h1>").format(safe(study.name))
-    link = Markup('<p>What a referee would ask: <a href="#checklist">{}</a>.</p>')
-    return join([title, _p(f"{about} {when}".strip(), kind="soft"), link.format(asked.summary)])
+    return join([title, _p(f"{about} {when}".strip(), kind="soft")])
 
 
 def _played(study: AnyStudy) -> str:
@@ -168,11 +229,7 @@ def _played(study: AnyStudy) -> str:
 
 def _design(study: AnyStudy) -> Markup:
     factors = [(name, _level_names(levels)) for name, levels in study._factors.items()]
-    design = study._design
-    if isinstance(design, Mapping):
-        kind = f"{design['latin hypercube']} points of a Latin hypercube"
-    else:
-        kind = {"full": "every combination of levels"}.get(str(design), str(design))
+    kind = {"full": "every combination of levels"}.get(study._design, study._design)
     seeds = study.seeds
     which = clip(", ".join(map(str, seeds)), 200)
     if len(seeds) > 1 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
@@ -180,7 +237,7 @@ def _design(study: AnyStudy) -> Markup:
     outcomes = ", ".join(_outcome_name(label, it) for label, it in study.outcome.items())
     facts: list[tuple[object, object]] = [
         ("design", f"{kind}: {len(study.arms)} arms"),
-        ("reference", study.reference or "none"),
+        ("reference", study.reference),
         ("seeds", f"{len(seeds)}, the same in all arms: {which}"),
         ("turns", f"{study.turns} in each run"),
         ("outcomes", outcomes or "none"),
@@ -219,32 +276,6 @@ def _outcome_name(label: str, item: Any) -> str:
     return how if label in (item, how) else f"{label} ({how})"
 
 
-def _registration(study: AnyStudy) -> Markup:
-    plan = study._registered
-    if plan is None:
-        named = {it for it in study._registrations.values() if it is not None}
-        digests = ", ".join(sorted(it[:12] for it in named))
-        return _p(
-            f"The runs name the plan {digests}, whose file was not read for this report."
-            if named
-            else "Nothing was registered: what is compared, and over how many runs, was not fixed."
-        )
-    hypotheses = Markup("<ul>{}</ul>").format(
-        join(Markup("<li>{}</li>").format(safe(text)) for text in plan["hypotheses"])
-    )
-    contrasts = "; ".join(f"{one} minus {other}" for one, other in plan["contrasts"])
-    facts: list[tuple[object, object]] = [
-        ("hypotheses", hypotheses if plan["hypotheses"] else "none in words"),
-        ("contrasts", contrasts),
-        ("outcomes", ", ".join(plan["outcomes"])),
-        ("seeds in each arm", plan["n"]),
-        ("alpha, of the family", f"{plan['alpha']:g}"),
-        ("stop", plan["stop"]),
-        ("plan's digest", _mono(plan["digest"])),
-    ]
-    return pairs(facts)
-
-
 # --- what came of it -----------------------------------------------------------------------------
 
 
@@ -260,8 +291,8 @@ def _effects(study: AnyStudy) -> Markup:
 
 
 def _compared(study: AnyStudy, by_arm: Markup) -> Markup:
-    if len(study.arms) < 2 or (study.reference is None and study._registered is None):
-        return join([_p("No arms are compared: there is no reference."), by_arm])
+    if len(study.arms) < 2:
+        return join([_p("No arms are compared: there is one."), by_arm])
     from llmsim_lab.study._statistics import short_p  # here, since it imports numpy
 
     effects = study.effects()
@@ -365,44 +396,42 @@ def _by_arm(study: AnyStudy) -> Markup:
 
 
 def _charts(study: AnyStudy, palette: _Palette) -> Markup:
-    """Return a chart of each outcome's column by turn; of the world's first one if none has any."""
+    """Return each outcome by run, and its column by turn where it has one.
+
+    A study without an outcome shows the first column of its world by turn.
+    """
     if not study.counts["done"]:
         return _p("No run is complete.")
     numbers = set(study.to_frame().select_dtypes("number").columns)
-    of = {
-        label: it.removesuffix(LAST) if isinstance(it, str) else ""
-        for label, it in study.outcome.items()
-    }
-    columns = [name for name in dict.fromkeys(of.values()) if name in numbers]
-    notes = []
-    if without := [label for label, name in of.items() if name not in numbers]:
-        notes.append(f"No column by turn, so no chart: {', '.join(without)}.")
-    if not columns:
-        columns = [it.column for it in study._trial.series if it.column in numbers][:1]
-    figures = []
-    for column in columns:
-        try:
-            figures.append(_figure(study, column, palette))
-        except ConfigError as error:
-            notes.append(f"{column}: {error}")
-    return join([*figures, *(_p(note, kind="soft") for note in notes)])
+    items = study.outcome or {it.column: it.column for it in study._trial.series[:1]}
+    columns = [it.removesuffix(LAST) for it in items.values() if isinstance(it, str)]
+    by_turn = dict.fromkeys(name for name in columns if name in numbers)
+    try:
+        shown = [_figure(study.chart(name), f"turns {name}", palette) for name in by_turn]
+        values, arms = study.outcomes(), list(study.arms)
+        shown += [
+            _figure(runs_chart(values, label, arms=arms), f"runs {label}", palette)
+            for label in study.outcome
+        ]
+    except ConfigError as error:
+        return _p(str(error), kind="soft")
+    return join(shown)
 
 
-def _figure(study: AnyStudy, column: str, palette: _Palette) -> Markup:
-    figure = study.chart(column)
+def _figure(figure: Figure, name: str, palette: _Palette) -> Markup:
     figure.set_size_inches(*_SIZE)
     figure.patch.set_alpha(0)
     for axes in figure.axes:
         axes.patch.set_alpha(0)
     # A salt of its own: identifiers of several charts on one page must differ.
-    svg = figure_bytes(figure, "svg", salt=column).decode()
+    svg = figure_bytes(figure, "svg", salt=name).decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     # In tags alone: an arm may be called like a colour.
     svg = re.sub(r"<[^>]*>", lambda tag: palette.on_any_background(tag[0]), svg)
     # Texts without a colour of their own have the page's.
     svg = svg.replace("<svg ", '<svg fill="currentColor" stroke-linejoin="round" ', 1)
-    alt = str(getattr(figure, "alt", column))
+    alt = str(getattr(figure, "alt", name))
     return Markup('<figure><div role="img" aria-label="{}">{}</div></figure>').format(
         alt, Markup(svg)
     )
@@ -473,7 +502,7 @@ def _luminance(colour: str) -> float:
 # --- settings and runs ---------------------------------------------------------------------------
 
 
-def _settings(evidence: Evidence) -> Markup:
+def _settings(evidence: _Evidence) -> Markup:
     by_arm = {arm: _settings_of(evidence, arm) for arm in evidence.study.arms}
     names = dict.fromkeys(name for settings in by_arm.values() for name in settings)
     cells = {name: [settings.get(name) for settings in by_arm.values()] for name in names}
@@ -497,7 +526,7 @@ def _setting(text: str | None) -> Markup:
     return _mono("" if text is None else text)
 
 
-def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
+def _settings_of(evidence: _Evidence, arm: str) -> dict[str, str]:
     """Return what an arm's runs are configured with, as JSON, by dotted names."""
     study = evidence.study
     manifest: Mapping[str, Any] = next(
@@ -524,7 +553,7 @@ def _settings_of(evidence: Evidence, arm: str) -> dict[str, str]:
     return {name: text for name, text in flat(own).items() if text not in ("{}", "[]")}
 
 
-def _prompts(evidence: Evidence) -> Iterator[Markup]:
+def _prompts(evidence: _Evidence) -> Iterator[Markup]:
     """Yield each prompt that was asked with, once, under a line."""
     texts: dict[str, tuple[str, str]] = {}
     for manifest in evidence.manifests.values():
@@ -557,28 +586,15 @@ def _failures(study: AnyStudy) -> Markup:
     return join([*parts, _p(above), _folded("errors", rows, header)])
 
 
-def _answers(asked: Checklist) -> Markup:
-    items = (
-        Markup("<li>{} <b>{}</b><div>{}</div>{}</li>").format(
-            badge(it.answer, like=LIKE[it.answer]),
-            safe(it.question),
-            safe(it.found),
-            Markup("<div>→ {}</div>").format(safe(it.remedy)) if it.remedy else "",
-        )
-        for it in asked
-    )
-    return Markup('<ul class="list">{}</ul>').format(join(items))
-
-
-def _runs(evidence: Evidence) -> Markup:
+def _runs(evidence: _Evidence) -> Markup:
     study, tape = evidence.study, evidence.study.tape
     manifests = list(evidence.manifests.values())
 
     def each(name: str) -> str:
         return ", ".join(sorted({str(it[name]) for it in manifests if it.get(name)}))
 
-    counts = sum(evidence.statuses.values(), Counter())
-    decided = [f"{counts[name]:,} {name}" for name in STATUSES if counts[name]]
+    counts = evidence.counts
+    decided = [f"{counts[name]:,} {name}" for name in _STATUSES if counts[name]]
     facts: list[tuple[object, object]] = [
         ("tape", tape.path.name if tape is not None else "none: kept in memory"),
         ("design's digest", _mono(study._notes.digest)),

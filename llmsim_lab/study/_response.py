@@ -352,7 +352,6 @@ def _run_on(tape: Tape, fresh: AnyRun, fork_at: int, *, besides: int | None) -> 
             and (info.id != besides or info.turns >= fork_at)
             and all(there.get(key) == wanted[key] for key in ("kind", "given"))
             and _settings(there) == _settings(wanted)
-            and not there.get("redacted")
             # What an older tape has no digest of is taken to be the same.
             and {**wanted["code"], **(there.get("code") or {})} == dict(wanted["code"])
         )

@@ -341,7 +341,6 @@ def effects_of(
     outcomes: Sequence[Outcome],
     variants: Sequence[str],
     *,
-    grid: float | None,
     of_prompts: bool = False,
 ) -> list[Effect]:
     """Return how each variant differs from the first in each outcome, and in what was answered.
@@ -364,8 +363,7 @@ def effects_of(
             values["run"] = 1
         if of_prompts and "wording" not in values:
             values["wording"] = values["arm"]
-        steps = None if grid is None else {"interest_rate": grid}
-        found = situation_effects(values, contrasts=there, grid=steps)
+        found = situation_effects(values, contrasts=there)
     only = these_wordings(frame) if of_prompts else ""
     found += [_answers_effect(frame, name, reference, only) for name in others]
     return one_family(found)
@@ -378,7 +376,7 @@ def these_wordings(frame: pd.DataFrame) -> str:
 
 def _answers_effect(frame: pd.DataFrame, variant: str, reference: str, only: str) -> Effect:
     """Return how far apart two variants' answers are, whatever they are about."""
-    from llmsim_lab.study._statistics import Effect
+    from llmsim_lab.study._statistics import Effect, energy_test
 
     texts = _texts(frame)
     sides = [
@@ -394,29 +392,19 @@ def _answers_effect(frame: pd.DataFrame, variant: str, reference: str, only: str
     blocks = [turn for turn, _ in sides[0]], [turn for turn, _ in sides[1]]
     situations = len({*blocks[0], *blocks[1]})
     where = f"these {situations} situations" if situations > 1 else "this situation"
-    found = answers_apart(replace(effect, n=situations, speaks_of=where + only), x, y, blocks)
-    assert found.estimate is not None
-    return replace(found, estimate=round(found.estimate, 12) + 0.0)  # never minus zero
-
-
-def answers_apart(
-    effect: Effect,
-    x: Sequence[str],
-    y: Sequence[str],
-    blocks: tuple[Sequence[object], Sequence[object]] | None = None,
-) -> Effect:
-    """Return an effect with the energy distance of two arms' answers, and its p-value.
-
-    It is that of their words, or of whether they are the same where few different ones were given.
-    """
-    from llmsim_lab.study._statistics import energy_test  # here, since it imports numpy
-
+    # Where few different answers were given, whether they are the same counts, else their words.
     # Both arms together decide it, so that the permutations share it.
     few = len({*x, *y}) <= (len(x) + len(y)) / 2
     statistic, p = energy_test(x, y, distance="labels" if few else "words", blocks=blocks)
-    how = "permuted" if blocks is None else "permuted by situation"
-    method = f"energy distance of {'answers' if few else 'their words'}, {how}"
-    return replace(effect, estimate=statistic, p=p, p_family=p, method=method)
+    return replace(
+        effect,
+        n=situations,
+        speaks_of=where + only,
+        estimate=round(statistic, 12) + 0.0,  # never minus zero
+        p=p,
+        p_family=p,
+        method=f"energy distance of {'answers' if few else 'their words'}, permuted by situation",
+    )
 
 
 def one_family(effects: Sequence[Effect]) -> list[Effect]:

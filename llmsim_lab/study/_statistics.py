@@ -42,8 +42,6 @@ ALL_FLIPS = 13
 RANDOM_FLIPS = 4_999
 ENOUGH_FOR_SHARES = 5
 """Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
-_PRIOR = 1.0
-"""The mixture's variance in a confidence sequence, in units of the differences' variance."""
 _LEVEL = 0.95
 _MINUS = "\N{MINUS SIGN}"
 _KNOWN = "the chances are known, so these situations take no interval"
@@ -123,8 +121,6 @@ def run_effects(
     contrasts: Sequence[tuple[str, str]] | None = None,
     level: float = 0.95,
     paired: bool = True,
-    watched: bool = False,
-    grid: Mapping[str, float] | None = None,
 ) -> list[Effect]:
     """Return how arms differ over independent runs, each contrast in each outcome.
 
@@ -141,32 +137,22 @@ def run_effects(
         contrasts: pairs of arms instead, the second is subtracted from the first.
         level: of the intervals.
         paired: False compares arms by Welch's t even if they share seeds.
-        watched: the results are looked at while runs come in, and may decide when to stop:
-            intervals are confidence sequences and p-values 1 / e-value.
-        grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate; where
-            it is not given, the values' largest common step. An outcome whose standard deviation
-            is below its step has no interval; outcomes of 0 and 1 have intervals of their own.
     """
     table = _pivot(values, ["seed"])
     if not table.arms:
         return []
-    declared = _steps(grid, table.outcomes)
     wild = _taken_out(table)
-    # Below 0 where only the values tell the step: ``_check_spread`` takes these less strictly.
-    steps = np.where(declared > 0, declared, -_common_steps(table.array))
     found = []
     for one, other in _contrasts(table.arms, reference, contrasts):
         a, b = table.of(one), table.of(other)
         rows = table.there(one), table.there(other)
         if paired and (rows[0] & rows[1]).any():
-            found.append(_paired(a, b, level, watched, steps, asked=rows[0] | rows[1]))
-        elif watched:
-            found.append(_unwatchable(a, b))
+            found.append(_paired(a, b, level, asked=rows[0] | rows[1]))
         else:
-            found.append(_welch(a, b, level, steps))
+            found.append(_welch(a, b, level))
         found[-1].contrast = f"{one} {_MINUS} {other}"
         _leave_open(found[-1], wild[one] | wild[other])
-    return _effects(found, table.outcomes, level, adjust=not watched)
+    return _effects(found, table.outcomes, level)
 
 
 def _taken_out(table: _Table) -> dict[str, NDArray[np.bool_]]:
@@ -273,26 +259,15 @@ def _contrasts(
     return list(contrasts)
 
 
-def _steps(grid: Mapping[str, float] | None, outcomes: Sequence[str]) -> Numbers:
-    """Return each outcome's step, 0 without one."""
-    return np.array([(grid or {}).get(outcome, 0.0) for outcome in outcomes], dtype=float)
-
-
-def _common_steps(values: Numbers) -> Numbers:
-    """Return the largest step of which all differences of an outcome's values are multiples."""
+def _two_valued(values: Numbers) -> NDArray[np.bool_]:
+    """Return which outcomes (last axis) have no value between their smallest and their largest."""
     flat = values.reshape(-1, values.shape[-1])
     low, high = np.nanmin(flat, axis=0, initial=np.inf), np.nanmax(flat, axis=0, initial=-np.inf)
-    span = np.where(high > low, high - low, 1.0)
-    # Whole numbers of a small unit, since a greatest common divisor takes no fractions; of seven
-    # digits of the span, since what differs beyond may be rounding.
-    unit = 10.0 ** (np.floor(np.log10(span)) - 7)
-    steps = np.rint(np.nan_to_num((flat - low) / unit)).astype(np.int64)
-    return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
+    near = _NOTHING * np.maximum(np.abs(low), np.abs(high))
+    return ~np.asarray(((flat > low + near) & (flat < high - near)).any(axis=0))
 
 
-def _paired(
-    a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers, *, asked: NDArray[np.bool_]
-) -> _Found:
+def _paired(a: Numbers, b: Numbers, level: float, *, asked: NDArray[np.bool_]) -> _Found:
     """Return Student's t over the differences of pairs (rows), for each outcome (column).
 
     ``asked`` is where either arm has a run, also one that failed.
@@ -301,17 +276,9 @@ def _paired(
     known = ~np.isnan(differences)
     n = known.sum(axis=0)
     mean, variance = _moments(differences, 0)
-    if watched:
-        low, high, p = _sequence(mean, variance, n, level)
-        method = f"confidence sequence, may be watched (t mixture, prior variance {_PRIOR:g})"
-    else:
-        low, high, p = _t_interval(mean, variance / np.maximum(n, 1), n - 1.0, level)
-        method = "paired t over run means"
-    found = _Found(
-        mean, low, high, p, n, [method] * len(n), [[] for _ in n], differences=differences
-    )
-    for place in np.flatnonzero(np.isinf(low)):
-        found.notes[place].append("a confidence sequence takes five pairs to have ends")
+    low, high, p = _t_interval(mean, variance / np.maximum(n, 1), n - 1.0, level)
+    methods = ["paired t over run means"] * len(n)
+    found = _Found(mean, low, high, p, n, methods, [[] for _ in n], differences=differences)
     both = asked.sum(axis=0)
     for place in np.flatnonzero(both > n):
         found.notes[place].append(
@@ -322,19 +289,15 @@ def _paired(
     _check_spread(
         found,
         variance,
-        np.where(yes_or_no, 0.0, step),
+        ~yes_or_no & (_two_valued(np.concatenate([a, b])) | (n > 2) & _two_valued(differences)),
         few="{n} pair of runs: an interval takes two",
         equal="all pairs differ by the same, which says nothing of pairs that would not",
     )
-    if watched:
-        # Nothing has differed yet, which would make a sequence of no width at all.
-        found.low[yes_or_no & ~(variance > 0)] = found.high[yes_or_no & ~(variance > 0)] = np.nan
-    else:
-        _agresti(found, yes_or_no, differences, level)
+    _agresti(found, yes_or_no, differences, level)
     return found
 
 
-def _welch(a: Numbers, b: Numbers, level: float, step: Numbers) -> _Found:
+def _welch(a: Numbers, b: Numbers, level: float) -> _Found:
     """Return Welch's t of two groups of runs (rows), for each outcome (column)."""
     sizes = [(~np.isnan(group)).sum(axis=0) for group in (a, b)]
     moments = [_moments(group, 0) for group in (a, b)]
@@ -352,7 +315,7 @@ def _welch(a: Numbers, b: Numbers, level: float, step: Numbers) -> _Found:
     _check_spread(
         found,
         spread,
-        np.where(yes_or_no, 0.0, step),
+        ~yes_or_no & _two_valued(np.concatenate([a, b])),
         few="an interval takes two runs of each arm",
         equal="all runs of an arm are alike, which says nothing of runs that would not be",
     )
@@ -424,14 +387,6 @@ def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: in
         )
 
 
-def _unwatchable(a: Numbers, b: Numbers) -> _Found:
-    mean = _moments(a, 0)[0] - _moments(b, 0)[0]
-    none = np.full(len(mean), np.nan)
-    n = (~np.isnan(a)).sum(axis=0) + (~np.isnan(b)).sum(axis=0)
-    why = "only pairs of runs that share seeds may be watched"
-    return _Found(mean, none, none.copy(), none.copy(), n, ["none"] * len(n), [[why] for _ in n])
-
-
 def _without_rounding(differences: Numbers, *values: Numbers) -> Numbers:
     """Return differences, those that are rounding as exactly 0; each outcome has its own size."""
     sizes = [
@@ -481,7 +436,7 @@ def _t_interval(
 def _check_spread(
     found: _Found,
     variance: Numbers,
-    step: Numbers,
+    two_valued: NDArray[np.bool_],
     *,
     few: str,
     equal: str,
@@ -492,43 +447,29 @@ def _check_spread(
     Args:
         found: what is changed.
         variance: of the units; NaN where there are too few.
-        step: of each outcome's grid, 0 without one, negative where it was found in the values.
+        two_valued: which outcomes take two values only, whose spread luck alone decides.
         few: what to say where there are too few; ``{n}`` becomes how many.
         equal: what to say where all units are equal, but not 0.
         zero: where all differences are exactly 0; where the estimate is, if not given.
     """
     with np.errstate(invalid="ignore"):
         flat = variance <= (_NOTHING * np.abs(found.estimate)) ** 2
-        coarse = np.sqrt(variance) < np.abs(step) * (1 - _NOTHING)
     zero = flat & (found.estimate == 0 if zero is None else zero)
-    # A deterministic player on a grid that nobody declared is exact, not coarse.
-    coarse &= ~(flat & (step < 0))
-    for place in range(len(step)):
-        note, p = "", None
+    for place in np.flatnonzero(np.isnan(variance) | flat | two_valued):
+        end, p = np.nan, np.nan
         if np.isnan(variance[place]):
             note = few.format(n=found.n[place])
-        elif coarse[place]:
-            spread = math.sqrt(variance[place])
-            note = (
-                f"too coarse for an interval: steps of {abs(step[place]):g}, "
-                f"standard deviation {spread:.2g}"
-            )
-        elif flat[place] and not zero[place]:
-            note = equal
-        elif not zero[place]:
-            continue
-        found.low[place] = found.high[place] = np.nan
-        if zero[place]:
-            p = 1.0
-            if not coarse[place]:
-                note = "all differences are exactly 0"
-            if not coarse[place] and found.unit == "runs":
-                found.low[place] = found.high[place] = 0.0
-        elif found.differences is not None and not np.isnan(variance[place]):
-            # Flipping signs needs no normal distribution, so it works on a grid as well.
-            p = float(_flipped(found.differences[:, [place]])[0])
-            found.method[place] = "sign flips"
-        found.p[place] = np.nan if p is None else p
+        elif zero[place]:
+            note, p = "all differences are exactly 0", 1.0
+            end = 0.0 if found.unit == "runs" else np.nan
+        else:
+            note = equal if flat[place] else "takes two values only: too coarse for an interval"
+            if found.differences is not None:
+                # Flipping signs needs no normal distribution.
+                p = float(_flipped(found.differences[:, [place]])[0])
+                found.method[place] = "sign flips"
+        found.low[place] = found.high[place] = end
+        found.p[place] = p
         found.notes[place].append(note)
 
 
@@ -660,38 +601,6 @@ def romano_wolf(differences: Numbers) -> Numbers:
     return adjusted
 
 
-# --- looking while runs come in -------------------------------------------------------------------
-
-
-def _sequence(
-    mean: Numbers, variance: Numbers, n: NDArray[np.int64], level: float
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the ends of confidence sequences, and p-values that may be watched: 1 / e-value.
-
-    With probability ``level`` all intervals, after however many pairs, contain the true mean; so
-    one may stop whenever one likes. It is the set of means that a mixture t test does not reject: a
-    normal prior on mean / sd and the right Haar prior on sd. Exact for normal differences. Sources:
-    Lai (1976), "On confidence sequences", Annals of Statistics 4; Wang and Ramdas (2025),
-    "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance",
-    Sequential Analysis 44; differs from them: the prior's variance is 1, and the statistic is
-    written as the Bayes factor of Rouder et al. (2009), Psychonomic Bulletin & Review 16. At n = 20
-    it is 1.6 times as wide as an interval for one look. The ends are infinite with fewer than five
-    pairs.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        growth = 1 + n * _PRIOR
-        freedom = np.maximum(n - 1, 1)
-        ratio = (growth / (1 - level) ** 2) ** (1 / np.maximum(n, 1))
-        # Too few pairs can exclude no mean at all, whatever they are.
-        bound = np.where(ratio < growth, (ratio - 1) / (1 - ratio / growth), np.inf)
-        reach = np.sqrt(bound * freedom * variance / n)
-        square = mean**2 / (variance / n) / freedom
-        evidence = ((1 + square) / (1 + square / growth)) ** (n / 2) / np.sqrt(growth)
-        p = np.minimum(1.0, 1 / evidence)
-    ends = np.where((variance > 0) & (n > 1), reach, np.nan)
-    return mean - ends, mean + ends, np.where(n > 1, p, np.nan)
-
-
 # --- situations -----------------------------------------------------------------------------------
 
 
@@ -700,7 +609,6 @@ def situation_effects(
     *,
     contrasts: Sequence[tuple[str, str]] | None = None,
     speak_of: Literal["these", "new"] | None = None,
-    grid: Mapping[str, float] | None = None,
 ) -> list[Effect]:
     """Return how arms differ at recorded states that were asked again.
 
@@ -711,10 +619,8 @@ def situation_effects(
       Σ w² s² / n over situations, with Satterthwaite's degrees of freedom. Where seeds recur in
       several situations, a lucky seed may be lucky in all, so the seeds are the units.
     - *new* situations: consecutive turns of a run depend on each other, so runs are the units:
-      Student's t over the runs' means. Where seeds recur in several runs, the variance is V(run) +
-      V(seed) - V(run and seed) (Cameron, Gelbach and Miller 2011, "Robust inference with multiway
-      clustering", Journal of Business & Economic Statistics 29); differs from the source: it is at
-      least the larger of V(run) and V(seed), with t of one less than the fewer of both.
+      Student's t over the runs' means. Where seeds recur in several runs, these depend on each
+      other, and there is no interval.
     - new *wordings*, where an arm has several: each is one draw, its mean over the situations.
       Student's t over both arms' wordings, which differ in number; an arm with one wording adds the
       variance of its answers, since the interval speaks of that one. With several runs the variance
@@ -729,18 +635,16 @@ def situation_effects(
         contrasts: pairs of arms, the second is subtracted from the first; each arm and the first
             one if not given.
         speak_of: "new" if not given and there are two runs or more.
-        grid: the step of outcomes that are on a grid, such as 0.25 for a policy rate.
     """
     if values.empty:
         return []
     asked = _asked(values)
     wild = _taken_out(asked.table)
-    step = _steps(grid, asked.table.outcomes)
     if speak_of is None:
         speak_of = "new" if len(set(asked.run_of)) > 1 else "these"
     found = []
     for one, other in _contrasts(asked.table.arms, None, contrasts):
-        effect = _at_situations(asked, one, other, speak_of == "new", step)
+        effect = _at_situations(asked, one, other, speak_of == "new")
         _leave_open(effect, wild[one] | wild[other])
         found.append(effect)
     return _effects(found, asked.table.outcomes, _LEVEL, adjust=False)
@@ -814,7 +718,7 @@ def _recurs(values: pd.DataFrame, places: list[str]) -> bool:
     return bool(values[["seed", *places]].drop_duplicates()["seed"].duplicated().any())
 
 
-def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbers) -> _Found:
+def _at_situations(asked: _Answers, one: str, other: str, new: bool) -> _Found:
     """Return one contrast at these situations, or at new ones, in each outcome."""
     a, b = asked.table.of(one), asked.table.of(other)
     paired = asked.seeded and bool((asked.table.there(one) & asked.table.there(other)).any())
@@ -839,18 +743,14 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
         spread = _moments(means, 0)[1]
         variance, freedom = spread / np.maximum(run_count, 1), run_count - 1.0
         methods = [f"t over {count} run means, {what}" for count in run_count]
-        if asked.crossed_runs and not any(worded):
-            variance, freedom, seeds = _two_ways(groups, counts, weight, runs, variance)
-            methods = [
-                f"t over {count} runs crossed with {by} seeds"
-                for count, by in zip(run_count, seeds, strict=True)
-            ]
-        answers = np.max(counts, axis=0).sum(axis=0) / np.maximum(run_count, 1)
-        step = step / np.maximum(answers, 1)
+        two_valued = (run_count > 2) & _two_valued(means)
         few = "one run: its turns say nothing of new situations; draw them from several runs"
+        if asked.crossed_runs:
+            few, spread = "seeds recur in several runs: give each run its own", spread * np.nan
         equal = "all runs differ by the same, which says nothing of runs that would not"
     else:
         variance, freedom, spread = _of_these(groups, weight, asked.crossed)
+        two_valued = ~asked.shares & _two_valued(np.stack([a, b]))
         methods = [f"stratified by situation, {what}"] * len(n)
         if asked.crossed:
             methods = ["t over seeds, which recur in several situations"] * len(n)
@@ -872,9 +772,9 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
             for a, b, it in zip(*answered, run_count, strict=True)
         ]
         spread = np.where(freedom >= 1, spread if new else of_wordings, np.nan)
-        step = step if new else step / asked.answers
-        few = "an interval takes two wordings, of a single one two answers a situation"
-        few += ", and two runs" if new else ""
+        if not (new and asked.crossed_runs):
+            few = "an interval takes two wordings, of a single one two answers a situation"
+            few += ", and two runs" if new else ""
         equal = "all runs or wordings differ by the same" if new else "all wordings are alike"
     low, high, p = _t_interval(estimate, variance, freedom, _LEVEL)
     found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
@@ -891,7 +791,9 @@ def _at_situations(asked: _Answers, one: str, other: str, new: bool, step: Numbe
         found.notes[place].append(
             f"{len(used) - n[place]} of {len(used)} situations left out: an arm has no answer"
         )
-    _check_spread(found, np.where(n > 0, spread, np.nan), step, few=few, equal=equal, zero=zero)
+    _check_spread(
+        found, np.where(n > 0, spread, np.nan), two_valued, few=few, equal=equal, zero=zero
+    )
     return found
 
 
@@ -909,7 +811,7 @@ def _by_wording(
     """
     parts, freedoms, spreads = [], [], []
     for group, several in zip(groups, worded, strict=True):
-        if new and not (several or asked.crossed_runs):
+        if new and not several:
             continue  # the spread of runs has it already
         part, freedom, spread = _of_these([group], weight, several or asked.crossed)
         each = asked.answers if several else 1.0
@@ -1000,34 +902,6 @@ def _in_words(situations: int, runs: int, new: bool) -> str:
     return f"these {situations} situations of {of}"
 
 
-def _two_ways(
-    groups: Sequence[Numbers],
-    counts: Sequence[Numbers],
-    weight: Numbers,
-    runs: Numbers,
-    by_run: Numbers,
-) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
-    """Return variance, degrees of freedom and number of seeds where runs and seeds cross."""
-    parts = []
-    for group, count in zip(groups, counts, strict=True):
-        share = (weight / np.maximum(count, 1))[:, None] * ~np.isnan(group)
-        mean = np.nansum(share * np.nan_to_num(group), axis=(0, 1))
-        parts.append(share * (np.nan_to_num(group) - mean))
-    part = np.concatenate(parts, axis=1)
-    seeds = (np.concatenate([~np.isnan(group) for group in groups], axis=1)).any(axis=0)
-    seeds = seeds.sum(axis=0)
-    # n / (n - 1) corrects for the few seeds that the mean was estimated from.
-    factor = np.where(seeds > 1, seeds / np.maximum(seeds - 1, 1), np.nan)
-    by_seed = (part.sum(axis=0) ** 2).sum(axis=0) * factor
-    both = np.einsum("rc,cso->rso", runs, part)
-    by_both = (both**2).sum(axis=(0, 1))
-    run_count = ((runs @ weight) > 0).sum(axis=0)
-    # What runs and seeds share is counted in both. With few clusters the sum minus it can be less
-    # than either alone, or even less than nothing.
-    whole = np.maximum(by_run + by_seed - by_both, np.maximum(by_run, by_seed))
-    return whole, np.minimum(run_count, seeds) - 1.0, seeds
-
-
 def exact_situation_effects(values: pd.DataFrame, *, reference: str | None = None) -> list[Effect]:
     """Return how arms differ at recorded states where the chance of each answer is known.
 
@@ -1047,10 +921,10 @@ def exact_situation_effects(values: pd.DataFrame, *, reference: str | None = Non
     means = (sums["value"] / sums["chance"]).rename("value").reset_index().assign(replicate=0)
     asked = _asked(means)
     situations, runs = len(asked.run_of), len(set(asked.run_of))
-    step, several = np.zeros(len(asked.table.outcomes)), runs > 1
+    several = runs > 1
     found = []
     for one, other in _contrasts(asked.table.arms, reference, None):
-        effect = _at_situations(asked, one, other, several, step)
+        effect = _at_situations(asked, one, other, several)
         for place, estimate in enumerate(effect.estimate):
             if several:
                 effect.method[place] = effect.method[place].removesuffix(", answers")

@@ -8,7 +8,6 @@ more memory than ten.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import logging
 import math
@@ -18,12 +17,11 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
-from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.tables import frame_of
@@ -34,13 +32,10 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._embedded.store import CATALOGUE
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
-from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._turn import turn_row
 from llmsim_lab.study import _design, _playing
-from llmsim_lab.study._charts import arms_chart
-from llmsim_lab.study._file import as_file, read_study
+from llmsim_lab.study._charts import arms_chart, runs_chart
 from llmsim_lab.study._report import report_html
-from llmsim_lab.tape._codec import dumps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,8 +66,8 @@ class Effects(list["Effect"]):
     """Effects, one a contrast and outcome, as text, frame and table.
 
     Attributes:
-        label: how they come to be looked at, such as ``as registered``; empty if there is nothing
-            to say.
+        label: what to keep in mind of all of them, such as runs that are left; empty if there is
+            nothing to say.
     """
 
     def __init__(self, effects: Sequence[Effect] = (), *, label: str = "") -> None:
@@ -207,16 +202,15 @@ class Study:
         tape: where the runs are recorded.
         llm_client: the model of arms that name none: a client, or a text as ``connect`` takes it.
         name: by which the study finds its runs on the tape; the world's if not given.
-        design: ``"full"``, every combination of levels; ``"one at a time"``, the first level of
-            each factor is the reference; ``{"latin hypercube": 12}``, so many points in ranges
-            ``(low, high)``.
+        design: ``"full"``, every combination of levels; or ``"one at a time"``, the first level of
+            each factor is the reference.
         aa: whether to play the reference arm once more with other call seeds, as the arm "A/A":
             its effect should be nothing.
         fixed: what is the same in all arms, by the names that can also be varied.
 
     Attributes:
         arms: labels of the levels by factor, by arm.
-        reference: the arm that others are compared with; None in a Latin hypercube.
+        reference: the arm that others are compared with.
         seeds: which.
         turns: of each run.
         outcome: what is compared, by label.
@@ -245,14 +239,15 @@ class Study:
         tape: Tape | str | Path | None = None,
         llm_client: LLMClient | str | Callable[[], LLMClient] | None = None,
         name: str = "",
-        design: str | Mapping[str, int] = "full",
+        design: str = "full",
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        self._factors, self._design = _design.factors_of(vary or {}, design), design
+        self._factors, self._design = _design.factors_of(vary or {}), design
         factors = self._factors
         self.seeds = _design.seeds_of(seeds)
-        self._arms, self.reference = _design.arms_of(factors, design, aa=aa)
+        self._arms = _design.arms_of(factors, design, aa=aa)
+        self.reference = self._arms[0].name
         self._by_name = {arm.name: arm for arm in self._arms}
         self._world = _design.World(world, fixed=fixed, factors=factors, turns=turns)
         self._cls = self._world.checked(self._arms, self.seeds[0])
@@ -270,8 +265,6 @@ class Study:
             "fixed": fixed,
             "turns": self.turns,
         }
-        if self.reference is None:  # another version of the library may draw other points
-            identity["points"] = list(self.arms.values())
         if self._world.base is not None:
             identity["config"] = self._world.base.model_dump(
                 mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
@@ -282,10 +275,7 @@ class Study:
         self._player = _playing.StudyPlayer(self._world, self._models, self._notes)
         self._listeners: list[Callable[[], object]] = []
         self._player.on_change = self._tell
-        self._registered: dict[str, Any] | None = None
         self._values: dict[tuple[_playing.Key, int | None], dict[str, float]] = {}
-        self._looks: list[int] = []
-        self._registrations: dict[_playing.Key, Any] = {}
         self._other_code = 0
         self._task: asyncio.Task[Any] | None = None
         self._entries = {
@@ -456,21 +446,16 @@ class Study:
             if why := self._mixed_code():
                 self._warn("CODE_CHANGED", reason=why)
         self._player.tape = self._tape
-        # Two tell whether seeds change anything; to make all of them may take long.
-        seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
         if executor is None:
             for arm in self._arms:  # here a wrong model raises before anything is played
-                client = self._models.of(self._world, arm)
-                if client is None and arm is self._arms[0]:
-                    client = self._own_client()
-            if why := idle_seeds(seeds, model_seed=client.config.seed if client else None):
-                self._warn("SEEDS_CHANGE_NOTHING", reason=why)
+                if self._models.of(self._world, arm) is None and arm is self._arms[0]:
+                    self._check_own_client()
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
 
-    def _own_client(self) -> LLMClient | None:
-        """Return the client that a function gives its run; raise ConfigError where one lacks."""
+    def _check_own_client(self) -> None:
+        """Raise ConfigError where a run that asks a model has none from its function either."""
         run = self._world.run(self._arms[0], self.seeds[0], None)  # the built-in worlds raise here
         asks = run._is_own() and run.config.needs_model and not run.players
         if asks and run.llm_client is None:
@@ -478,7 +463,6 @@ class Study:
                 f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
                 "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
             )
-        return cast("LLMClient | None", run.llm_client)
 
     def _after(self) -> None:
         """Find out how far runs are that were interrupted."""
@@ -498,21 +482,16 @@ class Study:
     def _find(self) -> None:
         """Read which runs are on the tape, and how far they are."""
         assert self._tape is not None
-        registered, other_code = {}, {}
+        other_code = {}
         now = self._trial.code_digests
-        for entry, note, code in self._notes.found(self._tape):
+        for entry, code in self._notes.found(self._tape):
             key = entry.key
-            for look in note.get("looks", []):
-                if isinstance(look, int) and look not in self._looks:
-                    self._looks.append(look)
             if key in self._entries:
                 # Of several runs the latest counts, unless an earlier one is done and it is not.
                 if self._entries[key].status != "done" or entry.status == "done":
                     self._entries[key] = entry
-                registered[key] = note.get("registration")
                 # A digest that an older tape lacks is taken to be the same.
                 other_code[key] = any(code.get(it, now.get(it)) != now.get(it) for it in _CODE)
-        self._registrations = registered
         self._other_code = sum(other_code.values())
 
     def close(self) -> None:
@@ -775,8 +754,6 @@ class Study:
         *,
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
-        watched: bool = False,
-        grid: Mapping[str, float] | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
@@ -786,50 +763,27 @@ class Study:
             contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for
                 what hawkish adds to cautious.
             level: of the intervals.
-            watched: True for intervals that may be looked at while runs come in, and decide when
-                to stop: confidence sequences.
-            grid: the step of outcomes that are on a grid, such as ``{"interest_rate@last": 0.25}``;
-                those too coarse for an interval are said to be.
 
         Raises:
-            ConfigError: there is no reference, or no arm of a name.
+            ConfigError: there is no outcome, or no arm of a name.
         """
         from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
 
         real_number("level", level, least=0.5, most=0.9999)
-        if not isinstance(grid, Mapping | None):
-            raise ConfigError(
-                f"grid={grid!r:.40} must name the outcome: grid={{{next(iter(self.outcome))!r}: "
-                "0.25}"
-            )
         if not self.outcome:
             raise ConfigError(
                 f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
                 "the run"
             )
-        registered, all_of_them = self._registered, contrasts is None
-        if contrasts is None and registered is not None:
-            contrasts = [(one, other) for one, other in registered["contrasts"]]
-            level = 1 - registered["alpha"] if level == 0.95 else level
-        if contrasts is None and self.reference is None:
-            raise ConfigError(
-                "a Latin hypercube has no reference arm: fit the factors to the outcomes, "
-                "study.outcomes().merge(study.runs), or name contrasts=[(arm, arm)]"
-            )
         self._check_arms(contrasts or ())
-        for name, step in (grid or {}).items():
-            if name not in self.outcome:
-                raise ConfigError(f"grid: there is no outcome {name!r}{among(name, self.outcome)}")
-            real_number(f"grid[{name!r}]", step, least=0)
         values = self.outcomes()
-        how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != _design.AA] if contrasts is None else values
-        found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
-        if all_of_them and _design.AA in self.arms:
+        found = run_effects(main, reference=self.reference, contrasts=contrasts, level=level)
+        if contrasts is None and _design.AA in self.arms:
             again = values[values["arm"].isin([_design.AA, self.reference])]
-            check = run_effects(again, reference=self.reference, **how)
+            check = run_effects(again, reference=self.reference, level=level)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
-        said_ = [self._look(watched, contrasts), self._mixed_code()]
+        said_ = [self._so_far(), self._mixed_code()]
         return Effects(found, label="; ".join(filter(None, said_)))
 
     def _check_arms(self, contrasts: Sequence[tuple[str, str]]) -> None:
@@ -847,121 +801,23 @@ class Study:
             f"{self._cls.__name__} than there is now; name=, or another tape, plays all anew"
         )
 
-    def _look(self, watched: bool, contrasts: Sequence[tuple[str, str]] | None) -> str:
-        """Return how these effects come to be looked at, and count the look."""
-        done = self.counts["done"] + self.counts["failed"]
-        if watched:
-            return "a confidence sequence, which may be looked at after every run"
-        if not done:
-            return ""
-        whole = done == len(self._entries)
-        if self._registered is not None:
-            plan, asked = self._registered, list(map(list, contrasts or ()))
-            same = contrasts is None or asked == plan["contrasts"]
-            if not same or plan["outcomes"] != list(self.outcome):
-                return f"not the registered contrasts and outcomes ({plan['digest'][:12]})"
-            before = sum(it != plan["digest"] for it in self._registrations.values())
-            late = f", after {before} runs had been begun" if before else ""
-            if whole and len(self.seeds) == plan["n"]:
-                return f"as registered{late} ({plan['digest'][:12]})"
-        if done not in self._looks:
-            self._looks.append(done)
-            self._keep_looks()
-        # By how many runs had ended: to look twice at the same runs is one look.
-        number = sorted(self._looks).index(done) + 1
-        if whole and number == len(self._looks) == 1:
+    def _so_far(self) -> str:
+        """Return how many runs have ended; empty where all of them have."""
+        ended, whole = self.counts["done"] + self.counts["failed"], len(self._entries)
+        if not ended or ended == whole:
             return ""
         return (
-            f"look {number} of an unregistered sequence, after {done} of {len(self._entries)} "
-            "runs: stopping at p < .05 finds something far more often than one time in twenty; "
-            "effects(watched=True) may be watched"
+            f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something far more "
+            "often than one time in twenty"
         )
 
-    def _keep_looks(self) -> None:
-        """Write on the tape at how many runs somebody looked: the next process counts on."""
-        tape = self._tape
-        first = next((it.run for it in self._entries.values() if it.run is not None), None)
-        if tape is not None and not tape.read_only and first is not None:
-            manifest = tape.run(first).manifest
-            note = {**manifest[_playing.NOTE], "looks": self._looks}
-            tape.update_manifest(first, {**manifest, _playing.NOTE: note})
-
     # --- before it is played -----------------------------------------------------------------
-
-    def register(
-        self,
-        path: str | Path,
-        *,
-        hypotheses: Sequence[str] = (),
-        contrasts: Sequence[tuple[str, str]] | None = None,
-        alpha: float | None = None,
-    ) -> Path:
-        """Write down what will be compared before it is known, and return the file.
-
-        The study goes there as YAML, which ``llmsim-lab study`` plays, with contrasts, alpha and
-        the rule for stopping; the digest goes on every run that is begun from now on, and
-        ``effects()`` says whether its results are those. A file that is there is read and must say
-        the same; what it says of hypotheses, contrasts and alpha is taken where it is not given.
-
-        Args:
-            path: the file.
-            hypotheses: what is expected, in words.
-            contrasts: pairs of arms; each with the reference if not given.
-            alpha: the family's error rate; 0.05 if not given.
-
-        Raises:
-            ConfigError: the file is there and says something else, or there is no reference.
-        """
-        path = Path(path)
-        there = read_study(path)[0].plan if path.exists() else {}
-        if contrasts is None and "contrasts" not in there and self.reference is None:
-            raise ConfigError(
-                "a Latin hypercube has no contrasts to register; name them: "
-                "contrasts=[('point 1', 'point 2')]"
-            )
-        pairs = contrasts if contrasts is not None else there.get("contrasts")
-        if pairs is None:
-            others = (self.reference, _design.AA)
-            pairs = [(arm, self.reference) for arm in self.arms if arm not in others]
-        self._check_arms(pairs)
-        plan: dict[str, Any] = {
-            "study": self.name,
-            "design_digest": self._notes.digest,
-            "hypotheses": list(hypotheses) or there.get("hypotheses", []),
-            "contrasts": [list(pair) for pair in pairs],
-            "outcomes": list(self.outcome),
-            "n": len(self.seeds),
-            "alpha": there.get("alpha", 0.05) if alpha is None else alpha,
-            "stop": there.get("stop", f"after {len(self.seeds)} seeds in every arm"),
-        }
-        real_number("alpha", plan["alpha"], least=0.0001, most=0.5)
-        # What the file leaves out may be anything, so that only its own keys are compared.
-        for key, value in there.items():
-            if value != plan[key]:
-                raise ConfigError(
-                    f"{path} registers another plan: its {key} is {value!r:.80}, here it is "
-                    f"{plan[key]!r:.80}. A registration is not changed: write another file, and "
-                    "report both"
-                    + (
-                        "; or a level, a player or the world is a function or an object, which "
-                        "only Python has: make the study there"
-                        if key == "design_digest"
-                        else ""
-                    )
-                )
-        if not there:
-            own = {key: it for key, it in plan.items() if key not in ("outcomes", "n")}
-            path.write_text(yaml_text({**as_file(self, path), **own}), encoding="utf-8")
-        digest = hashlib.sha256(dumps(_design.said(plan)).encode()).hexdigest()
-        self._registered = {**plan, "digest": digest}
-        self._notes.registration = digest
-        return path
 
     def report(self, path: str | Path) -> Path:
         """Write what a referee asks for as one HTML file, and return its path.
 
-        Design, registration, effects, charts, settings, digests of the runs, what failed, and what
-        ``checklist`` finds. The file loads nothing from elsewhere and runs no script.
+        Design, effects, charts, settings, digests of the runs, and what failed. The file loads
+        nothing from elsewhere and runs no script.
 
         Args:
             path: the file; one that is there is replaced.
@@ -1070,20 +926,25 @@ class Study:
 
     # --- what is shown of it -----------------------------------------------------------------
 
-    def chart(self, column: str) -> Figure:
-        """Draw a column by turn: each arm's mean over seeds, with a pointwise 95 % band.
+    def chart(self, outcome: str) -> Figure:
+        """Draw a column by turn, or an outcome of whole runs by arm.
 
         Args:
-            column: of the frame.
+            outcome: a column of the frame: each arm's mean over seeds, with a pointwise 95 % band.
+                Or the label of one of the study's outcomes, functions included: a point a run, a
+                bar at each arm's mean, and a line for each seed.
 
         Raises:
-            ConfigError: there is no such column of numbers, no run is complete, or there are too
-                many arms.
+            ConfigError: there is no such column or outcome of numbers, no run is complete, or there
+                are too many arms for the curves.
         """
         frame = self.to_frame()
         if frame.empty:
             raise ConfigError(f"no run of {self!r} is complete; run() first")
-        return arms_chart(frame, column, arms=list(self.arms))
+        arms = list(self.arms)
+        if outcome in self.outcome and outcome not in frame.select_dtypes("number").columns:
+            return runs_chart(self.outcomes(), outcome, arms=arms)
+        return arms_chart(frame, outcome, arms=arms)
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}"]
@@ -1106,11 +967,9 @@ class Study:
 
     def _effects_shown(self) -> Effects | str | None:
         """Return the effects, or why there are none; nothing while there is nothing to compare."""
-        # To show them while runs are left would be a look that nobody asked for.
+        # Not while runs are left: effects so far are shown to those who ask for them.
         done, failed = self.counts["done"], self.counts["failed"]
         if not done or done + failed < len(self._entries) or len(self._arms) < 2:
-            return None
-        if self.reference is None:
             return None
         try:
             return self.effects()

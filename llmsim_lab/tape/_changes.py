@@ -27,7 +27,7 @@ _MAX_WORDS = 2_000
 _NO_INTERVENTION = ',"interventions":[],"planned":'
 """In the record of a turn without interventions, and in no text, where quotes are escaped."""
 _SHOWN_ELSEWHERE = ("name", "interventions")
-_WAITING = ("timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+_WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
 
 

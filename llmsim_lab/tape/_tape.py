@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,7 @@ from llmsim_lab.tape._codec import RecordedCall, RunInfo, Verb, call_of, dumps, 
 from llmsim_lab.tape._file import COLUMNS, TapeFile
 from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._transfer import export_jsonl, export_parquet, import_jsonl
-from llmsim_lab.tape._trim import prune, redact
+from llmsim_lab.tape._trim import prune
 from llmsim_lab.types import Attempt
 
 if TYPE_CHECKING:
@@ -457,37 +457,6 @@ class Tape:
                 there is no such run; nothing was changed.
         """
         prune(self.file, self._numbers(runs), self.runs())
-        self._attempts.clear()
-
-    def redact(
-        self,
-        runs: Iterable[int] | None = None,
-        *,
-        components: Collection[str] | None = None,
-        states: bool = False,
-    ) -> None:
-        """Replace texts by digests, ``redacted:sha256:…``, for good.
-
-        Replaced are the messages, answers (of JSON the texts in it), thoughts, tools' arguments and
-        faults of calls; the reasoning and prompts of chains; and their copies in the turns' states
-        and actions. Names, numbers, single words, the configuration, prompt templates and
-        interventions stay, except texts that the model was sent as they are, such as what a user of
-        the assistant wrote. A redacted run can be loaded and looked at, but not replayed; its
-        manifest says how it was redacted. A fork has its own copy of the turn that it starts from:
-        name it as well.
-
-        Args:
-            runs: their numbers; all if not given.
-            components: only texts of these, such as ``("agent",)``; all if not given.
-            states: whether to replace every text with a space in it in the states, whoever wrote
-                it.
-
-        Raises:
-            TapeError: there is no such run or component, or somebody writes to one of the runs;
-                nothing was changed.
-        """
-        numbers = [info.id for info in self.runs()] if runs is None else self._numbers(runs)
-        redact(self.file, numbers, components=components, states=states)
         self._attempts.clear()
 
     def compact(self) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, get_args
 
 from llmsim_lab._util.text import printable
@@ -58,13 +59,12 @@ class Finding:
 
 
 def replayable(tape: Tape) -> list[int]:
-    """Return the runs that can be replayed: not comparisons, nor runs whose texts are redacted."""
-    runs = (info for info in tape.runs() if info.verb != "experiment")
-    return [info.id for info in runs if not info.manifest.get("redacted")]
+    """Return the runs that can be replayed, which comparisons are not."""
+    return [info.id for info in tape.runs() if info.verb != "experiment"]
 
 
-def verify(tape: Tape) -> list[Finding]:
-    """Return what is wrong with a tape: an empty list if nothing is.
+def verify(tape: Tape | str | Path) -> list[Finding]:
+    """Return what is wrong with a tape, or its file: an empty list if nothing is.
 
     Every cell is compared with its row's seal and every run's rows with its tally, so that a
     changed cell, a missing row and an added one are named. Texts and prompts are compared with
@@ -73,6 +73,9 @@ def verify(tape: Tape) -> list[Finding]:
     replaying a run is the proof that its turns follow from its calls. At most a thousand findings
     are returned.
     """
+    if not isinstance(tape, Tape):
+        with Tape(tape, read_only=True) as opened:
+            return verify(opened)
     with tape.file.snapshot():
         return list(islice(_findings(tape), _MAX_FINDINGS))
 

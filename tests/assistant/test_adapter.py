@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from assistant_kit import TASK_TOOLS
+from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.assistant import LLMAdapter, OllamaAdapter
 from llmsim_lab.assistant._types import (
@@ -25,7 +26,6 @@ from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend,
 from llmsim_lab.llm._ollama.wire import ChatExchange, OllamaTransport
 from llmsim_lab.llm._scope import recording, scoped
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.testing import FakeModel, FakeOllama
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]
@@ -257,23 +257,15 @@ async def test_another_refusal_does_not_go_over_to_a_schema() -> None:
 
 @pytest.mark.parametrize("calling", ["native", "schema"])
 @pytest.mark.parametrize("kind", ["answer", "question", "refusal"])
-async def test_respond_says_what_the_words_are_and_whose_work_they_report(
-    kind: Any, calling: Any
-) -> None:
+async def test_respond_says_what_the_words_are(kind: Any, calling: Any) -> None:
     reply = said("Erledigt.", kind, "add_task")
     adapter, _ = make(
         reply if calling == "schema" else called("respond", reply["arguments"]),
         tool_calling=calling,
     )
     response = await generate(adapter)
-    assert (response.content, response.kind, response.claims) == ("Erledigt.", kind, ("add_task",))
+    assert (response.content, response.kind) == ("Erledigt.", kind)
     assert response.function_calls == ()
-
-
-@pytest.mark.parametrize("done", ["nothing", "None", " ", ""])
-async def test_a_report_of_nothing_is_not_a_claim(done: str) -> None:
-    adapter, _ = make(called("respond", said("Hello.", done=done)["arguments"]))
-    assert (await generate(adapter)).claims == ()
 
 
 async def test_respond_is_offered_beside_the_tools_and_names_them() -> None:
@@ -308,7 +300,7 @@ async def test_work_comes_before_words_about_it() -> None:
     adapter, _ = make(ChatReply(text="", tool_calls=calls))
     response = await generate(adapter)
     assert response.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
-    assert (response.content, response.claims) == (None, ())
+    assert response.content is None
 
 
 @pytest.mark.parametrize(
@@ -324,7 +316,7 @@ async def test_nothing_is_guessed_from_plain_text(text: str) -> None:
     adapter, backend = make(text)
     response = await generate(adapter)
     assert (response.content, response.function_calls) == (text, ())
-    assert (response.kind, response.claims, len(backend.requests)) == (None, (), 1)
+    assert (response.kind, len(backend.requests)) == (None, 1)
 
 
 @pytest.mark.parametrize(

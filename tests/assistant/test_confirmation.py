@@ -1,15 +1,14 @@
-"""A deletion takes the button or one exact word, and runs once, whoever answers and how often."""
+"""A deletion takes the button or one exact word."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
 from assistant_kit import MemoryTasks, call, context, engine
 
-from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine
+from llmsim_lab.assistant import Chat, LLMAgentEngine
 from llmsim_lab.assistant._engine import yes_or_no
 from llmsim_lab.assistant._types import PendingAction
 
@@ -105,62 +104,8 @@ def waiting(number: int = 1) -> PendingAction:
     return PendingAction(tool_name="delete_task", parameters={"task_id": number})
 
 
-def answer(
-    made: LLMAgentEngine, pending: PendingAction, message: str = "yes", **fields: Any
-) -> Any:
-    return made.process_message(context(message, pending_confirmation=pending, **fields))
-
-
-def categories(decisions: list[AgentDecision]) -> list[str]:
-    return sorted(decision.text.split(" ")[0] for decision in decisions)
-
-
-async def test_two_answers_at_once_run_it_once() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    made, pending = engine("unused", tools=tools), waiting()
-    decisions = await asyncio.gather(*(answer(made, pending) for _ in range(5)))
-    assert len(tools.ran) == 1
-    assert categories(decisions) == ["Done:", *["You"] * 4]
-
-
-def test_threads_and_engines_of_one_process_run_it_once() -> None:
-    tools, pending, decisions = MemoryTasks(ann=["Buy milk"]), waiting(), list[AgentDecision]()
-    begin = threading.Barrier(8)
-
-    def confirm() -> None:
-        begin.wait()
-        decisions.append(asyncio.run(answer(engine("unused", tools=tools), pending)))
-
-    threads = [threading.Thread(target=confirm) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(tools.ran) == 1
-    assert categories(decisions) == ["Done:", *["You"] * 7]
-
-
-async def test_a_message_sent_again_or_by_somebody_else_runs_nothing_more() -> None:
-    tools = MemoryTasks(ann=["Buy milk"], bob=["Plan"])
-    made, pending = engine("unused", tools=tools), waiting()
-    await answer(made, pending)
-    copied = PendingAction.model_validate_json(pending.model_dump_json())
-    again = await answer(made, copied, "ja")
-    others = await answer(made, copied, "oui", user_id="bob", conversation_id="c2")
-    assert again.text == ("You have answered that before (delete task 1); nothing more is done.")
-    assert again.decision_type is others.decision_type is DecisionType.RESPOND_ONLY
-    assert again.pending_action is None
-    assert tools.ran == [("delete_task", {"task_id": 1}, "ann")]
-
-
-@pytest.mark.parametrize("first", ["no", "yes"])
-async def test_the_first_answer_counts(first: str) -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    made, pending = engine("unused", tools=tools), waiting()
-    await answer(made, pending, first)
-    for later in ("yes", "no"):
-        assert (await answer(made, pending, later)).text.startswith("You have answered that before")
-    assert len(tools.ran) == (first == "yes")
+def answer(made: LLMAgentEngine, pending: PendingAction, message: str = "yes") -> Any:
+    return made.process_message(context(message, pending_confirmation=pending))
 
 
 async def test_an_equal_action_that_is_asked_for_later_is_another_one() -> None:

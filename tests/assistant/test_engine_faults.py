@@ -216,13 +216,6 @@ async def test_what_the_last_call_wants_is_not_run_since_nobody_would_tell_of_it
     assert tools.ran == []
 
 
-async def test_the_question_names_the_task_by_the_title_its_list_has() -> None:
-    tools = MemoryTasks(ann=["Buy milk", "Call mum"])
-    made = engine(call("list_tasks"), call("delete_task", task_id=2), tools=tools)
-    decision = await process(made, "Delete the call")
-    assert decision.text == "Shall I delete task 2 (“Call mum”)? Please answer yes or no."
-
-
 @pytest.mark.parametrize("said", ["", "   ", None, "<think>hm</think>"])
 async def test_an_empty_answer_is_a_failure(said: Any) -> None:
     log = ListLog()

@@ -15,14 +15,12 @@ from assistant_kit import (
     ScriptedAdapter,
     call,
     decide,
-    engine,
     process_on,
     says,
 )
 from builders import make_client
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine, OllamaAdapter
-from llmsim_lab.assistant._types import AgentEngineConfig, LLMError, RateLimitError, ToolResult
 from llmsim_lab.types import ChatReply, ToolCall
 
 LOOK = call("list_tasks")
@@ -102,76 +100,6 @@ async def test_an_adapter_may_answer_with_a_type_of_its_own() -> None:
 
     decision = await process_on(Own(""), MemoryTasks())
     assert decision.decision_type is DecisionType.ASK_CLARIFICATION
-
-
-# What the model says was done
-
-CLAIM = says("Aufgabe 2 ist gelöscht.", "answer", "delete_task")
-MARK = "(Not done in this message: delete task.)"
-
-
-async def test_a_claim_that_nothing_stands_behind_goes_back_to_the_model() -> None:
-    made = engine(CLAIM, ADD, says("I have added it.", "answer", "add_task"))
-    decision = await Chat(made, user_id="ann").send("Hi")
-    adapter: Any = made.llm_adapter
-    assert [message.role for message in adapter.seen[1][-2:]] == ["assistant", "user"]
-    assert adapter.seen[1][-1].content.startswith("You report the work of delete_task, but no call")
-    assert (decision.decision_type, decision.text) == (DecisionType.INVOKE_TOOL, "I have added it.")
-
-
-@pytest.mark.parametrize("most", [1, 5])
-@pytest.mark.parametrize("kind", ["answer", "question"])
-async def test_a_model_that_insists_is_shown_with_what_was_not_done(most: int, kind: str) -> None:
-    log = ListLog()
-    config = AgentEngineConfig(max_iterations=most)
-    said = says("Gone.", kind, "delete_task", "delete_task")
-    decision = await decide("Delete 2", said, config=config, log=log)
-    assert decision.text == f"Gone.\n\n{MARK}"
-    assert (decision.decision_type is DecisionType.ASK_CLARIFICATION) is (kind == "question")
-    assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
-
-
-@pytest.mark.parametrize(
-    "then", [RateLimitError("wait"), LLMError("off"), "", StopAsyncIteration()]
-)
-async def test_what_was_objected_to_stands_where_there_is_no_better_answer(then: Any) -> None:
-    assert (await decide("Delete 2", CLAIM, then)).text.endswith(MARK)
-
-
-@pytest.mark.parametrize(
-    "before", [LOOK, ADD, call("delete_task", task_id=True), call("complete_task", task_id=9)]
-)
-async def test_other_work_or_a_call_that_failed_does_not_stand_behind_a_claim(before: Any) -> None:
-    claims = ["delete_task"] if before.name != "complete_task" else ["complete_task"]
-    decision = await decide("Delete 2", before, says("Done.", "answer", *claims))
-    assert decision.text == f"Done.\n\n(Not done in this message: {claims[0].replace('_', ' ')}.)"
-
-
-async def test_a_claim_of_no_tool_is_shown_as_one_short_line() -> None:
-    decision = await decide("Delete 2", says("Done.", "answer", "se\u202end_\x1b[2J" + "x" * 1_000))
-    assert decision.text.startswith("Done.\n\n(Not done in this message: send [2 jxxx")
-    assert decision.text.endswith("xxx….)")
-    assert len(decision.text) < 300
-
-
-async def test_nothing_is_said_of_work_that_may_have_been_done() -> None:
-    tools = MemoryTasks()
-    tools.instead = lambda _: ToolResult(success=False, error="no answer", error_code="TIMEOUT")
-    decision = await decide("Add x", ADD, says("Added.", "answer", "add_task"), tools=tools)
-    assert decision.text == "Added."
-
-
-@pytest.mark.parametrize("said", [says("Added.", "answer", "add_task"), says("Hello.")])
-async def test_a_claim_that_is_true_or_none_is_left_alone(said: Any) -> None:
-    made = engine(ADD, said)
-    assert (await Chat(made, user_id="ann").send("Add x")).text == said.content
-    adapter: Any = made.llm_adapter
-    assert len(adapter.seen) == 2
-
-
-async def test_claims_need_not_be_checked() -> None:
-    config = AgentEngineConfig(check_claims=False)
-    assert (await decide("Delete 2", CLAIM, config=config)).text == CLAIM.content
 
 
 # In other languages

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks, context
+from fake_ollama import FakeOllama, Fault
 
 import llmsim_lab.assistant
 from llmsim_lab.assistant import (
@@ -20,7 +21,6 @@ from llmsim_lab.assistant import (
     load_constitution,
 )
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
-from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.types import ChatReply, ToolCall
 
 
@@ -102,7 +102,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["MCPToolExecutor", "evaluate", "load_cases"])
+@pytest.mark.parametrize("name", ["MCPToolExecutor"])
 def test_what_needs_the_mcp_library_says_how_to_get_it(name: str) -> None:
     code = f"import sys; sys.modules['mcp'] = None; from llmsim_lab.assistant import {name}"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

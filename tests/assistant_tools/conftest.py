@@ -1,4 +1,4 @@
-"""A task list, and the tools of servers: the shipped one in memory, and two that misbehave."""
+"""The tools of servers: the shipped one in memory, and two that misbehave."""
 
 from __future__ import annotations
 
@@ -8,25 +8,14 @@ from contextlib import closing
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.tasks._store import TaskStore
+from llmsim_lab.assistant.tasks import task_server
 from tests.assistant_tools.mcp_kit import FAULTY, RAW
-
-
-@pytest.fixture
-def store() -> Iterator[TaskStore]:
-    """Two users' tasks."""
-    with closing(TaskStore()) as made:
-        made.add("ann", "Buy milk")
-        made.add("bob", "Bob's secret")
-        made.add("ann", "Call mum")
-        yield made
 
 
 @pytest.fixture
 def memory() -> Iterator[MCPToolExecutor]:
     """The task server's tools, without a task."""
-    with closing(TaskStore()) as made, closing(MCPToolExecutor(task_server(made))) as tools:
+    with closing(MCPToolExecutor(task_server())) as tools:
         yield tools
 
 

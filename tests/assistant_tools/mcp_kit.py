@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant._mcp_connection import ServerLink
 from llmsim_lab.assistant._types import ToolResult
 
 # By their paths: the library sets up the logging of a program that imports a server.
@@ -39,11 +38,6 @@ def runs(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def usable(link: ServerLink) -> bool:
-    """Return True if there is a server that calls can be made to, as far as is known."""
-    return link._connection is not None and link._connection.usable
 
 
 async def until(holds: Callable[[], bool]) -> None:

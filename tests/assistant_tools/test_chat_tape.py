@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import make_client
+from mcp.server.mcpserver import MCPServer
 from typer.testing import CliRunner
 
 from llmsim_lab._util.files import data_path
@@ -20,8 +22,7 @@ from llmsim_lab.assistant import (
 )
 from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
-from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.tasks._store import TaskStore
+from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
@@ -48,9 +49,9 @@ def record_chat(
     return Chat(settings, llm_client=client, tools=tools, tape=path)
 
 
-async def recorded(path: Path) -> TaskStore:
+async def recorded(path: Path) -> MCPServer[Any]:
     """Record three messages: one added, one deleted after a yes."""
-    store = TaskStore()
+    server = task_server()
     client = make_client(
         [
             wants("add_task", description="Water plants"),
@@ -58,18 +59,17 @@ async def recorded(path: Path) -> TaskStore:
             wants("delete_task", task_id=1),
         ]
     )
-    async with MCPToolExecutor(task_server(store)) as tools:
+    async with MCPToolExecutor(server) as tools:
         chat = record_chat(path, client, tools, "Be helpful.")
         for message in ("Add: water plants", "Delete it", "yes"):
             await chat.send(message)
         chat.close()
-    return store
+    return server
 
 
 async def test_a_replay_says_the_same_and_runs_no_tool(tmp_path: Path) -> None:
-    store = await recorded(tmp_path / "chat.tape")
-    assert store.list("ann") == []
-    store.close()
+    async with MCPToolExecutor(await recorded(tmp_path / "chat.tape")) as tools:
+        assert (await tools.execute("list_tasks", {}, "ann")).data == {"tasks": []}
     chat = replay(tmp_path / "chat.tape")
     assert chat.recorded == ("Add: water plants", "Delete it", "yes")
     kinds = [exchange.decision.decision_type for exchange in chat.exchanges]
@@ -110,7 +110,7 @@ def test_a_run_that_is_no_conversation_is_refused() -> None:
 
 
 async def test_a_message_that_fails_is_asked_anew_and_not_on_the_tape(tmp_path: Path) -> None:
-    async with MCPToolExecutor(task_server(TaskStore())) as tools:
+    async with MCPToolExecutor(task_server()) as tools:
         chat = record_chat(tmp_path / "chat.tape", make_client(["Hello!"]), tools, "Be helpful.")
         with pytest.raises(ConfigError, match="the message is empty"):
             await chat.send(" ")
@@ -214,8 +214,8 @@ async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None
 
 async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
-    store = await recorded(path)
-    async with MCPToolExecutor(task_server(store)) as tools:
+    server = await recorded(path)
+    async with MCPToolExecutor(server) as tools:
         forked = fork(path, turn=2, llm_client=make_client([]), tools=tools)
         assert forked.pending == load(path, 1).turns[2].state.pending
         no = await forked.send("no")
@@ -349,23 +349,6 @@ async def test_a_result_that_json_has_no_form_for_is_on_the_tape_without_it(tmp_
 def test_a_conversation_without_a_model_or_an_engine_says_what_it_lacks() -> None:
     with pytest.raises(ConfigError, match="no model and no engine: give the conversation a model"):
         Chat(ChatConfig(user_id="ann", constitution="Help."))
-
-
-async def test_redacting_a_conversation_takes_out_what_the_user_wrote(tmp_path: Path) -> None:
-    path, client = tmp_path / "chat.tape", make_client(["I am sorry.", "You are welcome."])
-    chat = record_chat(path, client, FunctionTools(), "Help.")
-    for message in ("My knee hurts" + 50 * " so much", "Thanks"):
-        await chat.send(message)
-    chat.close()
-    with Tape(path) as tape:
-        tape.redact()
-        assert verify(tape) == []
-        written = [
-            *tape.file.query("SELECT record, row FROM turns"),
-            *tape.file.query("SELECT messages FROM calls"),
-        ]
-    assert not [row for row in written if "knee" in str(tuple(row))]
-    assert load(path).recorded[0].startswith("redacted:")
 
 
 async def test_a_given_engine_is_given_again(tmp_path: Path) -> None:

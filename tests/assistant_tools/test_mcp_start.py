@@ -13,10 +13,8 @@ from mcp_types import Tool
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant._mcp_connection import MCPConnection
 from llmsim_lab.assistant._types import ToolResult, ToolServerError
-from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.tasks._store import TaskStore
+from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers
 
@@ -126,7 +124,7 @@ async def test_a_tool_that_came_later_is_found() -> None:
     def plain() -> str:
         return "just a text"
 
-    server = task_server(TaskStore())
+    server = task_server()
     async with MCPToolExecutor(server) as tools:
         server.add_tool(plain, name="late_tool", structured_output=False)
         result = await tools.execute("late_tool", {}, "ann")
@@ -151,13 +149,11 @@ async def test_a_tool_that_has_gone_is_not_called() -> None:
 
 
 async def test_a_tool_that_went_unannounced_is_not_found() -> None:
-    store = TaskStore()
-    server = task_server(store)
+    server = task_server()
     async with MCPToolExecutor(server) as tools:
         server.remove_tool("add_task")
         result = await tools.execute("add_task", {"description": "Buy milk"}, "ann")
     assert result.error_code == "TOOL_NOT_FOUND"
-    assert store.list("ann") == []
 
 
 async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> None:
@@ -167,24 +163,6 @@ async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> Non
             await tools.ready()
         await tools.ready()
         assert (await tools.execute("no_json", {}, "ann")).success
-
-
-@pytest.mark.parametrize("told_late", [False, True])
-async def test_who_gives_up_waiting_for_a_new_list_leaves_it_to_be_asked_for(
-    told_late: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if told_late:  # by the caller's thread, when the question has already been cancelled
-        monkeypatch.setattr(MCPConnection, "caller_left", lambda _self: None)
-    async with MCPToolExecutor(RAW) as tools:
-        assert (await tools.execute("grow", {}, "ann")).success
-        assert (await tools.execute("forget", {}, "ann")).success
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await tools.ready()
-        if told_late:
-            await asyncio.sleep(0.5)
-        await tools.ready()
-        assert "late" not in tools.get_available_tools(), "it is another server"
 
 
 async def test_tasks_without_a_file_last_as_long_as_their_server() -> None:
@@ -219,8 +197,8 @@ async def test_one_connection_serves_several_loops_and_threads() -> None:
 
 
 async def test_a_tool_may_use_another_servers_tools() -> None:
-    inner = MCPToolExecutor(task_server(TaskStore()))
-    server = task_server(TaskStore())
+    inner = MCPToolExecutor(task_server())
+    server = task_server()
 
     async def nested() -> list[str]:
         """Ask another server in this process."""
@@ -229,7 +207,7 @@ async def test_a_tool_may_use_another_servers_tools() -> None:
 
     async def blocking() -> list[str]:
         """Ask another server without waiting first."""
-        return MCPToolExecutor(task_server(TaskStore())).get_available_tools()
+        return MCPToolExecutor(task_server()).get_available_tools()
 
     async def closing() -> None:
         """Close another server's tools, and wait for its end."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["LOOKS", "OUTPUTS", "LabPage", "Notebook", "Theme"]
 
 OUTPUTS = ".jp-Notebook .jp-OutputArea"
-# Of plotly, about a figure that was taken away while it was drawn.
-NOT_OURS = "reading '_redrawFromAutoMarginCount'"
 OPEN_S = 60.0
 
 Theme = Literal["JupyterLab Light", "JupyterLab Dark"]
@@ -148,8 +146,7 @@ class LabPage:
         page.evaluate("window.jupyterapp.shell.collapseLeft()")
 
     def _on_error(self, error: Error) -> None:
-        if NOT_OURS not in str(error):
-            self.complaints.append(str(error))
+        self.complaints.append(str(error))
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":

@@ -70,7 +70,6 @@ def stepper(lab: LabPage) -> bytes:
     notebook.click("Play", cell=0)
     notebook.says(0, "Turn 6 is played.")
     notebook.output(0).locator("[aria-label*='turns 0 to 6']").wait_for()
-    notebook.output(0).locator(".js-plotly-plot .main-svg").first.wait_for()
     return picture(notebook, notebook.output(0))
 
 
@@ -88,7 +87,7 @@ def window(lab: LabPage) -> bytes:
     notebook = lab.write("window", [WINDOW])
     notebook.run_cell(0)
     output = notebook.output(0)
-    output.locator(".js-plotly-plot .main-svg").first.wait_for()
+    output.get_by_role("img").first.wait_for()
     frames: list[tuple[bytes, int]] = []
 
     def take(milliseconds: int) -> None:

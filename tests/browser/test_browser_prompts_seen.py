@@ -1,4 +1,4 @@
-"""The prompt viewer and the reasoning inspector, clicked."""
+"""The prompt viewer, clicked."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from playwright.sync_api import Locator, expect
 
 SETUP = """
 from llmsim_lab._util.files import data_path
-from llmsim_lab.lab import PromptViewer, ReasoningInspector
+from llmsim_lab.lab import PromptViewer
 from llmsim_lab.run import load
 simulation = load(data_path("tapes/two_nations.tape"), 1)
 """
-VIEWER, INSPECTOR = 1, 2
+VIEWER = 1
 
 
 @pytest.fixture
 def notebook(lab: LabPage) -> Notebook:
-    cells = [SETUP, "PromptViewer(simulation)", "ReasoningInspector(simulation)"]
+    cells = [SETUP, "PromptViewer(simulation)"]
     notebook = lab.write("prompts", cells)
-    for cell in range(3):
+    for cell in range(2):
         notebook.run_cell(cell)
-    expect(notebook.button("Previous", cell=INSPECTOR)).to_be_enabled()
+    expect(notebook.button("Previous", cell=VIEWER)).to_be_enabled()
     return notebook
 
 
@@ -31,22 +31,21 @@ def box(notebook: Notebook, cell: int, label: str) -> Locator:
     return notebook.output(cell).get_by_label(label, exact=True)
 
 
-@pytest.mark.parametrize("cell", [VIEWER, INSPECTOR])
-def test_turns_are_gone_through_back_and_forth(notebook: Notebook, cell: int) -> None:
-    output = notebook.output(cell)
+def test_turns_are_gone_through_back_and_forth(notebook: Notebook) -> None:
+    output = notebook.output(VIEWER)
     for turn in (11, 10, 9):
-        notebook.click("Previous", cell=cell)
+        notebook.click("Previous", cell=VIEWER)
         expect(output).to_contain_text(f"Turn {turn}")
     for turn in (10, 11, 12):
-        notebook.click("Next", cell=cell)
+        notebook.click("Next", cell=VIEWER)
         expect(output).to_contain_text(f"Turn {turn}")
-    notebook.click("Next", cell=cell)
-    notebook.says(cell, "There is nothing to show after turn 12.")
+    notebook.click("Next", cell=VIEWER)
+    notebook.says(VIEWER, "There is nothing to show after turn 12.")
     for turn in (3, 7, 5):
-        box(notebook, cell, "Turn shown").fill(str(turn))
-        box(notebook, cell, "Turn shown").press("Enter")
+        box(notebook, VIEWER, "Turn shown").fill(str(turn))
+        box(notebook, VIEWER, "Turn shown").press("Enter")
         expect(output).to_contain_text(f"Turn {turn}")
-        notebook.click("Latest", cell=cell)
+        notebook.click("Latest", cell=VIEWER)
         expect(output).to_contain_text("Turn 12")
     assert notebook.faults() == []
 
@@ -97,55 +96,3 @@ def test_components_and_agents_are_chosen_and_texts_copied(notebook: Notebook) -
         expect(output).to_contain_text("From turn 11 to turn 12")
         compare.uncheck()
         expect(output.get_by_text("From turn 11 to turn 12")).to_have_count(0)
-
-
-def test_the_reasoning_is_filtered_by_agent_component_status_and_text(notebook: Notebook) -> None:
-    output = notebook.output(INSPECTOR)
-    agents = box(notebook, INSPECTOR, "Agent").locator("option").all_inner_texts()[1:]
-    assert len(agents) == 2
-    for shown, hidden in (agents, agents[::-1], agents):
-        box(notebook, INSPECTOR, "Agent").select_option(label=shown)
-        # The matrix above has all agents, to choose another.
-        decisions = output.locator(".widget-html").last
-        expect(decisions.get_by_text(shown, exact=True).last).to_be_visible()
-        expect(decisions.get_by_text(hidden, exact=True)).to_have_count(0)
-    box(notebook, INSPECTOR, "Agent").select_option(index=0)
-    for component in ("validator", "engine", "agent"):
-        box(notebook, INSPECTOR, "Component").select_option(label=component)
-        expect(output.locator(".widget-html").last).to_contain_text(component)
-    box(notebook, INSPECTOR, "Component").select_option(index=0)
-    for status in ("failed", "repaired", "fallback"):
-        box(notebook, INSPECTOR, "Status").select_option(label=status)
-        expect(output).to_contain_text("Nothing passes the filter in this turn.")
-    box(notebook, INSPECTOR, "Status").select_option(index=0)
-    for text in ("xyzzy", "qwertz", "no such words"):
-        box(notebook, INSPECTOR, "Text").fill(text)
-        box(notebook, INSPECTOR, "Text").press("Enter")
-        expect(output).to_contain_text("Nothing passes the filter in this turn.")
-    box(notebook, INSPECTOR, "Text").fill("inflation")
-    box(notebook, INSPECTOR, "Text").press("Enter")
-    expect(output.get_by_text("Nothing passes the filter")).to_have_count(0)
-    box(notebook, INSPECTOR, "Text").fill("")
-    box(notebook, INSPECTOR, "Text").press("Enter")
-    changes = box(notebook, INSPECTOR, "Show what changed since the turn before")
-    for _ in range(3):
-        changes.check()
-        expect(output.locator("ins, del").first).to_be_visible()
-        changes.uncheck()
-        expect(output.locator("ins, del")).to_have_count(0)
-    assert notebook.axe_faults() == []
-    assert notebook.cut_off(INSPECTOR) == []
-    notebook.screenshot("inspector_light", of=output)
-
-
-def test_they_read_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
-    box(notebook, VIEWER, "Compare with the turn before").check()
-    box(notebook, INSPECTOR, "Show what changed since the turn before").check()
-    expect(notebook.output(VIEWER)).to_contain_text("From turn 11 to turn 12")
-    expect(notebook.output(INSPECTOR).locator("ins, del").first).to_be_visible()
-    with lab.looking("JupyterLab Dark", width=800):
-        notebook.screenshot("prompt_viewer_dark_800", of=notebook.output(VIEWER))
-        notebook.screenshot("inspector_dark_800", of=notebook.output(INSPECTOR))
-        assert notebook.axe_faults() == []
-        assert notebook.cut_off(VIEWER) == []
-        assert notebook.cut_off(INSPECTOR) == []

@@ -13,16 +13,12 @@ from widget_kit import every_widget
 widgets = await every_widget()
 """
 SHOWN = {
-    "AgentStory": "Precise and curious.",
     "AssistantChat": "I have added it.",
-    "ContextXRay": "Taiwan, turn 2",
     "HumanSeat": "Raise the rate",
     "PromptComparer": "48 of 48 samples played",
     "PromptViewer": "You are an economic policy advisor",
     "RateChart": "first → latest value",
-    "ReasoningInspector": "confidence 0.8",
     "RunTree": "They part at turn 4",
-    "SocialBoard": "harbour town, turn 6",
     "StudyBoard": "2 arms of 4 seeds",
     "TurnStepper": "Turn 8 (1981Q3)",
 }

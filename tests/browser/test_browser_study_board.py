@@ -37,7 +37,6 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
         output.get_by_role("button", name=re.compile(r"running at turn \d of 8"))
     ).not_to_have_count(0)
     expect(output).to_contain_text(re.compile(r"of 60 runs done .* about \d+ s left"))
-    expect(output).to_contain_text("a confidence sequence, which may be looked at")
     notebook.screenshot("study_board_running", of=output)
     notebook.click("Stop", cell=WIDGET)
     notebook.says(WIDGET, "Stopped.")

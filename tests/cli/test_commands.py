@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from cli_kit import Run, reply
+from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm._embedded.store import CATALOGUE
-from llmsim_lab.testing import FakeOllama, Fault
 
 
 @pytest.mark.usefixtures("drawn")

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape, connect
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import demo_runs
-from llmsim_lab.testing import FakeOllama
 
 LETTERS = FakeOllama.tokens([{"A": -1.6, "B": -1.6, "C": -1.6, "D": -1.6, "E": -1.7}])
 """Any of the five moves, whatever the economy does."""
@@ -55,6 +55,8 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
     for player in shipped.players:
         assert player in words
     assert "Quarters 21 to 22 of seed 1: a fork of its run, live." in words
+    assert "That is about 10 calls of a model." in words
+    assert f"As {shipped.model} was recorded a quarter took 33 s, which makes 66 s;" in words
     assert asked == 2 * 5
     rows = [line for line in out.splitlines() if line.startswith("2005Q")]
     assert ["live" if " live " in row else "tape" for row in rows] == ["tape", "live", "live"]
@@ -84,6 +86,27 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     assert "It ends there, since there is no model to continue with" in out
     assert "ollama pull llama3.1:8b" in out
     assert Path("out/demo/demo.png").exists()
+
+
+@pytest.mark.usefixtures("read")
+def test_the_demo_without_its_live_part_asks_for_no_model(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
+) -> None:
+    monkeypatch.setattr("llmsim_lab.cli._demo.client_for", None)
+    status, out, err = llmsim_lab("demo", "--no-live")
+    assert (status, err) == (0, "")
+    assert shipped.verdict in out
+    assert "live:" not in out
+    assert Path("out/demo/demo.csv").exists()
+    status, _, err = llmsim_lab("demo", "--no-live", "--seed", "3")
+    assert (status, "leave out --turns, --model, --seed and --start" in err) == (1, True)
+
+
+def test_a_demo_that_is_live_from_the_start_says_how_long_that_takes(llmsim_lab: Run) -> None:
+    with FakeOllama(reply=LETTERS) as server:
+        status, out, _ = llmsim_lab("demo", "--live", "--turns", "1", "--host", server.host)
+    assert status == 0
+    assert "a quarter took 33 s, which makes 33 s" in out
 
 
 @pytest.mark.usefixtures("read")

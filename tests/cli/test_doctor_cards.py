@@ -1,4 +1,4 @@
-"""The doctor's fitness cards as its user meets them."""
+"""The doctor's checks and economic cards as its user meets them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama, Fault
 from ollama_rules import refusal
 
 from llmsim_lab.cli import main
 from llmsim_lab.study import economics_card
-from llmsim_lab.testing import FakeOllama, Fault
 
 
 @pytest.fixture
@@ -35,41 +35,43 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOlla
         yield fake
 
 
-def test_the_doctor_measures_a_card_shows_it_and_lists_it_from_then_on(
+def test_the_doctor_checks_models_in_a_table_each_with_lines_of_progress(
     llmsim_lab: Run, server: FakeOllama
 ) -> None:
-    status, out, err = llmsim_lab("doctor", "ollama:polite")
-    assert (status, err) == (0, "")
+    status, out, err = llmsim_lab("doctor", "ollama:polite", "ollama:rude")
+    assert status == 0
+    assert err.splitlines()[:2] == [
+        "ollama:polite: answers ...",
+        "ollama:polite: valid JSON: a field ...",
+    ]
     assert "polite (ollama 0.32.15, digest " in out
-    assert "valid: a nested list" in out
-    assert "69 to 100 %" in out
-    last = out.rstrip().splitlines()[-1]
-    assert last.startswith("Fit for plumbing and tests only; not for trying the tool: 0 of 10")
-    asked = len(server.requests)
-    _, again, _ = llmsim_lab("doctor", "ollama:polite")
-    assert again == out
-    assert len(server.requests) == asked
-    _, out, _ = llmsim_lab("doctor", "--model", "ollama:polite")
-    assert out.index("connect('auto') says") < out.index("polite (ollama 0.32.15")
-    assert last in out
+    rows = [line.split("  ")[0] for line in out.splitlines()]
+    assert rows.count("valid JSON: a nested list") == 2
+    polite, rude = [line for line in out.splitlines() if line.startswith("valid JSON: a field")]
+    assert "4 of 4" in polite
+    assert "0 of 4" in rude
+    assert "4 invalid_response" in rude
 
 
-@pytest.mark.usefixtures("drawn")
-def test_cards_are_compared_written_as_json_and_drawn(llmsim_lab: Run, server: FakeOllama) -> None:
-    arguments = ("doctor", "--compare", "ollama:polite", "ollama:rude")
-    status, out, err = llmsim_lab(*arguments, "--json", "c.json", "--picture", "c.png")
-    assert (status, err) == (0, "")
-    assert "Fit for nothing here" in " ".join(out.split())
-    assert "Written: c.json, c.png" in out
+def test_what_the_doctor_finds_is_written_as_json(llmsim_lab: Run, server: FakeOllama) -> None:
+    status, out, _ = llmsim_lab("doctor", "ollama:polite", "ollama:rude", "--json", "c.json")
+    assert status == 0
+    assert "Written: c.json" in out
     first, second = json.loads(Path("c.json").read_text())
     assert (first["model"], second["model"]) == ("polite", "rude")
-    assert second["verdict"].startswith("Fit for nothing here")
-    assert Path("c.png").read_bytes().startswith(b"\x89PNG")
     _, out, _ = llmsim_lab("doctor", "ollama:rude", "--json", "-")
-    assert json.loads(out)["model"] == "rude"
-    status, _, err = llmsim_lab("doctor", "ollama:rude", "--picture", "card.docx")
+    found = json.loads(out)
+    assert found["model"] == "rude"
+    assert {"check": "valid JSON: a field", "value": 0, "asked": 4}.items() <= found["checks"][
+        1
+    ].items()
+
+
+def test_a_model_that_does_not_answer_is_an_error(llmsim_lab: Run, server: FakeOllama) -> None:
+    server.fail_next(Fault.status(429), times=2)
+    status, _, err = llmsim_lab("doctor", "ollama:polite")
     assert status == 1
-    assert "cannot draw card.docx" in err
+    assert "rate_limited" in err
 
 
 @pytest.mark.odd_requests  # Ollama has no such name, but other servers may
@@ -79,30 +81,19 @@ def test_a_models_name_is_no_markup(
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
     with FakeOllama(["[/red]"], reply="No.") as fake:
         status, out, err = llmsim_lab("doctor", "ollama:[/red]", "--host", fake.host)
-    assert (status, err) == (0, "")
+    assert (status, err.splitlines()[0]) == (0, "ollama:[/red]: answers ...")
     assert "[/red] (ollama 0.32.15, digest " in out
-
-
-def test_a_card_whose_server_goes_away_says_that_it_can_be_continued(
-    llmsim_lab: Run, server: FakeOllama
-) -> None:
-    server.fail_next(Fault.status(429), times=3)  # to unload, to load, and once more
-    status, _, err = llmsim_lab("doctor", "ollama:polite")
-    assert status == 1
-    assert "What was measured is kept; the same command continues." in err
-    assert "rate_limited" in err
-    assert llmsim_lab("doctor", "ollama:polite")[0] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--full",), "a fitness card needs a model"),
-        (("--compare",), "a fitness card needs a model"),
-        (("embedded:smollm2-135m", "--tools"), "do not go with a fitness card"),
+        (("--json", "-"), "--json goes with a model"),
+        (("embedded:smollm2-135m", "--again"), "goes with nothing else"),
+        (("embedded:smollm2-135m", "--model", "x"), "does not go with a model's check"),
         (("--economics",), "goes with nothing else"),
         (("embedded:smollm2-135m", "--thin"), "goes with nothing else"),
-        (("embedded:smollm2-135m", "--economics", "--full"), "goes with nothing else"),
+        (("embedded:smollm2-135m", "--economics", "--model", "x"), "goes with nothing else"),
     ],
 )
 def test_options_that_do_not_go_together_are_named(

@@ -11,11 +11,11 @@ from typing import Any
 import nbformat
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama
 from nbconvert.preprocessors import ExecutePreprocessor
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape
-from llmsim_lab.testing import FakeOllama
 
 TEMPLATES = sorted(path.stem for path in data_path("templates").glob("*.py"))
 

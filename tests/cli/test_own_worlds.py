@@ -11,10 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama
 
 from llmsim_lab import data_path
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.testing import FakeOllama
 
 WORLDS = Path(__file__).parents[1] / "worlds.py"
 RULED = """

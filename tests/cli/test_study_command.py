@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Run
+from fake_ollama import FakeOllama
 
-from llmsim_lab import Simulation, Tape
+from llmsim_lab import Tape
 from llmsim_lab.study import Study
-from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).parents[2]
 WORLDS = REPO / "tests" / "worlds.py"
@@ -60,19 +60,16 @@ def _forget() -> None:
         del _registry._known[name]
 
 
-def test_the_example_is_played_in_seconds_and_is_a_registration(
-    llmsim_lab: Run, tmp_path: Path
-) -> None:
+def test_the_example_is_played_in_seconds(llmsim_lab: Run, tmp_path: Path) -> None:
     plan = str(REPO / "data" / "studies" / "backstop.yaml")
     status, out, err = llmsim_lab("study", plan, "run", "--tape", "t.tape")
     assert (status, err) == (0, "")
     assert "32 runs to play" in out
     assert "backstop \N{MINUS SIGN} no backstop, loss: -" in out
-    assert "[as registered (" in out
     status, out, err = llmsim_lab("study", plan, "report", "--tape", "t.tape", "-o", "r/s.html")
     assert (status, err) == (0, "")
     page = (tmp_path / "r" / "s.html").read_text(encoding="utf-8")
-    assert "With the backstop inflation is higher" in page
+    assert "backstop \N{MINUS SIGN} no backstop" in page
 
 
 def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
@@ -89,13 +86,13 @@ def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
         assert len(tape) == 6
 
 
-def test_more_seeds_continue_and_status_says_what_is_left_and_that_it_is_a_look(lab: Run) -> None:
+def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
     lab("study", "plan.yaml", "run", "--model", "random")
     Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))
     status, out, err = lab("study", "plan.yaml", "status", "--model", "random")
     assert (status, err) == (0, "")
     assert "Effects so far:" in out
-    assert "of an unregistered sequence, after 6 of 8 runs" in out
+    assert "6 of 8 runs so far" in out
     rows = [line.split() for line in out.splitlines() if line.startswith("factor=")]
     assert rows[0] == ["factor=1.5", "3", "0", "0", "1"]
 
@@ -162,26 +159,6 @@ def test_a_report_stands_beside_the_tape(lab: Run) -> None:
     assert "<h1>pot</h1>" in Path("mine.html").read_text(encoding="utf-8")
 
 
-def test_a_plan_that_python_registered_is_played_here(lab: Run) -> None:
-    study = Study(
-        Simulation,
-        {"economy.shock_scale": [1.0, 2.0]},
-        seeds=2,
-        turns=2,
-        outcome="inflation",
-        tape="from_python.tape",
-        nations=[{"name": "Rule", "kind": "taylor"}],
-        validator={"kind": "always_valid"},
-    )
-    study.register("registered.yaml", hypotheses=["larger shocks, other inflation"])
-    status, out, err = lab("study", "registered.yaml", "run")
-    assert (status, err) == (0, "")
-    assert "as registered" in out
-    study.run(progress=False)
-    assert study.effects().label.startswith("as registered (")
-    assert len(study.tape or ()) == 4
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -197,8 +174,6 @@ def test_a_plan_that_python_registered_is_played_here(lab: Run) -> None:
             "line 8: turns: Input should be a valid integer",
         ),
         (RULES + "design: ful\n", "line 10: design: design='ful' is not known (did you mean"),
-        (RULES + "design: {latin cube: 3}\n", "line 10: design: design={'latin cube': 3} is not"),
-        (RULES + "contrasts: [[a, b]]\n", "there is no arm 'a'"),
         (RULES.replace("economic", "econmic"), "line 1: world: no kind of simulation"),
         (RULES.replace("economic", "nope.py:X"), "line 1: world: there is no file nope.py"),
         (RULES + "config: {trns: 2}\n", "line 10: config: SimulationConfig: trns"),
@@ -211,7 +186,7 @@ def test_what_is_wrong_in_a_plan_is_said_with_its_line(lab: Run, text: str, mess
     status, _, err = lab("study", "wrong.yaml", "run")
     assert status == 1
     assert message in " ".join(err.split())
-    assert not Path("wrong.tape").exists() or "contrasts" in text
+    assert not Path("wrong.tape").exists()
 
 
 @pytest.mark.parametrize(

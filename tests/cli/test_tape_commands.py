@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from builders import in_words, make_client
 from cli_kit import Run, reply
+from fake_ollama import FakeOllama, Fault
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
@@ -25,7 +26,6 @@ from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"
@@ -180,6 +180,7 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
         status, out, err = llmsim_lab(*run[:-1], broken.host)
     assert status == 1
     assert "The run ended early: 1 of 4 turns were played and written." in err
+    assert "'llmsim-lab resume a.tape --run 1' continues it." in err
     assert "All of it is recorded as run 1 of a.tape." in out
     status, out, err = llmsim_lab("resume", "a.tape", "--host", server.host)
     assert (status, err) == (0, "")
@@ -412,7 +413,8 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     call = ToolCall(name="look", arguments={"at": "rates"})
     tool = {"type": "function", "function": {"name": "look"}}
     request = ChatRequest(model="m", messages=(Message("user", "Look."),), tools=(tool,))
-    reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), prompt_tokens=7, reply_tokens=3)
+    tokens = {"prompt_tokens": 7, "reply_tokens": 3}
+    reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), done_reason="length", **tokens)
     with Tape(rules) as tape:
         recorder = LiveRecorder(tape, 1)
         recorder.keep_now(Attempt(request=request, reply=reply, seconds=1.5))
@@ -421,7 +423,7 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     assert status == 0
     assert "Call 1 of run 1: outside a turn, attempt 1" in out
     assert 'tool: {"type": "function", "function": {"name": "look"}}' in out
-    assert "--- answered (1.50 s, 7 tokens read, 3 written)\nHm.\n" in out
+    assert "--- answered (1.50 s, 7 tokens read, 3 written, cut at its length)\nHm.\n" in out
     assert 'calls look({"at": "rates"})' in out
 
 
@@ -494,28 +496,18 @@ def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: R
     assert "supply" in ls
 
 
-def test_runs_are_pruned_and_redacted_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
+def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     with Tape(tape) as recorded:
         fork(recorded, 1, turn=2, llm_client=make_client()).close()
         fork(recorded, 1, turn=1, llm_client=make_client()).close()
-    prune, redact = ("tape", "prune", "a.tape"), ("tape", "redact", "a.tape")
+    prune = ("tape", "prune", "a.tape")
     assert llmsim_lab(*prune, "--run", "3")[1] == "Taken off a.tape: run 3\n"
     status, _, err = llmsim_lab(*prune, "--run", "1")
     assert status == 1
     assert "name both: --run 1 --run 2 (in Python, runs=[1, 2])" in err
     assert "say which runs to take off" in llmsim_lab(*prune)[2]
-    assert "there is no tape at b.tape" in llmsim_lab("tape", "redact", "b.tape")[2]
+    assert "there is no tape at b.tape" in llmsim_lab("tape", "prune", "b.tape", "--run", "1")[2]
     assert not Path("b.tape").exists()
-    out = llmsim_lab(*redact, "--run", "1", "--component", "agent")[1]
-    assert out.splitlines()[0] == "Redacted on a.tape: run 1"
-    assert "redact it too with --run 2" in out
-    assert llmsim_lab("tape", "verify", "a.tape", "--replay")[0] == 0
-    status, _, err = llmsim_lab("replay", "a.tape", "--run", "1")
-    assert status == 1
-    assert "run 1 on a.tape was redacted" in err
-    assert (
-        "redacted:sha256:" in llmsim_lab("tape", "show", "a.tape", "--run", "1", "--turn", "1")[1]
-    )
 
 
 def test_a_tape_goes_through_json_lines_and_is_sound_at_the_other_end(

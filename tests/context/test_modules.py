@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import pickle
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from context_kit import build, make_code, make_module, make_variables
 
-from llmsim_lab.context import BehaviorModule, ComposedModules, GameEngine, ModuleLoader
+from llmsim_lab.context import BehaviorModule, ComposedModules, GameEngine
 from llmsim_lab.context import apply_deterministic_updates as apply_updates
 from llmsim_lab.errors import ConfigError, LabError, ModuleError
 
@@ -58,25 +55,14 @@ def test_updates_must_map_names_to_values(returned: Any, message: str) -> None:
     assert caught.value.function == "compute_state_updates"
 
 
-def test_code_cannot_change_the_state_it_is_shown() -> None:
+def test_code_changes_a_copy_of_the_state_it_is_shown() -> None:
     def steal(agent: str, own: Any, world: Any) -> str:
         own["gold"] = 0
         return "Ha."
 
     own = {"gold": 5}
-    with pytest.raises(ModuleError, match="TypeError: a module cannot change the state"):
-        build(make_module(context=steal), own=own)
+    assert "Ha." in build(make_module(context=steal), own=own)
     assert own == {"gold": 5}
-
-
-def test_code_cannot_change_what_is_nested_in_the_state() -> None:
-    def steal(agent: str, own: Any, world: Any) -> str:
-        world["ports"].clear()
-        return "Ha."
-
-    world = {"ports": ["Kobe"]}
-    build(make_module(context=steal), world=world)
-    assert world == {"ports": ["Kobe"]}
 
 
 def test_code_gets_dicts_as_the_interface_says() -> None:
@@ -88,25 +74,9 @@ def test_code_gets_dicts_as_the_interface_says() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        (make_code(), "neither build_agent_context nor compute_state_updates"),
-        (make_code(context=lambda agent: "x"), "build_agent_context must take"),
-        (make_code(updates=lambda agent, own, world: {}), "compute_state_updates must take"),
-    ],
-)
-def test_code_that_cannot_be_called_as_it_will_be_is_refused(code: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        BehaviorModule(name="x", code=code)
-
-
-def test_an_async_function_is_refused() -> None:
-    async def context(agent: str, own: Any, world: Any) -> str:
-        return "later"
-
-    with pytest.raises(ConfigError, match="build_agent_context must be a plain function"):
-        make_module(context=context)
+def test_code_without_either_function_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="neither build_agent_context nor compute_state_updates"):
+        BehaviorModule(name="x", code=make_code())
 
 
 def test_a_module_without_code_has_nothing_to_say_and_changes_nothing() -> None:
@@ -255,44 +225,3 @@ def test_a_module_that_fails_leaves_the_state_as_it_was() -> None:
 )
 def test_without_code_nothing_is_updated(modules: ComposedModules | None) -> None:
     assert apply_updates(modules, GameEngine({}, {"Ada": {"gold": 1}}), 1) == ()
-
-
-def test_a_module_that_changes_its_state_is_told_where_it_did(tmp_path: Path) -> None:
-    (tmp_path / "thief.yaml").write_text("title: T\n", encoding="utf-8")
-    code = "def build_agent_context(agent, own, world):\n    own['gold'] = 9\n"
-    (tmp_path / "thief.py").write_text(code, encoding="utf-8")
-    (module,) = ModuleLoader(tmp_path).load(["thief"])
-
-    with pytest.raises(ModuleError, match=r"thief\.py, line 2"):
-        module.context_for("Ada", {"gold": 1}, {})
-
-
-def test_code_that_ends_the_program_is_a_fault_like_any_other() -> None:
-    def leave(agent: str, own: Any, world: Any) -> str:
-        sys.exit(3)
-
-    module = BehaviorModule(name="quitter", code=SimpleNamespace(build_agent_context=leave))
-    with pytest.raises(ModuleError, match=r"'quitter'.*'Ada'.*SystemExit: 3"):
-        module.context_for("Ada", {}, {})
-
-
-def test_a_text_that_cannot_be_sent_is_refused() -> None:
-    code = SimpleNamespace(build_agent_context=lambda agent, own, world: "half \ud800")
-    with pytest.raises(ModuleError, match="half of a surrogate pair"):
-        BehaviorModule(name="half", code=code).context_for("Ada", {}, {})
-
-
-@pytest.mark.parametrize(
-    ("updates", "message"),
-    [
-        ({"note": "half \ud800"}, "half of a surrogate pair"),
-        ({"half \ud800": 1}, "half of a surrogate pair"),
-        ({"gold": 10**5000}, "'gold' a whole number of 16,610 bits"),
-    ],
-)
-def test_an_update_that_cannot_be_recorded_is_refused(
-    updates: dict[str, Any], message: str
-) -> None:
-    code = SimpleNamespace(compute_state_updates=lambda agent, own, world, step: updates)
-    with pytest.raises(ModuleError, match=message):
-        BehaviorModule(name="odd", code=code).updates_for("Ada", {}, {}, 1)

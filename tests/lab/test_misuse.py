@@ -21,7 +21,6 @@ from llmsim_lab.lab import (
     HumanSeat,
     PromptViewer,
     RateChart,
-    ReasoningInspector,
     RunTree,
     TurnStepper,
     leaderboard,
@@ -62,9 +61,7 @@ def unraisable(no_garbage: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 # --- what is not built is not heard of ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "widget", [HumanSeat, PromptViewer, RateChart, ReasoningInspector, RunTree, TurnStepper]
-)
+@pytest.mark.parametrize("widget", [HumanSeat, PromptViewer, RateChart, RunTree, TurnStepper])
 def test_a_widget_of_the_wrong_thing_is_refused_and_leaves_no_second_error(
     widget: type, unraisable: list[Any]
 ) -> None:
@@ -86,7 +83,7 @@ def test_a_seat_says_that_it_takes_a_simulation(source: Any) -> None:
 # --- numbers of runs ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("widget", [PromptViewer, ReasoningInspector, TurnStepper])
+@pytest.mark.parametrize("widget", [PromptViewer, TurnStepper])
 @pytest.mark.parametrize("run", ["1", 1.5, True])
 def test_a_run_that_is_no_whole_number_is_told_from_one_that_is_missing(
     widget: type, run: object
@@ -102,9 +99,7 @@ def test_a_missing_run_is_named_without_a_lesson_on_numbers() -> None:
 
 
 def test_a_chart_takes_one_run_of_a_tape_or_several() -> None:
-    assert (
-        RateChart(RECORDED, run=2).static_text() == RateChart(RECORDED, numbers=[2]).static_text()
-    )
+    assert RateChart(RECORDED, run=2).static_text() == RateChart(RECORDED, run=[2]).static_text()
     assert RateChart(RECORDED, run=[1, 3]).frame["run"].nunique() == 2
 
 
@@ -113,9 +108,8 @@ def test_a_chart_takes_one_run_of_a_tape_or_several() -> None:
     [
         ({"run": "1"}, "run='1' must be a whole number"),
         ({"run": True}, "run=True must be a whole number"),
-        ({"numbers": [1.5]}, "numbers=1.5 must be a whole number"),
-        ({"numbers": 5.0}, "numbers=5.0 must be a whole number"),
-        ({"run": 1, "numbers": [1]}, "give one of them"),
+        ({"run": [1.5]}, "run=1.5 must be a whole number"),
+        ({"run": 5.0}, "run=5.0 must be a whole number"),
         ({"title": 5}, "title=5 must be a text"),
         ({"history": 5}, "history=5 must be True, False, or a frame"),
         ({"rule": 5}, "rule=5 must be True, False, a run's name, or a TaylorRule"),
@@ -199,14 +193,6 @@ def _view(**more: Any) -> None:
     PromptViewer(RECORDED, run=1).show(**more)
 
 
-def _inspect(**more: Any) -> None:
-    ReasoningInspector(RECORDED, run=1).show(**more)
-
-
-def _frame(turn: Any) -> object:
-    return ReasoningInspector(RECORDED, run=1).to_frame(turn)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -221,10 +207,6 @@ def _frame(turn: Any) -> object:
         (lambda: _view(attempt="a"), "attempt='a' must be a whole number"),
         (lambda: _view(attempt=0), "attempt=0 must be a whole number from 1 on"),
         (lambda: PromptViewer(RECORDED).find(None), "text=None must be a text"),  # type: ignore[arg-type]
-        (lambda: _inspect(turn="a"), "turn='a' must be a whole number"),
-        (lambda: _inspect(text=5), "text=5 must be a text"),
-        (lambda: _frame(99), "the run has no turn 99; it has turns 0 to 8"),
-        (lambda: _frame("a"), "turn='a' must be a whole number"),
         (lambda: leaderboard(None), "NoneType is not an economic simulation"),  # type: ignore[arg-type]
         (lambda: leaderboard(seated_run(), loss=5), "loss=5 is not a loss"),  # type: ignore[arg-type]
         (lambda: QuadraticLoss(gap_weight="a"), "gap_weight='a' must be a finite number"),  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pytest
 from builders import answer, in_words, make_client, make_simulation
 from viewer_kit import HOSTILE, bumpy, hostile_run, played, taped
 
-from llmsim_lab._spans import Cut, Provenance, Span
+from llmsim_lab._spans import Provenance, Span
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
@@ -560,7 +560,15 @@ def test_tools_thinking_and_odd_endings_are_shown() -> None:
     attempt = Attempt(request=request, reply=reply, seconds=1.5, status_code=500, reason="timeout")
     page = messages_html(attempt, Provenance()) + facts_html(attempt, status=None, seconds=True)
     page += reply_html(attempt)
-    for shown in ("&lt;add&gt;", "&lt;hm&gt;", "&lt;m&gt;", "length", "1.50", "HTTP 500", "none"):
+    for shown in (
+        "&lt;add&gt;",
+        "&lt;hm&gt;",
+        "&lt;m&gt;",
+        "cut at its length",
+        "1.50",
+        "HTTP 500",
+        "none",
+    ):
         assert shown in page
     assert "not reported" in page
     assert ">the server&#39;s<" in page
@@ -574,15 +582,13 @@ def test_fields_that_were_not_asked_for_are_named_so() -> None:
     assert "[1, 2]" in reply_html(attempt)
 
 
-def test_sections_with_tokens_and_cuts_have_a_place_in_the_legend() -> None:
+def test_sections_with_tokens_have_a_place_in_the_legend() -> None:
     attempt = Attempt(request=request_of(Message("user", "SITUATION")), reply=None, seconds=0)
     found = Provenance(
         spans=(Span("SITUATION", "user", 0, 9, "module diplomatic_base", tokens=3),),
-        cuts=(Cut("TRUST", "module trust_dynamics", "<over budget>"),),
     )
     page = legend_html(attempt, found)
     assert "module diplomatic_base (3 tokens)" in page
-    assert "&lt;over budget&gt;" in page
 
 
 # The static view

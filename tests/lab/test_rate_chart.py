@@ -6,7 +6,6 @@ import asyncio
 import base64
 import math
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,6 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 
 FIRST_RUN = data_path("tapes/first_run.tape")
-
-
-@pytest.fixture(autouse=True)
-def no_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chart as a picture; ``test_interactive_chart`` has the one that plotly draws."""
-    monkeypatch.setattr("llmsim_lab.lab._rate_chart.find_spec", lambda _: None)
 
 
 def ruled(turns: int = 4, **config: Any) -> Simulation:
@@ -110,10 +103,10 @@ def test_a_runs_forks_on_a_tape_are_drawn_from_where_they_leave_it() -> None:
 
 
 def test_runs_of_a_tape_can_be_chosen_and_named() -> None:
-    chart = RateChart(Tape(FIRST_RUN, read_only=True), numbers=[1, 3], names=["calm", "hawk"])
+    chart = RateChart(Tape(FIRST_RUN, read_only=True), run=[1, 3], names=["calm", "hawk"])
     assert {"calm", "hawk"} <= set(lines(chart))
     with pytest.raises(TapeError, match="has no run 9"):
-        RateChart(FIRST_RUN, numbers=[9])
+        RateChart(FIRST_RUN, run=[9])
 
 
 def test_a_fork_in_memory_that_has_not_gone_on_is_a_point_on_its_parent() -> None:
@@ -557,27 +550,6 @@ def test_a_tape_is_read_again_on_demand(tmp_path: Path) -> None:
     simulation.run(2)
     chart.refresh(reread=True)
     assert "turns 0 to 2" in chart.alt
-
-
-class Plain:
-    """A simulation of a user's own that has only what it must."""
-
-    turns: Sequence[object] = (0,)
-
-    def __init__(self) -> None:
-        self.values = [1.0]
-
-    def to_frame(self) -> pd.DataFrame:
-        return pd.DataFrame({"turn": range(len(self.values)), "mood": self.values})
-
-
-async def test_a_simulation_that_tells_nothing_is_read_on_demand() -> None:
-    simulation = Plain()
-    chart = RateChart(simulation)
-    simulation.values.append(7.0)
-    chart.update_button.click()
-    await chart.idle()
-    assert chart.alt.endswith("Plain: mood 7.")
 
 
 def test_pace_goes_elsewhere_without_a_loop_and_forgets_a_closed_one() -> None:

@@ -6,13 +6,10 @@ import asyncio
 import gc
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 from builders import answer, make_client, make_config, make_simulation, policy, verdict
 
@@ -261,76 +258,6 @@ async def test_growing_text_is_shown_a_few_times_a_second_and_else_at_each_tick(
     assert ticks == sorted(set(ticks))
 
 
-# Another kind of simulation
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tally:
-    """What a class room has counted; knows nothing of the package."""
-
-    number: int
-    state: dict[str, Any]
-    chains: tuple[Any, ...] = ()
-    calls: tuple[Any, ...] = ()
-    statuses: Mapping[str, int] = field(default_factory=dict)
-    tokens: int = 0
-    seconds: float = 0.0
-    interventions: tuple[Any, ...] = ()
-
-
-class ClassRoom:
-    """A simulation of a user's own: just what the protocol asks for that a stepper needs."""
-
-    def __init__(self, turns: Sequence[Tally] = ()) -> None:
-        self.turns = list(turns) or [Tally(number=0, state={"pupils": {"awake": 30, "bored": 0}})]
-        self.config = SimpleNamespace(name="class <room>")
-        self.series = ()
-        self.tape = self.run_id = None
-
-    @property
-    def turn_number(self) -> int:
-        return self.turns[-1].number
-
-    @property
-    def chains(self) -> list[Any]:
-        return []
-
-    def to_frame(self) -> Any:
-        return pd.DataFrame([turn.state["pupils"] for turn in self.turns])
-
-    async def step(self) -> Tally:
-        pupils = self.turns[-1].state["pupils"]
-        now = {"awake": pupils["awake"] - 3, "bored": pupils["bored"] + 3, "note": "rain"}
-        self.turns.append(Tally(number=self.turn_number + 1, state={"pupils": now}))
-        return self.turns[-1]
-
-    def fork(self, turn: int) -> ClassRoom:
-        return ClassRoom(self.turns[: turn + 1])
-
-
-async def test_any_simulation_that_keeps_to_the_protocol_can_be_stepped() -> None:
-    room: Any = ClassRoom()
-    stepper = TurnStepper(room)
-    stepper.turns_box.value = 2
-    stepper.play_button.click()
-    await stepper.idle()
-    assert stepper.error.value == ""
-    assert stepper.static_text().splitlines() == [
-        "TurnStepper of class <room>, at turn 2",
-        "Turn 2 · no model was asked",
-        "  pupils.awake: 24 (-3)",
-        "  pupils.bored: 6 (+3)",
-        "  pupils.note: rain",
-    ]
-    assert "class &lt;room&gt;" in stepper.heading.value
-    assert "No decisions." in stepper.decisions.value
-    stepper.show(1)
-    stepper.fork_button.click()
-    await stepper.idle()
-    assert stepper.simulation.turn_number == 1
-    assert stepper.simulation is not room
-
-
 # From a cell
 
 
@@ -446,15 +373,6 @@ def test_a_stepper_that_was_closed_and_its_run_take_no_memory() -> None:
     assert [one() for one in kept] == [None, None]
 
 
-async def test_a_run_that_tells_nobody_is_seen_at_the_next_look() -> None:
-    room: Any = ClassRoom()
-    stepper = TurnStepper(room)
-    await room.step()
-    assert stepper.shown == 0
-    stepper.latest_button.click()
-    assert stepper.shown == stepper.turn_box.max == 1
-
-
 def test_without_an_event_loop_it_works_on_the_background_loop() -> None:
     stepper = TurnStepper(ruled())
     stepper.step_button.click()
@@ -567,7 +485,6 @@ async def test_a_recorded_run_without_a_model_says_how_to_fork_it() -> None:
     stepper.fork_button.click()
     await stepper.idle()
     assert "TurnStepper(..., llm_client=connect(&#39;auto&#39;))" in stepper.error.value
-    assert "llmsim-lab lab --model auto" in stepper.error.value
     assert stepper.forks == []
 
 

@@ -1,4 +1,4 @@
-"""The stepper in a real Jupyter kernel, where a cell can be interrupted."""
+"""Runs and the stepper in a real Jupyter kernel, where a cell can be interrupted or fail."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Kernel:
                 return said
             said += content.get("text", "")
             said += content.get("data", {}).get("text/plain", "")
-            said += content.get("ename", "")
+            said += "\n".join(content.get("traceback", []))
             if until is not None and until in said:
                 return said
         raise TimeoutError(f"the kernel did not get there; it said: {said}")
@@ -106,3 +106,50 @@ def test_a_click_between_cells_plays_in_the_background(kernel: Kernel) -> None:
     assert kernel.run("stepper.simulation.turn_number, stepper.worker.busy") == "(0, True)"
     kernel.run("gate.set()\nawait stepper.idle()")
     assert kernel.run("stepper.simulation.turn_number, stepper.error.value") == "(1, '')"
+
+
+RUN = f"""
+import asyncio, os, signal, sys, threading
+sys.path.insert(0, {str(TESTS)!r})
+from builders import answer, make_simulation
+
+asked = threading.Event()
+
+async def hanging(request):
+    if request.site.turn == 2:
+        asked.set()
+        await asyncio.sleep(60)
+    return answer(request)
+
+async def failing(request):
+    if request.site.turn == 2:
+        raise ConnectionError("the server is gone")
+    return answer(request)
+
+def ctrl_c():
+    asked.wait(20)
+    os.kill(os.getpid(), signal.SIGINT)
+
+os.environ["LLMSIM_PROGRESS"] = "0"
+threading.Thread(target=ctrl_c, daemon=True).start()
+"""
+KEPT = "Turn 2 was not finished: the run is kept up to turn 1, and .run(2) continues it"
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("make_simulation(hanging).run(3)", "KeyboardInterrupt: "),
+        ("await make_simulation(hanging).arun(3)", "CancelledError: "),
+        (
+            "make_simulation(failing).run(3)",
+            "LLMFailureException: agent: connection_error after 2 attempts: the server is gone. ",
+        ),
+    ],
+)
+def test_a_cell_that_is_stopped_or_whose_model_fails_ends_in_words_and_tb_shows_the_frames(
+    kernel: Kernel, cell: str, says: str
+) -> None:
+    assert kernel.run(RUN) == ""
+    assert kernel.run(cell) == f"{says}{KEPT}."
+    assert "Traceback (most recent call last)" in kernel.run("%tb")

@@ -112,18 +112,15 @@ async def test_its_own_stop_keeps_what_was_played() -> None:
     assert "Stopped." in board.status.value
 
 
-async def test_while_runs_are_left_the_effects_are_a_sequence_and_no_look_is_counted(
-    tmp_path: Path,
-) -> None:
+async def test_while_runs_are_left_the_effects_say_so(tmp_path: Path) -> None:
     path = tmp_path / "w.tape"
     await make_study(path, seeds=6).arun(progress=False)
     study = make_study(path, seeds=8)
     board = StudyBoard(study)
-    assert "a confidence sequence, which may be looked at after every run" in board.effects.value
+    assert "12 of 16 runs so far" in board.effects.value
     await study.arun(progress=False)
     board.refresh()
-    assert "confidence sequence" not in board.effects.value
-    assert "unregistered" not in board.effects.value, "watching was counted as looking"
+    assert "so far" not in board.effects.value
 
 
 async def test_a_click_opens_the_run_and_close_takes_it_away(tmp_path: Path) -> None:
@@ -235,10 +232,10 @@ async def test_a_large_study_is_shown_by_pages() -> None:
     assert list(board.cells) == [(f"factor={n}", seed) for n in (13, 14) for seed in range(25, 30)]
 
 
-async def test_without_a_reference_it_says_so() -> None:
-    study = make_study(vary={"factor": (1.0, 2.0)}, design={"latin hypercube": 3}, seeds=1)
+async def test_of_one_arm_it_says_that_nothing_is_compared() -> None:
+    study = make_study(vary={"factor": [1.0]}, seeds=1)
     board = StudyBoard(await study.arun(progress=False))
-    assert "no reference" in board.effects.value
+    assert "nothing is compared" in board.effects.value
     assert board.chart.value.count("<img") == 2
 
 

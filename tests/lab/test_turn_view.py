@@ -1,15 +1,17 @@
-"""One turn's facts and how they are written, for states of any make."""
+"""One turn's facts and how they are written."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from builders import make_config, make_simulation, policy, verdict
+from pydantic import Field
 
+from llmsim_lab import Ask, Run, State
 from llmsim_lab.lab import TurnStepper
 from llmsim_lab.lab._run_reading import change_text, facts_of, value_text
 from llmsim_lab.lab._stepper import (
@@ -20,41 +22,12 @@ from llmsim_lab.lab._stepper import (
     turn_name,
     turn_text,
 )
-from llmsim_lab.models import AgentState
 from llmsim_lab.simulation import Simulation
-
-
-@dataclass(frozen=True)
-class Square:
-    """A state of a user's own."""
-
-    side: float = 2.0
-    owner: AgentState = field(default_factory=lambda: AgentState(name="Ann"))
-    sold: bool = False
-    note: str | None = None
-    corners: tuple[int, ...] = (1, 2, 3, 4)
-
-
-class Bare:
-    """A simulation that says nothing of its columns."""
-
-    series = ()
 
 
 def turn(state: Any, **values: Any) -> Any:
     values = {"number": 1, "chains": (), "statuses": {}, "tokens": 0, "seconds": 1.5} | values
     return SimpleNamespace(state=state, interventions=(), calls=(), **values)
-
-
-def test_a_state_of_any_make_is_taken_apart_into_plain_values() -> None:
-    found = {fact.name: fact.value for fact in facts_of(Bare(), turn(Square()))}  # type: ignore[arg-type]
-    assert found == {
-        "side": 2.0,
-        "owner.name": "Ann",
-        "owner.economic strength": 100.0,
-        "sold": False,
-        "note": None,
-    }
 
 
 def test_what_a_kind_charts_comes_first_with_its_unit() -> None:
@@ -94,14 +67,25 @@ def test_values_are_written_for_people() -> None:
     ]
 
 
+class Crowd(State):
+    of: dict[str, int] = Field(
+        default_factory=lambda: {f"value {number:03}": number for number in range(300)}
+    )
+
+
+class Crowded(Run[Crowd]):
+    async def turn(self, state: Crowd, ask: Ask) -> Crowd:
+        return state
+
+
 def test_a_large_state_is_folded() -> None:
-    state = {f"value {number:03}": number for number in range(300)}
-    shown = str(state_html(Bare(), turn(state), None))  # type: ignore[arg-type]
+    run = Crowded()
+    shown = str(state_html(run, run.turns[0], None))
     assert "<summary>288 more</summary>" in shown
     assert "value 011" in shown
     assert "value 111" in shown
     assert "value 112" not in shown
-    assert turn_text(Bare(), turn(state), None).count("\n") == 12  # type: ignore[arg-type]
+    assert turn_text(run, run.turns[0], None).count("\n") == 12
 
 
 def test_seconds_are_left_out_of_what_must_not_change() -> None:
@@ -156,8 +140,8 @@ async def test_what_was_decided_and_why_is_seen_without_unfolding() -> None:
 async def test_who_only_thought_is_quoted_in_the_text() -> None:
     simulation = make_simulation(names=("Aland",))
     await simulation.step()
-    thinker = turn({}, chains=simulation.turns[1].chains)
-    assert turn_text(Bare(), thinker, None).endswith("Aland: Aland sees turn 1.")  # type: ignore[arg-type]
+    thinker = replace(simulation.turns[1], actions=(), calls=(), chains=simulation.turns[1].chains)
+    assert turn_text(simulation, thinker, None).endswith("Aland: Aland sees turn 1.")
 
 
 async def test_a_turns_decisions_stand_in_one_table() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ollama import FakeOllama
+from fake_ollama._fake_ollama import TokenReply
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -27,8 +29,6 @@ from llmsim_lab.llm import (
 )
 from llmsim_lab.llm._choose import Choice, label_of
 from llmsim_lab.tape._codec import SettingsCache, encode_request
-from llmsim_lab.testing import FakeOllama
-from llmsim_lab.testing._fake_ollama import TokenReply
 from llmsim_lab.types import Message
 
 WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}
@@ -237,8 +237,7 @@ def test_options_that_cannot_be_asked_for_are_named(options: Any, fault: str) ->
     [
         ([f"option {n}" for n in range(21)], {}, "21 options"),
         (range(21), {"method": "logprobs"}, "21 options"),
-        (["raise", "hold"], {"method": "digits walk"}, "needs options that are numbers"),
-        (["raise", "hold"], {"method": "logprob"}, "'logprob' must be one of logprobs, digits"),
+        (["raise", "hold"], {"method": "logprob"}, "'logprob' must be one of logprobs, samples"),
     ],
 )
 def test_what_cannot_be_asked_costs_no_call(
@@ -356,83 +355,17 @@ def test_no_option_among_the_samples_is_a_failure() -> None:
         choose(client_of("Well"), ["x", "y"], samples=4, method="samples")
 
 
-# --- digits ------------------------------------------------------------------------------------
-
-ANSWERS = {"0": 0.2, "2": 0.15, "25": 0.3, "250": 0.05, "2.5": 0.1, "0.25": 0.05, "Well": 0.15}
-
-
-def writes(answers: Mapping[str, float]) -> Callable[[ChatRequest], ChatReply]:
-    """Return a model that writes one of these answers, a character a token."""
-
-    def answer(request: ChatRequest) -> ChatReply:
-        last = request.messages[-1]
-        begun = last.content if last.role == "assistant" else ""
-        following: Counter[str] = Counter()
-        for text, p in answers.items():
-            if text.startswith(begun):
-                following[(text + "\n")[len(begun)]] += p  # type: ignore[assignment]
-        whole = sum(following.values())
-        top = tuple((token, math.log(p / whole)) for token, p in following.items())
-        return ChatReply(text="", top_logprobs=top if request.top_logprobs else ())
-
-    return answer
-
-
-def test_numbers_are_followed_along_their_digits_to_their_end() -> None:
-    client = client_of(writes(ANSWERS))
-    choice = choose(client, [0, 2, 25, 50], method="digits walk")
-    assert choice.measured == (pytest.approx({0: 0.2, 2: 0.15, 25: 0.3, 50: 0.0}),)
-    assert choice.mass == pytest.approx(0.65)
-    assert choice.probabilities[25] == pytest.approx(0.3 / 0.65)
-    assert (choice.method, choice.position_bias) == ("digits walk", None)
-    begun = [one.messages[-1].content for one in client.backend.requests[1:]]  # type: ignore[attr-defined]
-    assert sorted(begun) == ["0", "0.", "2", "2.", "25"]
-
-
-def test_signs_spaces_and_zeros_do_not_make_another_number() -> None:
-    answers = {" -25": 0.25, "+50": 0.25, "0.0": 0.2, "0.": 0.2, "\u221225": 0.1}
-    choice = choose(client_of(writes(answers)), [-25, 0, 50.0], method="digits walk")
-    assert choice.measured == (pytest.approx({-25: 0.35, 0: 0.4, 50.0: 0.25}),)
-
-
-def test_an_empty_answer_is_no_beginning_of_a_number() -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        if request.messages[-1].role == "user":
-            listed = {"7": 0.5, "": 0.3, "Well": 0.2}
-        else:
-            listed = {"": 0.9, "5": 0.1}
-        top = tuple((token, math.log(p)) for token, p in listed.items())
-        return ChatReply(text="", top_logprobs=top)
-
-    choice = choose(client_of(answer), [7, 8], method="digits walk")
-    assert choice.mass == pytest.approx(0.45)
-    assert len(choice.calls) == 2
-
-
-def test_a_number_with_a_comma_in_it_is_another_one() -> None:
-    answers = {"1,000": 0.4, "1": 0.3, "2,5": 0.2, "2.": 0.1}
-    choice = choose(client_of(writes(answers)), [1, 2, 1000], method="digits walk")
-    assert choice.measured == (pytest.approx({1: 0.3, 2: 0.1, 1000: 0.0}),)
-
-
-def test_more_numbers_than_letters_are_asked_for_by_their_digits() -> None:
-    choice = choose(client_of(writes(ANSWERS)), range(30))
-    assert choice.method == "digits walk"
-    assert choice.measured[0][25] == pytest.approx(0.3)
-
-
 def test_more_numbers_than_letters_are_drawn_as_numbers() -> None:
-    client = LLMClient(LLMConfig(model="scripted"), backend=Mute(["", *["25", "7.", "Well"] * 4]))
+    client = client_of(["25", "+7.", "Well", " 25", "7.0 %", "1,000"] * 2)
     choice = choose(client, range(30), samples=12)
     assert (choice.method, choice.mass) == ("samples", pytest.approx(2 / 3))
     assert (choice.probabilities[25], choice.probabilities[7]) == (0.5, 0.5)
+    assert choice.position_bias is None
 
 
-def test_texts_have_no_digits_to_walk() -> None:
-    with pytest.raises(ConfigError, match="needs options that are numbers"):
-        choose(client_of(known()), method="digits walk")
-    with pytest.raises(ConfigError, match="method='letters' must be one of logprobs, digits walk"):
-        choose(client_of(known()), method="letters")
+def test_a_drawn_number_may_have_any_minus_sign() -> None:
+    choice = choose(client_of(["-25", "\u221225"]), range(-30, 0), samples=2)
+    assert choice.probabilities[-25] == 1
 
 
 # --- on a tape ---------------------------------------------------------------------------------
@@ -453,15 +386,11 @@ class Board(Run[Mood]):
         return Mood(said=f"{choice!r} {rate!r}", mass=choice.mass)
 
 
-class Walker(ScriptedBackend):
-    continues_messages = True
-
-
 def either(request: ChatRequest) -> ChatReply:
     letters = shown(request)
     if letters and set(letters.values()) <= set(WANTS):
         return known(pull=PULL)(request)
-    return (known({"0": 0.6, "25": 0.4}) if letters else writes(ANSWERS))(request)
+    return known({"0": 0.6, "25": 0.4})(request)
 
 
 @pytest.mark.parametrize(
@@ -469,7 +398,6 @@ def either(request: ChatRequest) -> ChatReply:
     [
         (ScriptedBackend, "logprobs>.*logprobs>"),
         (Mute, "samples, 6 samples>.*samples, 6 samples>"),
-        (Walker, "logprobs>.*digits walk>"),
     ],
 )
 def test_a_choice_is_replayed_from_its_tape(

@@ -14,11 +14,11 @@ from typing import Any
 
 import ollama
 import pytest
+from fake_ollama._fake_ollama import FakeModel, FakeOllama, Fault
 from ollama_rules import refusal
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._ollama.backend import OllamaBackend, look
-from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama, Fault
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
 
 TEXT = "The capital of France is Paris."
@@ -116,13 +116,12 @@ class TestWire:
     ) -> None:
         await backend.chat(ask())
         [request] = server.requests
-        assert (request.body["truncate"], request.body["shift"]) == (False, False)
+        assert request.body["truncate"] is False
         assert int(request.headers["content-length"]) == len(request.content)
 
     def test_the_client_still_lacks_truncate(self) -> None:
-        """When this fails, pass ``truncate`` and ``shift`` to ``chat``, without the transport."""
-        known = inspect.signature(ollama.AsyncClient.chat).parameters
-        assert not {"truncate", "shift"} & set(known)
+        """When this fails, pass ``truncate`` to ``chat``, without the transport."""
+        assert "truncate" not in inspect.signature(ollama.AsyncClient.chat).parameters
 
     async def test_a_request_arrives_as_it_was_made(
         self, server: FakeOllama, backend: OllamaBackend

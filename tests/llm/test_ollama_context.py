@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fake_ollama._fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._ollama.backend import OllamaBackend, PromptGauge, countable, texts_read
-from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 ENGLISH = (
@@ -163,13 +163,46 @@ async def test_a_prompt_that_cannot_fit_is_not_sent() -> None:
     assert server.requests == []
 
 
-async def test_a_reply_that_fills_the_window_is_not_an_overflow() -> None:
+async def test_a_reply_that_just_fills_the_window_is_not_an_overflow() -> None:
+    request = replace(ask("Count to a thousand."), options={"num_ctx": 64, "num_predict": 52})
     with FakeOllama(reply="one two " * 250) as server:
         backend = OllamaBackend(host=server.host)
-        reply = await backend.chat(ask("Count to a thousand.", num_ctx=64))
+        reply = await backend.chat(request)
         await backend.aclose()
     assert reply.done_reason == "length"
     assert (reply.prompt_tokens or 0) + (reply.reply_tokens or 0) == 64
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_goes_past_the_window_is_an_error_with_both_counts(
+    stream: bool,
+) -> None:
+    with FakeOllama(reply="one two " * 250) as server:
+        backend = OllamaBackend(host=server.host, stream=stream)
+        with pytest.raises(BackendError) as caught:
+            await backend.chat(ask("Count to a thousand.", num_ctx=64))
+        await backend.aclose()
+    assert str(caught.value) == (
+        "the answer met the end of the context: 12 tokens of prompt and 502 of answer are more "
+        "than num_ctx=64, so the server dropped the start of the prompt while the model wrote on; "
+        "raise LLMConfig.num_ctx, shorten the prompt, or ask for less"
+    )
+    assert caught.value.reason == "context_overflow"
+    assert caught.value.reply.text == "one two " * 250
+
+
+async def test_an_answer_past_what_the_model_was_trained_for_is_not_told_to_raise_num_ctx() -> None:
+    model = FakeModel(name="llama3.2", context_length=1024)
+    with FakeOllama([model], reply="one two " * 600) as server:
+        backend = OllamaBackend(host=server.host)
+        with pytest.raises(BackendError) as caught:
+            await backend.chat(ask("Count to a thousand.", num_ctx=8192))
+        await backend.aclose()
+    assert str(caught.value) == (
+        "the answer met the end of the context: 12 tokens of prompt and 1202 of answer are more "
+        "than the 1024 tokens of context that the model was trained for, so the server dropped the "
+        "start of the prompt while the model wrote on; shorten the prompt, or ask for less"
+    )
 
 
 async def test_an_answer_without_token_counts_is_taken_as_it_is() -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
+from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import _transport, connect
 from llmsim_lab.llm._ollama.backend import OllamaBackend, look
 from llmsim_lab.llm._ollama.faults import lost_connection
-from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import ChatRequest, Message
 
 REQUEST = ChatRequest(

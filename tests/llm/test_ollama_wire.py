@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fake_ollama._fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect
@@ -22,7 +23,6 @@ from llmsim_lab.llm._ollama.wire import (
     parse_host,
 )
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.testing._fake_ollama import FakeOllama
 from llmsim_lab.types import ChatRequest, Message
 
 
@@ -138,7 +138,7 @@ async def test_a_host_excepted_from_the_proxy_is_asked_directly(
     monkeypatch.setenv("http_proxy", "127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "gpu-box.invalid")
     backend = OllamaBackend(host="http://gpu-box.invalid:11434")
-    with pytest.raises(BackendError, match=r"no Ollama server answers at http://gpu-box\.invalid"):
+    with pytest.raises(BackendError, match=r"the name 'gpu-box\.invalid' of http://gpu-box"):
         await backend.chat(ChatRequest(model="m", messages=(Message("user", "Hello"),)))
     await backend.aclose()
 

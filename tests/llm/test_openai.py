@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ollama._http import Connection, Request, Response
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, Tape, _openai, _transport, connect
 from llmsim_lab.llm._openai import as_json, is_strict, parse_base_url, portable
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.testing._http import Connection, Request, Response
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 KEY = "sk-secret-0123456789"
@@ -743,44 +743,6 @@ async def test_calls_that_come_in_pieces_are_put_together() -> None:
         ToolCall(name="f", arguments={"x": 1}, id="c0"),
         ToolCall(name="g", arguments={}, id="c1"),
     )
-
-
-async def test_a_reply_that_ended_by_itself_keeps_its_counts_though_it_was_to_be_stopped() -> None:
-    usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
-    async with talking(streamed(delta(content="Yes", finish="stop"), usage, DONE)) as (_, backend):
-        reply = await backend.chat(REQUEST, on_text=lambda _: True)
-    assert (reply.done_reason, reply.prompt_tokens, reply.reply_tokens) == ("stop", 9, 1)
-
-
-async def test_stopping_reaches_the_server_at_once() -> None:
-    async with serving(said()) as server:
-        gone = asyncio.Event()
-
-        async def endless(_: Request) -> Response:
-            [connection] = server.connections
-            head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-            connection._transport.write(head.encode())
-            try:
-                while True:
-                    event = f"data: {json.dumps(delta(content='and on '))}\n\n"
-                    connection._transport.write(event.encode())
-                    await asyncio.sleep(0.01)
-            finally:
-                gone.set()
-
-        server.answer = endless  # type: ignore[method-assign]
-        backend = OpenAIBackend("m", base_url=server.url)
-        pieces: list[str] = []
-
-        def enough(piece: str) -> bool:
-            pieces.append(piece)
-            return len(pieces) == 3
-
-        reply = await backend.chat(REQUEST, on_text=enough)
-        await asyncio.wait_for(gone.wait(), 10)
-        await backend.aclose()
-    assert (reply.text, reply.done_reason) == ("and on and on and on ", "aborted")
-    assert (reply.prompt_tokens, reply.reply_tokens) == (None, 3)
 
 
 async def test_a_stream_that_ends_early_is_a_lost_connection() -> None:

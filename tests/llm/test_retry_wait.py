@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 from builders import make_client, requests_of
+from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import time_limit
-from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.types import CallRecord, ChatRequest, Message
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -162,8 +162,8 @@ async def test_a_window_smaller_than_asked_for_is_learned_from_a_reply_cut_early
 async def test_a_window_full_twice_is_reported_once_with_the_way_out() -> None:
     client, _ = scripted(FULL, FULL, num_ctx=1024)
     assert str(await failure_of(client)) == (
-        "invalid_response after 2 attempts: the reply was cut off: prompt and reply filled "
-        f"num_ctx=1024; raise it, or ask for less ({NO_JSON})"
+        "invalid_response after 2 attempts: the reply was cut off: a prompt of 950 tokens and "
+        f"a reply of 74 filled num_ctx=1024; raise it, or ask for less ({NO_JSON})"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
@@ -15,7 +16,6 @@ from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import recording
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.types import CallSite, ChatReply, Message
 
 LOOPING = '{"action": "ha' + " ha" * 200

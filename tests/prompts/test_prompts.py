@@ -250,10 +250,19 @@ def test_markdown_shows_both_messages_in_fences() -> None:
 
 
 def test_backticks_in_a_prompt_do_not_end_its_fence() -> None:
-    rendered = Prompt("{{ x }}").render(x="````\n# not a heading\n````")
-    shown = rendered._repr_markdown_()
+    shown = Prompt("````\n# not a heading\n````")._repr_markdown_()
     assert "`````text\n````\n# not a heading\n````\n`````" in shown
     assert "system" not in shown
+
+
+def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:
+    rendered = Prompt("Greet {{ name }}, {{ mood }}.").render(name="<b>" * 8, mood="kindly")
+    assert repr(rendered) == "<RenderedPrompt 'unnamed': about 10 tokens>"
+    shown = rendered._repr_html_()
+    names = re.findall(r"(name|mood|the template&#39;s own words)<", shown)
+    assert names == ["name", "mood", "the template&#39;s own words"]
+    assert "6 (60%)" in shown
+    assert "<b>" not in shown
 
 
 def test_the_repr_names_prompt_and_slots() -> None:

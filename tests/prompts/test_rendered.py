@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab._spans import Cut, Provenance, Span
+from llmsim_lab._spans import Provenance, Span
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 
@@ -124,7 +124,6 @@ def test_braces_in_a_fact_are_no_template() -> None:
 def test_a_prompt_put_together_otherwise_brings_its_own_provenance() -> None:
     own = Provenance(
         spans=(Span("SITUATION", "user", 0, 9, "module diplomatic_base", tokens=3),),
-        cuts=(Cut("TRUST", "module trust_dynamics", "over budget by 12 tokens", tokens=40),),
     )
     template = Prompt("{{ sections }}")
     prompt = RenderedPrompt(system="", user="SITUATION", template=template, provenance=own)

@@ -13,6 +13,7 @@ from builders import make_config, make_state
 from counter_kit import make_counter
 from crisis_kit import make_crisis
 from social_kit import make_social
+from worlds import PublicGoods
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
@@ -48,9 +49,8 @@ def test_what_is_planned_after_the_turn_that_run_reaches_is_kept_and_warned_of(
     planned = simulation.intervene(4, **done)
     assert list(simulation.planned[4]) == [planned]
     (line,) = warned(caplog)
-    assert "run_reaches=3" in line
+    assert "run() called now ends at turn 3" in line
     assert " 4: " in line
-    assert "name a turn up to 3, raise the configuration's turns, or continue" in line
     assert [r.levelno for r in caplog.records if EVENT in r.getMessage()] == [logging.WARNING]
 
 
@@ -96,7 +96,7 @@ def test_a_fork_warns_of_what_it_will_not_reach(caplog: pytest.LogCaptureFixture
     simulation.run(1)
     branch = simulation.fork(1, intervene=[{"turn": 4, "set": {"inflation": 9}}])
     (line,) = warned(caplog)
-    assert "run_reaches=3" in line
+    assert "ends at turn 3" in line
     assert branch.run()["turn"].iloc[-1] == 3
 
 
@@ -108,14 +108,14 @@ def test_a_fork_does_not_warn_of_what_it_will_reach(caplog: pytest.LogCaptureFix
     assert warned(caplog) == []
 
 
-def test_a_run_says_in_its_face_what_is_planned_and_what_it_will_not_reach() -> None:
+def test_the_repr_of_a_run_says_what_is_planned() -> None:
     simulation = economic(turns=2)
     simulation.intervene(0, set={"inflation": 1})
     simulation.intervene(2, set={"inflation": 3})
     simulation.intervene(5, set={"inflation": 9})
     html = simulation._repr_html_()
     assert "turn 2: inflation=3<" in html
-    assert "turn 5: inflation=9 (run() would end at turn 2)" in html
+    assert "turn 5: inflation=9<" in html
     assert html.count(">planned<") == 2
 
 
@@ -137,18 +137,6 @@ PLAYED = [
 
 
 @pytest.mark.parametrize(("played", "reached"), PLAYED)
-def test_a_run_says_where_run_would_end_wherever_it_is(
-    played: tuple[int, ...], reached: int
-) -> None:
-    simulation = economic(turns=3)
-    for turns in played:
-        simulation.run(turns)
-    assert simulation.run_reaches == reached
-    simulation.run()
-    assert simulation.turn_number == reached
-
-
-@pytest.mark.parametrize(("played", "reached"), PLAYED)
 def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
     played: tuple[int, ...], reached: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,15 +147,13 @@ def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
     assert warned(caplog) == []
     simulation.intervene(reached + 1, set={"inflation": 8})
     (line,) = warned(caplog)
-    assert f"run_reaches={reached}" in line
-    html = simulation._repr_html_()
-    assert f"turn {reached}: inflation=9<" in html
-    assert f"turn {reached + 1}: inflation=8 (run() would end at turn {reached})" in html
+    assert f"ends at turn {reached}" in line
+    simulation.run()
+    assert simulation.turn_number == reached
 
 
 def test_a_run_that_began_later_ends_later(caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation(make_config(turns=2), state=make_state(turn=5))
-    assert simulation.run_reaches == 7
     simulation.intervene(7, set={"inflation": 9})
     assert warned(caplog) == []
 
@@ -176,7 +162,6 @@ def test_a_run_that_is_stepped_by_hand_has_no_end_to_warn_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     simulation = economic(turns=0)
-    assert simulation.run_reaches is None
     simulation.intervene(50, set={"inflation": 9})
     assert warned(caplog) == []
     assert "turn 50: inflation=9<" in simulation._repr_html_()
@@ -212,8 +197,19 @@ def test_a_forks_interventions_are_a_list_of_dicts(intervene: Any) -> None:
     given = [5] if isinstance(intervene, Iterator) else intervene
     assert str(caught.value) == (
         f"intervene={given!r} must be a list of interventions, each a dict: "
-        "intervene=[{'turn': 3, ...}]"
+        "intervene=[{'turn': 3, ...}]; or new values by name, {'coins.Ann': 5}"
     )
+
+
+def test_a_forks_new_values_by_name_are_set_in_the_turn_that_it_begins_at() -> None:
+    economy = economic(turns=3)
+    pot = PublicGoods(players={"*": "random"})
+    for run in (economy, pot):
+        run.run(2)
+    assert economy.fork(1, intervene={"inflation": 9}).state.global_state.inflation == 9
+    assert economy.fork(intervene={"set": {"inflation": 9}}).state.global_state.inflation == 9
+    assert pot.fork(1, intervene={"coins.Ann": 5}).turns[1].state.coins["Ann"] == 5
+    assert make_counter().fork(intervene={"value": 3}).state.value == 3
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter])

@@ -144,6 +144,27 @@ def test_limits_narrow_the_schema_inwards_and_are_checked() -> None:
     assert backend.requests[0].schema["properties"]["amount"]["maximum"] == 7
 
 
+@pytest.mark.parametrize(
+    ("reply", "limits", "says"),
+    [
+        ({"amount": 30}, (0, 5), "amount: must be from 0 to 5 (it was 30)"),
+        ({"amount": -1}, [2, 3], "amount: must be one of 2, 3 (it was -1)"),
+        ({"amount": "five"}, (0, 5), "amount: Input should be a valid integer"),
+    ],
+)
+def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limit(
+    reply: dict[str, Any], limits: Any, says: str
+) -> None:
+    replies = [{"reasoning": "r", "confidence": 1, **values} for values in (reply, {"amount": 2})]
+    run = asking(lambda ask: ask("Ann", Gift, "Give.", limits={"amount": limits}))(
+        llm_client=pot_client(replies)
+    )
+    run.run(1)
+    told = run.calls[0].history[1].request.messages[-1].content
+    assert says in told
+    assert "20" not in told
+
+
 def test_a_step_offers_a_grid_of_numbers() -> None:
     class Rate(Reply):
         rate: float = Field(ge=0, le=5)
@@ -182,6 +203,21 @@ def test_a_world_may_say_where_it_starts() -> None:
     assert Rich(purse=7).state.coins == {"Ann": 7}
 
 
+def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
+    tmp_path: Path,
+) -> None:
+    def reply(request: ChatRequest) -> Any:
+        return ConnectionError("gone") if request.site and request.site.turn == 2 else gift(request)
+
+    path = tmp_path / "pot.tape"
+    with pytest.raises(LLMFailureException) as caught:
+        pot(llm_client=pot_client(reply), tape=path).run(5)
+    assert caught.value.__notes__ == [
+        "Turn 2 was not finished: the run is kept up to turn 1, and .run(4) continues it "
+        f"(in another session, resume({str(path)!r}, 1, llm_client=...).run(4))."
+    ]
+
+
 # --- players --------------------------------------------------------------------------------------
 
 
@@ -190,9 +226,16 @@ def test_without_a_model_or_players_it_says_who_could_answer() -> None:
         PublicGoods().run(1)
 
 
-def test_players_without_names_are_told_how_to_stand_for_all() -> None:
-    with pytest.raises(ConfigError, match=r"players=\{'\*': 'random'\}"):
-        PublicGoods(players="random")
+@pytest.mark.parametrize("player", ["random", free_rider, one()])
+def test_one_player_without_a_name_stands_for_all(player: Any) -> None:
+    alone, named = PublicGoods(players=player), PublicGoods(players={"*": player})
+    assert alone.config == named.config
+    assert alone.run(2)["given.Ann"].tolist()[1:] == named.run(2)["given.Ann"].tolist()[1:]
+
+
+def test_one_player_that_is_not_a_player_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"players\['\*'\] is 5; a player is 'model', 'rule'"):
+        PublicGoods(players=5)
 
 
 def test_random_players_keep_to_the_limits_and_are_the_same_for_the_same_seed() -> None:
@@ -430,15 +473,11 @@ def test_the_prompt_of_a_reply_that_was_stopped_counts_too() -> None:
     assert len(again.run(9, budget=Budget(tokens=chars // 4 + 10))) == 2
 
 
-def test_tokens_and_money_can_be_limited() -> None:
+def test_tokens_can_be_limited() -> None:
     def answer(request: ChatRequest) -> ChatReply:
         return ChatReply(text=json.dumps(gift(request)), prompt_tokens=90, reply_tokens=10)
 
     assert pot(llm_client=pot_client(answer)).run(9, budget=Budget(tokens=800))["turn"].max() == 2
-    budget = Budget(money=0.0008, price=(1, 1))
-    assert pot(llm_client=pot_client(answer)).run(9, budget=budget)["turn"].max() == 2
-    with pytest.raises(ConfigError, match=r"needs the price .* Budget\(money=2, price="):
-        Budget(money=2)
     with pytest.raises(ConfigError, match=r"limits something: Budget\(calls=500\)"):
         Budget()
 
@@ -524,9 +563,15 @@ def test_a_reserved_name_is_an_error_when_the_class_is_made(name: str) -> None:
         type("PublicGoods2", (PublicGoods,), {"__annotations__": {name: int}, name: 1})
 
 
-def test_a_parameter_without_annotation_is_an_error_that_shows_the_right_form() -> None:
-    with pytest.raises(ConfigError, match=r"has no annotation.* write bonus: int = 3"):
-        type("PublicGoods3", (PublicGoods,), {"bonus": 3})
+def test_a_parameters_new_default_needs_the_annotation_again() -> None:
+    with pytest.raises(ConfigError, match=r"has no annotation.* write factor: int = 3"):
+        type("PublicGoods3", (PublicGoods,), {"factor": 3})
+
+
+def test_an_attribute_without_annotation_is_the_classs_own_and_no_parameter() -> None:
+    cls = type("PublicGoods5", (PublicGoods,), {"bonus": 3})
+    assert "bonus" not in cls.config_type.model_fields  # type: ignore[attr-defined]
+    assert cls(players={"*": "random"}).bonus == 3  # type: ignore[call-arg, attr-defined]
 
 
 def test_a_default_that_does_not_fit_is_an_error_when_the_class_is_made() -> None:
@@ -688,6 +733,12 @@ def test_a_template_put_together_anew_each_time_is_told_to_use_a_slot() -> None:
 
     with pytest.raises(ConfigError, match=r"more than 64 different prompts.*Give what"):
         asking(many)(llm_client=one()).run(1)
+
+
+def test_a_sentence_that_ends_in_the_name_of_a_file_is_a_prompt_and_no_file() -> None:
+    run = asking(lambda ask: ask("Ann", Gift, "Please summarise README.md"))(llm_client=one())
+    run.run(1)
+    assert run.calls[0].request.prompt == "Please summarise README.md"
 
 
 def test_a_prompt_may_be_a_file_beside_the_world_or_a_prompt(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from fake_ollama import FakeOllama
 from nbconvert.preprocessors import ExecutePreprocessor
-
-from llmsim_lab.testing import FakeOllama
 
 pytestmark = pytest.mark.process
 

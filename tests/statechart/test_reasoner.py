@@ -8,13 +8,13 @@ import logging
 from typing import Any
 
 import pytest
+from fake_ollama import FakeOllama
 from social_kit import OPTIONS, any_option, make_question, picks, social_client
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.statechart import AgentState, Reasoner, SocialAgent
 from llmsim_lab.statechart._reasoner import MoveQuestion, RuleReasoner
-from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest
 
 
@@ -210,6 +210,14 @@ def test_in_all_rotations_each_option_stands_in_each_place_once() -> None:
     assert orders[0] == OPTIONS
     for place in range(len(OPTIONS)):
         assert sorted(order[place] for order in orders) == sorted(OPTIONS)
+
+
+async def test_a_question_asked_in_all_rotations_is_a_row_for_each() -> None:
+    answers = await Reasoner(social_client(picks("engaging_like"))).ask_rotated([make_question()])
+    assert len(answers) == len(OPTIONS)
+    assert sorted(answers["place"]) == list(range(1, len(OPTIONS) + 1))
+    assert set(answers["chosen"]) == {"engaging_like"}
+    assert set(answers["status"]) == {"ok"}
 
 
 async def test_a_reasoner_that_shuffles_is_no_use_for_rotations() -> None:

@@ -11,8 +11,8 @@ from social_kit import social_config
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import replay
 from llmsim_lab.statechart import AgentState, SocialConfig, SocialSimulation
-from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._chart import ChartTable
 from llmsim_lab.statechart._config import (
     PostConfig,
@@ -173,7 +173,7 @@ def test_a_trigger_that_no_turn_fires_is_refused(trigger: str, source: str) -> N
         SocialSimulation(social_config(chart=table, reasoner={"kind": "rule"}))
 
 
-def test_a_chart_may_use_a_registered_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_may_use_guards_that_are_given_with_it(tmp_path: Path) -> None:
     def never(agent: object, post: object) -> bool:
         return False
 
@@ -186,25 +186,26 @@ def test_a_chart_may_use_a_registered_guard(monkeypatch: pytest.MonkeyPatch) -> 
         ],
     }
     config = social_config(chart=table, reasoner={"kind": "rule"})
+    path = tmp_path / "x.tape"
+    simulation = SocialSimulation(config, guards={"never": never}, tape=path)
+    simulation.run(2)
+    simulation.fork(1).run(1)
+    simulation.close()
+    assert simulation.state_distribution()[AgentState.IDLE] == 6
+    assert replay(path, 1, guards={"never": never}).turns == simulation.turns
+    with pytest.raises(ConfigError, match="given guards of its own"):
+        replay(path, 1)
+    # They are this chart's alone: another simulation does not know them.
     with pytest.raises(
         ConfigError, match=r"chart: transitions\.0\.guard: there is no guard 'never'"
     ):
         SocialSimulation(config)
-    monkeypatch.setitem(GUARDS, "never", never)  # so that it is gone after the test
-    assert SocialSimulation.register_guard(never) is never
-    simulation = SocialSimulation(config)
-    simulation.run(2)
-    assert simulation.state_distribution()[AgentState.IDLE] == 6
 
 
-def test_a_guard_needs_a_name_of_its_own() -> None:
-    def interested(agent: object, post: object) -> bool:
-        return True
-
+def test_the_shipped_guard_keeps_its_name() -> None:
+    guards = {"interested": lambda agent, post: True}
     with pytest.raises(ConfigError, match="'interested' is shipped"):
-        SocialSimulation.register_guard(interested)
-    with pytest.raises(ConfigError, match="define it with def"):
-        SocialSimulation.register_guard(lambda agent, post: True)
+        SocialSimulation(social_config(reasoner={"kind": "rule"}), guards=guards)
 
 
 def test_prompts_named_in_a_file_are_found_beside_it(tmp_path: Path) -> None:

@@ -12,12 +12,11 @@ import pytest
 from social_kit import any_option, make_social, picks, social_client, social_config
 
 from llmsim_lab.cli import main
-from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeMiss
+from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.statechart import SocialSimulation
-from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._analysis import state_frame
 from llmsim_lab.statechart._reasoner import RuleReasoner
 from llmsim_lab.tape import verify
@@ -188,25 +187,6 @@ def test_a_run_whose_model_is_replaced_by_the_rule_from_a_turn_on(path: Path) ->
     asked = [move.agent for move in recorded.turns[3].moves if move.decided_by == "reasoner"]
     assert [m.agent for m in by_rule.turns[1].moves if m.decided_by == "reasoner"] == asked
     assert by_rule.fallback_rate == 0
-
-
-def test_a_guard_that_the_replay_lacks_is_named(tmp_path: Path, monkeypatch: Any) -> None:
-    table = {
-        "initial": "idle",
-        "states": ["idle", "scrolling"],
-        "transitions": [
-            {"trigger": "opens_app", "source": "idle", "target": "scrolling", "guard": "awake"},
-            {"trigger": "feed_empty", "source": "scrolling", "target": "idle"},
-        ],
-    }
-    monkeypatch.setitem(GUARDS, "awake", lambda agent, post: True)
-    config = social_config(chart=table, reasoner={"kind": "rule"})
-    made = SocialSimulation(config, tape=tmp_path / "x.tape")
-    made.run(2)
-    made.close()
-    monkeypatch.delitem(GUARDS, "awake")
-    with pytest.raises(ConfigError, match="there is no guard 'awake'"):
-        replay(tmp_path / "x.tape")
 
 
 def test_the_tape_show_command_names_what_a_turn_led_to(

@@ -12,7 +12,6 @@ from social_kit import make_social, picks, social_client, social_config
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.statechart import AgentState, Post, SocialConfig, SocialSimulation
-from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._config import FeedConfig
 from llmsim_lab.statechart._reasoner import MoveChoice, MoveQuestion, RuleReasoner
 from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
@@ -307,14 +306,13 @@ async def test_a_reasoner_of_ones_own_plays_the_run_but_only_legally() -> None:
 
 
 async def test_a_guard_that_changes_its_mind_loses_the_move_and_says_so(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     answers = iter([True, False])
 
     def fickle(agent: object, context: object) -> bool:
         return next(answers)
 
-    monkeypatch.setitem(GUARDS, "fickle", fickle)
     table = {
         "initial": "idle",
         "states": ["idle", "scrolling"],
@@ -323,17 +321,14 @@ async def test_a_guard_that_changes_its_mind_loses_the_move_and_says_so(
             {"trigger": "feed_empty", "source": "scrolling", "target": "idle"},
         ],
     }
-    simulation = SocialSimulation(social_config(1, chart=table, **RULE))
+    simulation = SocialSimulation(social_config(1, chart=table, **RULE), guards={"fickle": fickle})
     with caplog.at_level(logging.WARNING):
         turn = await simulation.step()
     assert turn.moves == ()
     assert 'MOVE_LOST agent="User 1" trigger=opens_app target=scrolling' in caplog.text
 
 
-async def test_whom_a_guard_keeps_from_timing_out_goes_on_as_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(GUARDS, "never", lambda agent, context: False)
+async def test_a_guard_may_keep_users_from_timing_out() -> None:
     table = {
         "initial": "idle",
         "states": ["idle", "scrolling"],
@@ -344,7 +339,10 @@ async def test_whom_a_guard_keeps_from_timing_out_goes_on_as_ever(
             {"trigger": "feed_empty", "source": "scrolling", "target": "idle"},
         ],
     }
-    simulation = SocialSimulation(social_config(1, chart=table, posts=[], **RULE))
+    simulation = SocialSimulation(
+        social_config(1, chart=table, posts=[], **RULE),
+        guards={"never": lambda agent, context: False},
+    )
     await simulation.step()
     assert [m.trigger for m in (await simulation.step()).moves] == ["feed_empty"]
 

@@ -19,7 +19,7 @@ NOT_IMPORTED = {
     *("ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
     *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
     *("types-jsonschema", "types-psutil"),
-    *("mesa", "uv", "voila"),
+    *("mesa", "uv"),
 }
 OWN = "llmsim-lab"
 
@@ -54,7 +54,7 @@ def distributions() -> Mapping[str, list[str]]:
 def imported(folder: Path) -> frozenset[str]:
     """Return the distributions that the modules of a folder import."""
     known = distributions()
-    local = {path.stem for path in folder.rglob("*.py")}
+    local = {name for path in folder.rglob("*.py") for name in (path.stem, path.parent.name)}
     found = set()
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -73,7 +73,7 @@ def test_the_package_declares_what_it_imports(repo: Path, project: dict[str, Any
     extras = project["optional-dependencies"]
     lists = [
         project["dependencies"],
-        *(extras[e] for e in ("charts", "embedded", "notebooks", "openai", "study", "tools")),
+        *(extras[e] for e in ("embedded", "notebooks", "openai", "study", "tools")),
     ]
     assert imported(repo / "llmsim_lab") - {name_of(r) for part in lists for r in part} == set()
 

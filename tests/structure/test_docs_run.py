@@ -2,7 +2,7 @@
 
 Python blocks of one page run in order in one namespace, in an empty folder, without a network;
 ``connect("auto")`` finds a fake Ollama. A text block that follows one at once is what it prints.
-Commands in shell blocks are checked, not run, but for README's around a tape.
+Commands in shell blocks are checked, not run, but for those around a tape.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from fake_ollama import FakeOllama
 
 from llmsim_lab.cli import main
 from llmsim_lab.llm import Tape
-from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).resolve().parents[2]
 PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md"))]
@@ -137,8 +137,8 @@ def test_each_recipe_of_the_cookbook_shows_what_it_prints() -> None:
 
 
 @pytest.mark.process
-def test_the_commands_around_a_tape_in_readme_follow_from_one_another(tmp_path: Path) -> None:
-    [block] = [it for it in blocks(REPO / "README.md", "bash") if "tape prune" in it.code]
+def test_the_commands_around_a_tape_follow_from_one_another(tmp_path: Path) -> None:
+    [block] = [it for it in blocks(REPO / "docs" / "tapes.md", "bash") if "tape prune" in it.code]
     for name in ("data", "llmsim_lab"):
         (tmp_path / name).symlink_to(REPO / name)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -107,6 +108,7 @@ def suite(tmp_path: Path, repo: Path) -> Path:
     tests.mkdir(parents=True)
     for name in ("conftest.py", "ollama_rules.py"):
         (tests / name).write_bytes((repo / "tests" / name).read_bytes())
+    shutil.copytree(repo / "tests" / "fake_ollama", tests / "fake_ollama")
     (tests.parent / "pytest.ini").write_text("[pytest]\nmarkers = live: real servers\n")
     (tests / "test_both.py").write_text(
         "import os, pytest\n"

@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("assistant",),
     ("study",),
     ("lab",),
-    ("cli", "testing"),
+    ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
@@ -125,7 +125,7 @@ def wrong_way(imports: list[Import]) -> list[str]:
         if target == "":
             faults.append(f"{item}: below the command line, import from the module itself")
         elif source == "":
-            if target in ("cli", "testing"):
+            if target == "cli":
                 faults.append(f"{item}: the package does not import {target}")
         elif source in LEVEL and target in LEVEL and LEVEL[target] >= LEVEL[source]:
             faults.append(f"{item}: {target} is not below {source}")

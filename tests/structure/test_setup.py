@@ -71,7 +71,7 @@ def test_make_alone_lists_the_targets(checkout: Path, path: Path) -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        *("demo", "test", "check", "check-process", "check-browser", "check-lowest"),
+        *("demo", "test", "check", "check-process", "check-browser", "check-lowest", "coverage"),
         *("notebooks", "screenshots", "lab", "bench", "offline"),
     ],
 )
@@ -86,19 +86,17 @@ def test_arguments_reach_the_demo(checkout: Path, path: Path) -> None:
     assert done.stdout.splitlines()[-1] == ".venv/bin/llmsim-lab demo --turns 4"
 
 
-def test_coverage_is_measured_by_make_check_and_in_ci_but_not_by_make_test(
-    checkout: Path, path: Path
-) -> None:
+def test_coverage_is_measured_by_make_coverage_alone(checkout: Path, path: Path) -> None:
     [tests] = pytest_lines(run_make(checkout, path, "--dry-run", "test"))
     assert ("--cov" in tests, "-n logical" in tests) == (False, True)
     checked = pytest_lines(run_make(checkout, path, "--dry-run", "check"))
-    assert checked[0] == f"{tests.rstrip()} --cov --cov-report="
-    assert " -m process " in checked[1]
-    assert checked[1].endswith("--cov --cov-append --cov-report=term --cov-fail-under=90")
-    ci = (checkout / ".ci" / "run").read_text()
-    assert {"make test COVERAGE=yes", "make check-process COVERAGE=yes"} <= set(
-        re.findall(r"make [a-z-]+ COVERAGE=yes", ci)
-    )
+    assert tests in checked
+    assert not [line for line in checked if "--cov" in line]
+    quick, processes = pytest_lines(run_make(checkout, path, "--dry-run", "coverage"))
+    assert quick == f"{tests} --cov --cov-report="
+    assert " -m process " in processes
+    assert processes.endswith("--cov --cov-append --cov-report=term --cov-fail-under=90")
+    assert "make coverage" not in (checkout / ".ci" / "run").read_text()
 
 
 def pytest_lines(done: subprocess.CompletedProcess[str]) -> list[str]:

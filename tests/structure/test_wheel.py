@@ -18,7 +18,6 @@ from pathlib import Path
 import llmsim_lab
 from llmsim_lab.economy import load_us_macro
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.testing import FakeOllama
 
 installed = resources.files("llmsim_lab")
 assert "site-packages" in Path(llmsim_lab.__file__).parts, llmsim_lab.__file__
@@ -30,8 +29,6 @@ for kind in ("html", "css", "js"):
     assert (installed / "run" / "page" / f"page.{kind}").is_file()
 for name in names:
     assert Prompt.load(name).slots, name
-with FakeOllama():
-    pass
 print(len(load_us_macro()))
 """
 

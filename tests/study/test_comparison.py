@@ -155,8 +155,8 @@ async def test_the_difference_that_a_prompt_makes_is_found_beside_the_noise() ->
     summary = experiment.summary.set_index("outcome")
     assert summary.loc["interest_rate", "estimate"] == pytest.approx(1.0)
     assert summary.loc["interest_rate", "unit"] == "situations"
-    assert summary.loc["interest_rate", "speaks_of"] == experiment.effects[0].speaks_of
-    assert "these 3 situations" in experiment.effects[0].speaks_of
+    assert summary.loc["interest_rate", "speaks_of"] == experiment.effects()[0].speaks_of
+    assert "these 3 situations" in experiment.effects()[0].speaks_of
     # Of four seeds two are odd: of six pairs four differ, by half a point.
     assert summary.loc["interest_rate", "noise_floor"] == pytest.approx(4 / 6 * 0.5)
     assert summary.loc["confidence", "estimate"] == 0

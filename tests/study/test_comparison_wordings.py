@@ -67,7 +67,7 @@ def test_wordings_of_one_idea_are_units_and_the_effect_speaks_of_new_ones(tmp_pa
     labels = ["kind: 1", "kind: 2", "kind: 3", "kind: 4"]
     assert found.arms == {"as it was": ["as it was"], "kind": labels}
     assert frame["wording"].unique().tolist() == ["as it was", *labels]
-    effect, answers = found.effects
+    effect, answers = found.effects()
     assert (effect.contrast, effect.wordings) == ("kind \u2212 as it was", 5)
     assert effect.method.startswith("t over 4 and 1 wordings")
     assert "new wordings of 'kind' and this one of 'as it was'" in effect.speaks_of
@@ -84,13 +84,13 @@ def test_with_one_wording_it_says_so_and_a_model_has_none(tmp_path: Path) -> Non
     tape = taped(tmp_path / "x.tape")
     prompts = compare(tape, 1, prompt={"kind": saying("be kind")})
     prompts.run()
-    assert [effect.speaks_of for effect in prompts.effects] == [
+    assert [effect.speaks_of for effect in prompts.effects()] == [
         "these 2 situations of one run, this wording only",
         "these 2 situations, this wording only",
     ]
     models = compare(tape, 1, prompt=None, model={"a": client(), "b": client()})
     models.run()
-    assert [effect.speaks_of for effect in models.effects] == [
+    assert [effect.speaks_of for effect in models.effects()] == [
         "these 2 situations of one run",
         "these 2 situations",
     ]
@@ -107,7 +107,7 @@ def test_wordings_of_an_arm_have_seeds_of_their_own_which_arms_share(tmp_path: P
     assert seeds["kind: 2"] == seeds["warm: b"]
     assert not seeds["kind: 1"] & seeds["kind: 2"]
     found.run()
-    assert found.effects[0].speaks_of.endswith("new wordings of both")
+    assert found.effects()[0].speaks_of.endswith("new wordings of both")
 
 
 def test_wordings_that_are_lucky_in_opposite_ways_by_seed_widen_the_interval() -> None:
@@ -131,7 +131,7 @@ def test_a_wording_that_never_answers_is_not_counted(tmp_path: Path) -> None:
     prompt = {"kind": [saying(words) for words in ("be kind", "be nice", "be silent")]}
     found = compare(taped(tmp_path / "x.tape"), 1, prompt=prompt, llm_client=quiet)
     found.run()
-    effect = found.effects[0]
+    effect = found.effects()[0]
     assert effect.wordings == 3
     assert effect.method.startswith("t over 2 and 1 wordings")
     assert "1 of 3 wordings of 'kind' have no answer" in effect.note
@@ -145,7 +145,7 @@ def test_a_player_that_does_not_read_the_wording_differs_by_exactly_0(tmp_path: 
         given: dict[str, Any] = {"prompt": kind(), "outcome": "given.Ann", "samples": 2}
         found = Comparison(tape, run, llm_client=silent, **given)
         found.run()
-        effect = found.effects[0]
+        effect = found.effects()[0]
         assert (effect.estimate, effect.low, effect.p) == (0, None, 1)
         assert "all differences are exactly 0" in effect.note
 
@@ -156,7 +156,7 @@ def test_turns_of_several_runs_speak_of_new_situations(tmp_path: Path) -> None:
     assert (found.plan().samples, found.plan().calls) == (36, 36 * 4)
     frame = found.run()
     assert frame["run"].unique().tolist() == [1, 2, 3]
-    effect = found.effects[0]
+    effect = found.effects()[0]
     assert (effect.n, effect.runs, effect.unit) == (6, 3, "situations")
     assert effect.speaks_of == "new situations of such runs, from 6 of 3 runs, this wording only"
     assert effect.method.startswith("t over 3 run means")

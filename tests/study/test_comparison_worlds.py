@@ -136,8 +136,8 @@ def test_each_world_is_asked_again_recorded_loaded_and_replayed(tmp_path: Path, 
 def test_what_a_sentence_does_is_found_in_a_world_of_ones_own() -> None:
     found = Comparison(goods(), prompt={"more": generous}, samples=6, outcome="given.Ann")
     found.run()
-    effect, answers = found.effects
-    assert found.effects.to_frame()["outcome"].tolist() == ["given.Ann", "answers"]
+    effect, answers = found.effects()
+    assert found.effects().to_frame()["outcome"].tolist() == ["given.Ann", "answers"]
     assert (effect.contrast, effect.outcome) == ("more \u2212 as it was", "given.Ann")
     assert effect.estimate == pytest.approx(10, abs=1e-9)
     assert effect.unit == "situations"
@@ -276,13 +276,13 @@ def test_all_outcomes_and_variants_are_one_family() -> None:
         outcome=["given.Ann", "given.Bob"],
     )
     found.run()
-    alone = [effect.p for effect in found.effects]
+    alone = [effect.p for effect in found.effects()]
     assert len(alone) == 6
     known = sorted(p for p in alone if p is not None)
-    smallest = min(e.p_family for e in found.effects if e.p_family is not None)
+    smallest = min(e.p_family for e in found.effects() if e.p_family is not None)
     assert smallest == pytest.approx(min(1.0, len(known) * known[0]))
     assert all(
-        e.p_family >= e.p for e in found.effects if e.p is not None and e.p_family is not None
+        e.p_family >= e.p for e in found.effects() if e.p is not None and e.p_family is not None
     )
 
 
@@ -290,8 +290,8 @@ def test_a_prompt_that_changes_nothing_makes_a_difference_of_exactly_zero() -> N
     run = goods()
     found = Comparison(run, prompt={"a": None, "b": None}, samples=3, outcome="given.Ann")
     found.run()
-    assert [effect.estimate for effect in found.effects] == [0, 0]
-    assert found.effects[1].p == 1
+    assert [effect.estimate for effect in found.effects()] == [0, 0]
+    assert found.effects()[1].p == 1
 
 
 def test_an_outcome_may_be_a_function_of_the_turn() -> None:
@@ -300,8 +300,8 @@ def test_an_outcome_may_be_a_function_of_the_turn() -> None:
 
     found = Comparison(goods(), prompt={"more": generous}, samples=2, outcome=total)
     found.run()
-    assert found.effects[0].outcome == "total"
-    assert found.effects[0].estimate == pytest.approx(40)
+    assert found.effects()[0].outcome == "total"
+    assert found.effects()[0].estimate == pytest.approx(40)
 
 
 async def test_a_conversation_is_asked_again_and_its_tools_are_not_run_twice(

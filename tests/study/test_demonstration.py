@@ -245,11 +245,12 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_
 def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
     found = shipped
     page = " ".join((data_path("tapes").parents[1] / "README.md").read_text("utf-8").split())
-    assert page.count(found.verdict.removeprefix(f"{found.model} raises")) == 3
-    assert f"the rule's rate by {found.response(RULE).mean:+.2f} points" in page
-    answer = found.answer()
-    chances = f"{answer.chance_low:.0%} in the former and {answer.chance_high:.0%} in the latter"
-    assert chances.replace("%", " %") in page
+    # In words, and in the picture's text for those who cannot see it.
+    assert page.count(found.verdict.removeprefix(f"{found.model} raises")) == 2
+    low, high = found.response(found.model).interval
+    rule, model = (found.response(player).mean for player in (RULE, found.model))
+    effect = f"the model's by {model:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
+    assert f"rate by {rule:+.2f} points, and {effect}" in page
 
 
 def test_a_tape_without_a_whole_seed_is_named(tmp_path: Path) -> None:

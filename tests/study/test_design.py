@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_ollama import FakeOllama
 from study_kit import Basin, Water, Wish, instant_client
 
 from llmsim_lab import LLMConfig, Prompt, Simulation, SimulationConfig, TaylorRuleAgent
@@ -20,7 +21,6 @@ from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 from llmsim_lab.study._design import said
-from llmsim_lab.testing import FakeOllama
 
 
 def study_of(world: Any = Water, vary: Any = None, **more: Any) -> Study:
@@ -124,21 +124,6 @@ def test_one_at_a_time_changes_one_factor_from_the_first_levels() -> None:
     assert study.arms["taste=fine"] == {"factor": "1", "taste": "fine"}
 
 
-def test_a_latin_hypercube_fills_each_range_evenly_and_is_the_same_each_time() -> None:
-    points = [
-        study_of(vary={"factor": (1.0, 3.0)}, design={"latin hypercube": 10}).arms for _ in "ab"
-    ]
-    assert points[0] == points[1]
-    tenths = sorted(int((float(levels["factor"]) - 1) / 0.2) for levels in points[0].values())
-    assert tenths == list(range(10))
-
-
-def test_a_latin_hypercube_of_whole_numbers_has_whole_numbers() -> None:
-    study = study_of(vary={"llm.num_ctx": (2048, 2057)}, design={"latin hypercube": 5})
-    assert {levels["llm.num_ctx"].isdecimal() for levels in study.arms.values()} == {True}
-    assert len(study.arms) == 5
-
-
 def test_levels_may_have_labels() -> None:
     study = played(study_of(vary={"factor": {"dry": 0.5, "wet": 3}}))
     assert list(study.arms) == ["dry", "wet"]
@@ -160,7 +145,6 @@ def test_levels_may_have_labels() -> None:
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
         ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "names a seed twice"),
         ({"factor": [1.0, 2.0]}, {"seeds": 0}, "seeds"),
-        ({"taste": ["a"]}, {"design": {"latin hypercube": 3}}, "draws 'taste' from a range"),
         ({"players": ["ruel"]}, {}, "players"),
         ({"state": [3]}, {}, "starts from 3"),
         ({"prompt": {"new": {"wsh": str}}}, {}, "no prompt is called 'wsh' (did you mean 'wish'?)"),

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.study import economics_card
-from llmsim_lab.study._checks import share_interval
 from llmsim_lab.study._gate import (
     CLEAR,
     GATE_MOVES_BP,
@@ -30,6 +29,7 @@ from llmsim_lab.study._gate import (
     names,
     question,
     response,
+    share_interval,
     situations,
     state,
 )
@@ -184,6 +184,32 @@ def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> 
     assert len(made) == asked
     economics_card(client_of(backend), told="thin")  # a card of its own
     assert len(made) == asked + 120 * len(GATE_MOVES_BP)
+
+
+def test_servers_whose_models_have_the_same_name_have_cards_of_their_own() -> None:
+    for base_url in ("http://one/v1", "http://two/v1", "http://two/v1"):
+        backend = scripted(lambda seen: seen["previous_rate"])
+        backend.base_url = base_url  # type: ignore[attr-defined]
+        economics_card(client_of(backend))
+    assert len(kept_economics_cards()) == 2
+
+
+def test_a_card_that_cannot_be_read_is_measured_anew(tmp_path: Path) -> None:
+    backend = scripted(lambda seen: seen["previous_rate"])
+    economics_card(client_of(backend))
+    [path] = (tmp_path / "cards" / "economics").iterdir()
+    path.write_text(path.read_text()[:100])
+    assert kept_economics_cards() == []
+    assert economics_card(client_of(backend)).finished
+    assert len(backend.requests) == 2 * 120 * len(GATE_MOVES_BP)
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match=r"cannot keep the card in .*file.*LLMSIM_CARDS"):
+        economics_card(
+            client_of(scripted(lambda seen: seen["previous_rate"])), folder=tmp_path / "file"
+        )
 
 
 def test_a_finished_card_ends_in_its_verdicts_which_an_older_one_gets_without_being_asked(

@@ -36,7 +36,7 @@ def make_frame(values: dict[str, dict[int, Sequence[float]]], **columns: Any) ->
 
 def test_pairs_are_of_the_same_turn_and_seed_and_failed_ones_are_left_out() -> None:
     frame = make_frame({"a": {1: [4, 5], 2: [6, math.nan]}, "b": {1: [5, 7], 2: [6, 9]}})
-    effect, answers = effects_of(frame, ["interest_rate"], ["a", "b"], grid=None)
+    effect, answers = effects_of(frame, ["interest_rate"], ["a", "b"])
     assert effect.estimate == pytest.approx((1.5 + 0) / 2)
     assert (effect.n, effect.unit) == (2, "situations")
     assert (effect.contrast, answers.contrast) == ("b \u2212 a", "b \u2212 a")
@@ -44,7 +44,7 @@ def test_pairs_are_of_the_same_turn_and_seed_and_failed_ones_are_left_out() -> N
 
 
 def test_a_variant_that_was_not_played_yet_has_no_difference() -> None:
-    [found] = effects_of(make_frame({"a": {1: [4, 5]}}), ["confidence"], ["a", "b"], grid=None)
+    [found] = effects_of(make_frame({"a": {1: [4, 5]}}), ["confidence"], ["a", "b"])
     assert found.estimate is None
     assert found.note == "no sample of both was played"
 
@@ -57,7 +57,7 @@ def test_of_outcomes_without_a_difference_one_seldom_comes_out_by_luck() -> None
         frame = make_frame({arm: {turn: [0.0] * 5 for turn in (1, 2, 3)} for arm in "ab"})
         for name in names:
             frame[name] = rng.normal(size=len(frame))
-        found = effects_of(frame, names, ["a", "b"], grid=None)
+        found = effects_of(frame, names, ["a", "b"])
         alone += any(e.p is not None and e.p < 0.05 for e in found)
         together += any(e.p_family is not None and e.p_family < 0.05 for e in found)
     assert alone >= 6  # each outcome by itself: 9 or more of 60 are expected
@@ -67,7 +67,7 @@ def test_of_outcomes_without_a_difference_one_seldom_comes_out_by_luck() -> None
 def test_what_was_answered_is_told_apart_where_the_mean_is_not() -> None:
     # "Always 5" and "4 or 6, as often" have the same mean.
     frame = make_frame({"a": {1: [5.0] * 12}, "b": {1: [4.0, 6.0] * 6}})
-    mean, answers = effects_of(frame, ["interest_rate"], ["a", "b"], grid=None)
+    mean, answers = effects_of(frame, ["interest_rate"], ["a", "b"])
     assert mean.estimate == 0
     assert mean.p is not None
     assert mean.p > 0.5

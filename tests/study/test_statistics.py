@@ -122,17 +122,28 @@ def test_a_constant_difference_has_no_interval() -> None:
     assert "all pairs differ by the same" in effect.note
 
 
-@pytest.mark.parametrize("grid", [None, {"loss": 0.25}])
-def test_an_outcome_on_a_grid_with_less_spread_than_a_step_has_no_interval(grid: Any) -> None:
-    plain, other = [4.0, 4.25, 4.5, 4.0, 4.25], [4.0, 4.25, 4.75, 4.0, 4.25]
-    [effect] = run_effects(make_runs({"a": plain, "b": other}), grid=grid)
+@pytest.mark.parametrize(
+    ("plain", "other"),
+    [
+        ([4.0, 4.25, 4.5, 4.0, 4.25], [4.0, 4.25, 4.75, 4.0, 4.25]),  # their differences
+        ([4.0, 4.25, 4.0, 4.0], [4.25, 4.25, 4.0, 4.25]),  # the outcome itself
+    ],
+)
+def test_an_outcome_that_takes_two_values_has_no_interval(
+    plain: list[float], other: list[float]
+) -> None:
+    [effect] = run_effects(make_runs({"a": plain, "b": other}))
     assert (effect.low, effect.high, effect.method) == (None, None, "sign flips")
-    assert effect.note == "too coarse for an interval: steps of 0.25, standard deviation 0.11"
+    assert effect.note == "takes two values only: too coarse for an interval"
 
 
-def test_equal_runs_on_a_declared_grid_are_too_coarse_to_be_called_equal() -> None:
-    [effect] = run_effects(make_runs({"a": [4.0, 4.25], "b": [4.0, 4.25]}), grid={"loss": 0.25})
-    assert (effect.estimate, effect.low, effect.p) == (0, None, 1)
+def test_answers_that_take_two_values_have_no_interval_unless_they_are_shares() -> None:
+    answers = np.tile([4.0, 4.25], (2, 1, 3, 2))
+    answers[1, 0, 0, 0] = 4.25
+    [effect] = situation_effects(make_answers(answers))
+    assert effect.note == "takes two values only: too coarse for an interval"
+    [share] = situation_effects(make_answers(4 * (answers - 4)))
+    assert share.low is not None
 
 
 def test_whether_something_happened_has_an_interval_with_width_even_if_it_never_did() -> None:
@@ -186,7 +197,7 @@ def test_an_outcome_in_the_trillions_does_not_hide_the_difference_in_another_one
     assert alone.estimate == pytest.approx(4 / 3)
 
 
-@pytest.mark.parametrize("how", [{}, {"watched": True}, {"paired": False}])
+@pytest.mark.parametrize("how", [{}, {"paired": False}])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
 def test_infinite_values_give_no_number_and_leave_other_outcomes_alone(
     value: float, how: dict[str, Any]
@@ -249,47 +260,6 @@ def test_holm_ignores_what_was_not_tested() -> None:
     assert holm([0.01, None, 0.04]) == [0.02, None, 0.04]
 
 
-# --- looking while runs come in -------------------------------------------------------------------
-
-
-def watched(values: Any, **how: Any) -> Effect:
-    runs = make_runs({"a": [0.0] * len(values), "b": list(values)})
-    [effect] = run_effects(runs, watched=True, **how)
-    return effect
-
-
-def ends(effect: Effect) -> tuple[float, float]:
-    assert effect.low is not None
-    assert effect.high is not None
-    return effect.low, effect.high
-
-
-def test_a_confidence_sequence_has_no_ends_at_first_and_is_wider_than_t() -> None:
-    values = np.random.default_rng(4).standard_normal(30)
-    few = watched(values[:4])
-    assert (few.low, few.note) == (None, "a confidence sequence takes five pairs to have ends")
-    low, high = ends(watched(values))
-    t = stats.ttest_1samp(values, 0).confidence_interval()
-    assert 1.5 < (high - low) / (t.high - t.low) < 1.8
-
-
-def test_watched_runs_get_the_sequence_and_a_p_value_that_agrees_with_it() -> None:
-    values = np.random.default_rng(4).standard_normal(12) + 1.3
-    effect = watched(values)
-    assert effect.method.startswith("confidence sequence")
-    assert effect.p is not None
-    # At the level 1 - p the interval ends at 0.
-    assert ends(watched(values, level=1 - effect.p))[0] == pytest.approx(0, abs=1e-6)
-
-
-def test_runs_with_seeds_of_their_own_cannot_be_watched() -> None:
-    [effect] = run_effects(
-        make_runs({"a": [1.0, 2.0], "b": [2.0, 4.0]}, shared=False), watched=True
-    )
-    assert (effect.estimate, effect.low) == (1.5, None)
-    assert effect.note == "only pairs of runs that share seeds may be watched"
-
-
 # --- situations -----------------------------------------------------------------------------------
 
 
@@ -332,12 +302,10 @@ def test_seeds_that_recur_in_all_situations_are_the_units() -> None:
     assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high))
 
 
-def test_seeds_that_recur_in_all_runs_cannot_make_the_interval_narrower() -> None:
-    [plain] = situation_effects(make_answers(NOISE))
-    [crossed] = situation_effects(make_answers(NOISE, seeds=lambda *place: place[2]))
-    assert crossed.estimate == pytest.approx(plain.estimate)
-    assert crossed.method == "t over 4 runs crossed with 5 seeds"
-    assert (crossed.high or 0) >= (plain.high or 0) - 1e-12
+def test_seeds_that_recur_in_several_runs_leave_no_interval() -> None:
+    [effect] = situation_effects(make_answers(NOISE, seeds=lambda *place: place[2]))
+    assert (effect.low, effect.p) == (None, None)
+    assert effect.note == "seeds recur in several runs: give each run its own"
 
 
 def test_a_situation_that_an_arm_did_not_answer_is_left_out() -> None:

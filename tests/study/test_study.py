@@ -275,14 +275,6 @@ def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:
     assert alive() <= before + 3  # those on trial
 
 
-def test_runs_that_cannot_differ_by_their_seeds_are_warned_of_once(
-    caplog: pytest.LogCaptureFixture, path: Path
-) -> None:
-    settings = {"players": "rule", "economy": {"shock_scale": 0}, "llm_client": None}
-    played(study_of(Simulation, {}, tape=path, outcome="loss", **settings))
-    assert caplog.text.count("SEEDS_CHANGE_NOTHING") == 1
-
-
 def test_what_one_run_of_an_arm_warned_of_the_others_do_not_repeat(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -372,7 +364,6 @@ def test_the_sources_are_digested_once_for_an_arm_and_are_those_of_a_single_run(
     with Tape(path, read_only=True) as tape:
         for info in tape.runs():
             assert info.manifest["code"] == alone["code"]
-            assert info.manifest["git"] == alone["git"]
 
 
 # --- outcomes and effects ------------------------------------------------------------------------
@@ -558,29 +549,11 @@ def test_contrasts_are_named() -> None:
         study.effects(contrasts=[("factor=33", "factor=2")])
 
 
-def test_a_latin_hypercube_says_how_its_outcomes_are_read() -> None:
-    study = played(study_of(vary={"factor": (1.0, 3.0)}, design={"latin hypercube": 6}, seeds=1))
-    with pytest.raises(ConfigError, match=r"study\.outcomes\(\)\.merge\(study\.runs\)"):
-        study.effects()
-    joined = study.outcomes().merge(study.runs)
-    assert joined["factor"].corr(joined["value"]) > 0.5
-
-
 def test_effects_have_a_frame_a_text_and_a_table() -> None:
     effects = played(study_of(seeds=5)).effects()
     assert effects.to_frame()["estimate"].tolist() == [effects[0].estimate]
     assert str(effects).startswith("factor=2")
     assert "factor=2" in effects._repr_html_()
-
-
-def test_outcomes_on_a_grid_that_is_too_coarse_have_no_interval() -> None:
-    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
-    vary = {"inflation_target": [2.0, 3.0]}
-    study = played(study_of(Simulation, vary, turns=9, outcome="inflation@last", **settings))
-    [fine], [coarse] = study.effects(), study.effects(grid={"inflation@last": 5.0})
-    assert fine.low is not None
-    assert coarse.low is None
-    assert "too coarse for an interval" in coarse.note
 
 
 class Empty(State):
@@ -602,7 +575,7 @@ def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
     ]
 
 
-# --- looking and registering ---------------------------------------------------------------------
+# --- looking before all is played -----------------------------------------------------------------
 
 
 def half(path: Path | None = None) -> Study:
@@ -611,56 +584,10 @@ def half(path: Path | None = None) -> Study:
     return study
 
 
-def test_a_whole_study_looked_at_once_has_no_label() -> None:
-    study = played(study_of())
-    assert study.effects().label == ""
-    assert study.effects().label == ""
-
-
-def test_looks_while_runs_are_left_are_counted_also_by_the_next_process(path: Path) -> None:
-    first = half(path)
-    assert first.effects().label.startswith("look 1 of an unregistered sequence")
-    first.close()
-    second = played(study_of(tape=path, seeds=10))
-    assert second.effects().label.startswith("look 2 of an unregistered sequence")
-    assert faults_on(path) == []
-
-
-def test_watched_effects_are_confidence_sequences() -> None:
-    effects = half().effects(watched=True)
-    assert effects.label.startswith("a confidence sequence")
-
-
-def test_a_registered_study_says_so_when_all_of_it_was_played(tmp_path: Path, path: Path) -> None:
-    study = study_of(tape=path, seeds=10)
-    file = study.register(tmp_path / "plan.yaml", hypotheses=["more factor, more water"])
-    played(study, budget=Budget(calls=80))
-    assert study.effects().label.startswith("look 1 of an unregistered sequence")
-    played(study)
-    label = study.effects().label
-    assert label.startswith("as registered (")
-    digest = label.partition("(")[2].strip(")")
-    with Tape(path, read_only=True) as tape:
-        assert {info.manifest["study"]["registration"][:12] for info in tape.runs()} == {digest}
-    assert "more factor, more water" in file.read_text(encoding="utf-8")
-    other_outcome = study_of(tape=path, seeds=10, outcome="shares.Ann")
-    with pytest.raises(ConfigError, match="registers another plan: its outcomes is"):
-        other_outcome.register(file)
-
-
-def test_runs_from_before_the_registration_are_counted(tmp_path: Path, path: Path) -> None:
-    study = half(path)
-    study.register(tmp_path / "plan.yaml")
-    played(study)
-    assert "after 10 runs had been begun" in study.effects().label
-
-
-def test_other_contrasts_than_the_registered_are_said_to_be(tmp_path: Path) -> None:
-    study = study_of()
-    study.register(tmp_path / "plan.yaml")
-    played(study)
-    label = study.effects(contrasts=[("factor=1", "factor=2")]).label
-    assert label.startswith("not the registered")
+def test_effects_while_runs_are_left_say_so(path: Path) -> None:
+    label = half(path).effects().label
+    assert label.startswith("10 of 20 runs so far")
+    assert played(study_of(tape=path, seeds=10)).effects().label == ""
 
 
 # --- frames, charts and what is shown ------------------------------------------------------------
@@ -724,11 +651,10 @@ def test_a_study_shows_its_arms_and_effects_once_all_is_played() -> None:
     assert "Student" in study._repr_html_() or "paired" in study._repr_html_()
 
 
-def test_showing_a_study_that_is_under_way_is_no_look() -> None:
+def test_a_study_that_is_under_way_does_not_show_its_effects() -> None:
     study = half()
     assert "factor=2 " not in str(study)
-    study._repr_html_()
-    assert study._looks == []
+    assert "runs so far" not in study._repr_html_()
 
 
 def test_what_failed_is_shown() -> None:
@@ -853,12 +779,6 @@ def test_a_level_that_is_not_a_share_raises(level: Any) -> None:
         study_of().effects(level=level)
 
 
-def test_an_alpha_that_is_not_a_share_is_not_registered(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="alpha"):
-        study_of().register(tmp_path / "plan.yaml", alpha=5)
-    assert not (tmp_path / "plan.yaml").exists()
-
-
 def test_factors_called_arm_or_seed_do_not_take_the_places_of_the_columns() -> None:
     class Named(Water):
         arm: str = "left"
@@ -889,12 +809,3 @@ def test_runs_that_other_code_played_are_named_beside_the_effects(
     study = played(study_of(tape=path, seeds=5))
     assert "6 of 10 runs were begun with other code of Water" in study.effects().label
     assert "CODE_CHANGED" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("grid", "message"),
-    [(0.25, "must name the outcome"), ({"levl": 1}, "did you mean"), ({"level": math.nan}, "nan")],
-)
-def test_a_grid_of_no_outcome_raises(grid: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        study_of().effects(grid=grid)

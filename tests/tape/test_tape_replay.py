@@ -334,28 +334,6 @@ def test_agents_that_do_not_say_where_they_call_from_replay_and_resume(
     assert replayed.turns == simulation.turns
 
 
-@pytest.mark.parametrize("taped", [True, False])
-def test_a_call_that_the_run_cannot_know_of_is_refused_before_it_is_made(
-    tmp_path: Path, taped: bool
-) -> None:
-    class Threaded(EconLLMAgent):
-        async def decide_action(self, state: SimulationState) -> Action:
-            decide, loop = super().decide_action, asyncio.get_running_loop()
-            return await loop.run_in_executor(None, lambda: asyncio.run(decide(state)))
-
-    client = counting_client()
-    simulation = Simulation(
-        SimulationConfig.model_validate({"validator": {"kind": "always_valid"}}),
-        llm_client=client,
-        agents=[Threaded("A", client)],
-        engine=CarelessEngine(),
-        tape=tmp_path / "x.tape" if taped else None,
-    )
-    with pytest.raises(ConfigError, match=r"on another thread while turn 1.*asyncio\.to_thread"):
-        simulation.run(1)
-    assert asked(simulation) == []
-
-
 def test_a_replay_wants_the_parts_that_the_run_was_given(tmp_path: Path) -> None:
     simulation = Simulation(
         in_words(),

@@ -43,7 +43,6 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
     assert manifest["package"] == version("llmsim-lab")
     assert manifest["python"] == platform.python_version()
     assert manifest["platform"] == platform.platform()
-    assert manifest["git"] is None or re.fullmatch(r"[0-9a-f]{40,64}\+?", manifest["git"])
     assert manifest["seed"] == 11
     assert SimulationConfig.model_validate(manifest["config"]) == steady_config()
     assert LLMConfig(**manifest["llm"]) == hash_client().config
@@ -66,16 +65,6 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
     assert began <= ended
     assert (info.name, info.verb, info.parent, info.outcome) == ("steady", "run", None, "done")
     assert (info.turns, info.calls) == (1, len(asked(simulation)))
-
-
-def test_a_manifest_outside_git_names_no_revision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    simulation = make_recorded(tmp_path / "x.tape", turns=0)
-    assert simulation.tape is not None
-    assert simulation.tape.run().manifest["git"] is None
 
 
 def test_a_run_that_did_not_begin_has_no_end(tmp_path: Path) -> None:

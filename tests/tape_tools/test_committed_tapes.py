@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.assistant._types import AgentEngineConfig
+from llmsim_lab.assistant._chat import ChatConfig
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load
@@ -81,15 +81,6 @@ def test_the_crisis_on_tape_is_what_its_script_records(script: Any) -> None:
     holds("crisis.tape", 1, made.CONFIG, made.STEPS)
 
 
-@pytest.mark.parametrize(("run", "name"), [(2, "thin_against_rich"), (3, "with_and_without_fuel")])
-def test_the_comparisons_on_the_crisis_tape_are_what_their_script_records(
-    script: Any, run: int, name: str
-) -> None:
-    made = script("record_crisis")
-    config = getattr(made, name)(load(TAPES / "crisis.tape", 1))
-    holds("crisis.tape", run, config, made.SAMPLES[config.name])
-
-
 def test_the_first_run_and_its_forks_are_what_their_script_records(script: Any) -> None:
     made = script("record_tapes")
     for run in (1, 2, 3):
@@ -155,5 +146,5 @@ def test_the_conversation_is_what_its_script_records(script: Any) -> None:
         (info,) = opened.runs()
         records = opened.turn_records(info.id)
     assert tuple(record["interventions"][0]["message"] for record in records[1:]) == made.MESSAGES
-    assert AgentEngineConfig(**info.manifest["config"]["engine"]) == made.ENGINE
+    assert ChatConfig.recorded(info.manifest["config"]).engine == made.ENGINE
     assert asked_with("assistant.tape", 1) == settings(made.MODEL)

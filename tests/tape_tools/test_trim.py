@@ -1,4 +1,4 @@
-"""Runs and texts taken off a tape: gone from the file, sound afterwards, whole or not at all."""
+"""Runs taken off a tape: gone from the file, sound afterwards, whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from typing import Any
 import pytest
 from builders import make_simulation
 
-from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import TapeError
-from llmsim_lab.lab import PromptViewer, ReasoningInspector, RunTree, TurnStepper
 from llmsim_lab.llm import Tape
-from llmsim_lab.run import load, replay
+from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
 from llmsim_lab.tape._file import COLUMNS
-
-SECRETS = ("sees turn", "It is economic", "cools demand", "Raise the interest rate")
 
 
 def rows_of(path: Path, run: int) -> list[tuple[Any, ...]]:
@@ -97,9 +93,8 @@ def test_a_run_that_is_being_recorded_is_not_touched(tmp_path: Path) -> None:
     with Tape(tmp_path / "x.tape") as tape:
         run = Simulation(made.config, llm_client=made.llm_client, tape=tape)
         run.run(1)
-        for take_off in (tape.prune, tape.redact):
-            with pytest.raises(TapeError, match="is being recorded by process"):
-                take_off([1])
+        with pytest.raises(TapeError, match="is being recorded by process"):
+            tape.prune([1])
         run.close()
         tape.prune([1])
         assert len(tape) == 0
@@ -109,102 +104,9 @@ def test_runs_that_are_not_there_cannot_be_taken_off(tape_file: Path) -> None:
     before = dump(tape_file)
     with Tape(tape_file) as tape:
         for runs in ([9], [], [1, 9]):
-            for take_off in (tape.prune, tape.redact):
-                with pytest.raises(TapeError, match="no run"):
-                    take_off(runs)
+            with pytest.raises(TapeError, match="no run"):
+                tape.prune(runs)
     assert dump(tape_file) == before
-
-
-# --- redact ----------------------------------------------------------------------------------
-
-
-def test_a_redacted_tape_is_sound_and_holds_no_word_of_prompts_and_answers(tape_file: Path) -> None:
-    assert all(secret.encode() in tape_file.read_bytes() for secret in SECRETS)
-    with Tape(tape_file) as tape:
-        tape.redact()
-        assert verify(tape) == []
-        assert all(info.manifest["redacted"] for info in tape.runs())
-        assert {call.attempt.request.origin for call in tape.calls(1)} == {None}
-    held = tape_file.read_bytes()
-    assert [secret for secret in SECRETS if secret.encode() in held] == []
-    assert b"state.global_state.inflation" not in held
-
-
-def test_numbers_stay_and_the_runs_can_be_looked_at(tape_file: Path) -> None:
-    with Tape(tape_file) as tape:
-        before = load(tape, 2)
-        tape.redact()
-        after = load(tape, 2)
-        assert after.to_frame().equals(before.to_frame())
-        assert tape.turns_frame(2).equals(before.to_frame())
-        numbers = ["turn", "player", "is_valid", "new_interest_rate", "confidence", "new_rate"]
-        assert after.decisions()[numbers].equals(before.decisions()[numbers])
-        assert after.decisions().reasoning.str.fullmatch("redacted:sha256:[0-9a-f]{12}").all()
-        for widget in (TurnStepper(after), PromptViewer(after), ReasoningInspector(after)):
-            text = widget.static_text()
-            assert "Aland" in text
-            assert not any(secret in text for secret in SECRETS)
-        assert "fork at turn 1" in RunTree(tape).static_text()
-
-
-def test_a_redacted_run_is_not_replayed_and_says_so(tape_file: Path) -> None:
-    with Tape(tape_file) as tape:
-        tape.redact([3])
-        with pytest.raises(TapeError, match=r"run 3 .* was redacted: .* load\(.*, 3\) shows"):
-            replay(tape, 3)
-        assert replay(tape, 2).turn_number == 4
-
-
-def test_other_runs_and_other_components_are_what_they_were(tape_file: Path) -> None:
-    def but_agents(tape: Tape) -> list[Any]:
-        sites = ((call, call.attempt.request.site) for call in tape.calls(2))
-        return [call for call, site in sites if site and site.component != "agent"]
-
-    before = {run: rows_of(tape_file, run) for run in (1, 3)}
-    with Tape(tape_file) as tape:
-        whole = but_agents(tape)
-        tape.redact([2], components=["agent"])
-        assert verify(tape) == []
-        assert but_agents(tape) == whole
-        decisions = load(tape, 2).decisions().query("turn > 1").set_index("component")
-    assert decisions.reasoning["agent"].str.startswith("redacted:").all()
-    assert set(decisions.reasoning["validator"]) == {"It is economic."}
-    assert {run: rows_of(tape_file, run) for run in (1, 3)} == before
-
-
-def test_redacting_twice_changes_no_call_again(tape_file: Path) -> None:
-    with Tape(tape_file) as tape:
-        tape.redact()
-        once = [row for row in rows_of(tape_file, 1) if row[0] != "runs"]
-        tape.redact()
-        assert [row for row in rows_of(tape_file, 1) if row[0] != "runs"] == once
-        assert len(tape.run(1).manifest["redacted"]) == 2
-        assert verify(tape) == []
-
-
-def test_a_component_that_no_call_has_is_an_error(tape_file: Path) -> None:
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match="there are: agent, engine"):
-        tape.redact(components=["agnt"])
-
-
-@pytest.mark.parametrize("states", [False, True])
-@pytest.mark.parametrize("name", ["social", "crisis", "first_run"])
-def test_every_kind_can_be_redacted_and_looked_at(name: str, states: bool, tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
-    path.write_bytes(data_path(f"tapes/{name}.tape").read_bytes())
-    with Tape(path) as tape:
-        before = load(tape, 1)
-        tape.redact(states=states)
-        assert verify(tape) == []
-        after = load(tape, 1)
-        assert tape.turns_frame(1).equals(after.to_frame())
-        assert after.decisions().player.tolist() == before.decisions().player.tolist()
-        held = "".join(
-            row[0]
-            for row in tape.file.query("SELECT record FROM turns UNION ALL SELECT reply FROM calls")
-        )
-    said = {chain.reasoning for chain in before.chains if " " in chain.reasoning}
-    assert [text for text in said if text in held] == []
 
 
 # --- whole or not at all -----------------------------------------------------------------------
@@ -212,10 +114,7 @@ def test_every_kind_can_be_redacted_and_looked_at(name: str, states: bool, tmp_p
 
 @pytest.mark.process
 @pytest.mark.parametrize("at", [1, 4, 1_000_000])
-@pytest.mark.parametrize("call", ["prune([1, 2, 3])", "redact()"])
-def test_a_kill_in_the_middle_leaves_the_tape_as_it_was(
-    tape_file: Path, call: str, at: int
-) -> None:
+def test_a_kill_in_the_middle_leaves_the_tape_as_it_was(tape_file: Path, at: int) -> None:
     before = dump(tape_file)
     script = f"""
         import os, sys
@@ -228,7 +127,7 @@ def test_a_kill_in_the_middle_leaves_the_tape_as_it_was(
             if writes == {at} or sql.startswith("COMMIT"):
                 os._exit(9)
         tape.file._connection.set_trace_callback(count)
-        tape.{call}
+        tape.prune([1, 2, 3])
     """
     words = [sys.executable, "-c", textwrap.dedent(script), str(tape_file)]
     assert subprocess.run(words, env=os.environ, check=False).returncode == 9

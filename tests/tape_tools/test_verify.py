@@ -23,7 +23,7 @@ def findings_of(path: Path) -> list[str]:
 
 def test_a_sound_tape_has_no_findings_and_is_left_as_it_is(tape_file: Path) -> None:
     before = tape_file.read_bytes()
-    assert findings_of(tape_file) == []
+    assert findings_of(tape_file) == verify(tape_file) == verify(str(tape_file)) == []
     assert tape_file.read_bytes() == before
 
 

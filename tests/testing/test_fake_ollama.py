@@ -11,12 +11,12 @@ from typing import Any, Literal
 import httpx
 import ollama
 import pytest
+from fake_ollama import FakeModel, FakeOllama, Fault
+from fake_ollama._fake_ollama import example
 from pydantic import BaseModel, Field
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.testing import FakeModel, FakeOllama, Fault
-from llmsim_lab.testing._fake_ollama import example
 from llmsim_lab.types import ChatReply, ToolCall
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]

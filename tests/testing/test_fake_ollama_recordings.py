@@ -17,11 +17,11 @@ from typing import Any
 
 import httpx
 import pytest
+from fake_ollama import FakeModel, FakeOllama, Fault
+from fake_ollama._exchanges import FILE
+from fake_ollama._fake_ollama import TokenReply
 from ollama_rules import refusal
 
-from llmsim_lab.testing import FakeModel, FakeOllama, Fault
-from llmsim_lab.testing._exchanges import FILE
-from llmsim_lab.testing._fake_ollama import TokenReply
 from llmsim_lab.types import ChatReply, ToolCall
 
 WIRE = Path(__file__).parents[1] / "wire"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ollama import FakeModel, FakeOllama, Fault
 from ollama_rules import refusal
 
-from llmsim_lab.testing import FakeModel, FakeOllama, Fault
 from llmsim_lab.types import ChatReply, ToolCall
 
 pytestmark = pytest.mark.process

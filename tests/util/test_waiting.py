@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -181,9 +182,10 @@ def test_an_interrupt_stops_the_work_before_it_is_raised() -> None:
             await asyncio.sleep(0.1)
             stopped.set()
 
-    with sigint_after(started), pytest.raises(KeyboardInterrupt):
+    with sigint_after(started), pytest.raises(KeyboardInterrupt) as caught:
         run_sync(slow_to_stop())
     assert stopped.is_set()
+    assert "threading.py" not in "".join(traceback.format_exception(caught.value))
     assert run_sync(give(7)) == 7
 
 

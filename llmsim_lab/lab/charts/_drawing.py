@@ -1,8 +1,4 @@
-"""Scenes drawn with matplotlib, without pyplot, so that nothing global changes.
-
-For files, static views and pages without plotly; ``_interactive`` draws the same scenes to be
-hovered over and clicked.
-"""
+"""Scenes drawn with matplotlib, without pyplot, so that nothing global changes."""
 
 from __future__ import annotations
 

@@ -113,7 +113,6 @@ class Curve:
         legend: what the legend calls it; empty keeps it out.
         points: turns and values by column.
         labelled: True if its name is also written at its end.
-        track: the run whose values they are; None for a median, the rule, a prediction, history.
         colour, style, marker: how it is drawn; each of them tells runs apart.
         width, alpha: likewise.
     """
@@ -122,7 +121,6 @@ class Curve:
     legend: str
     points: Mapping[str, tuple[Values, Values]]
     labelled: bool = True
-    track: Track | None = None
     colour: str = "black"
     style: str = "-"
     marker: str = ""
@@ -215,10 +213,6 @@ class Scene:
     def main(self) -> Series:
         """What the large panel shows."""
         return self.series[0]
-
-    def place(self, column: str) -> int:
-        """Return the place of a column's panel: 0 for the large one."""
-        return [series.column for series in self.series].index(column)
 
     @property
     def turns(self) -> tuple[int, int]:
@@ -359,7 +353,7 @@ class _Composer:
             for name in self.labels
             if any(name in row for row in (track.rows[0], track.rows[-1]))
         }
-        self.curves.append(Curve(track.name, legend, points, track=track, **look))
+        self.curves.append(Curve(track.name, legend, points, **look))
 
     def _start(self, track: Track, drawn: Sequence[Track]) -> int:
         """Return the row that a run is drawn from: where it leaves the others."""
@@ -374,8 +368,6 @@ class _Composer:
 
     def _ensemble(self, item: Ensemble, look: Mapping[str, Any]) -> None:
         count = len(item.members)
-        if item.note:
-            self.notes.append(f"{item.name}: {item.note}.")
         if count < _FAN_FROM:
             runs = "1 run is" if count == 1 else f"{count} runs are"
             self.notes.append(

@@ -7,20 +7,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import takewhile
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._registry import class_of_manifest
-from llmsim_lab.run._run import load, series_on
+from llmsim_lab.run._run import series_on
 from llmsim_lab.run._turn import Series, turn_row
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.tape._codec import RunInfo
@@ -91,19 +88,19 @@ class Track:
         bounds: the least and the most that a column can be, by its name.
         notes: what readers of its numbers have to know.
         last_planned: the last turn planned, where its rows do not say more.
-        load: loads a run that is read from a tape, with its prompts and replies; else None.
+        taped: True if it is read from a tape.
     """
 
     name: str
     rows: list[Any] = field(default_factory=list)
     read: Callable[[], list[Any]] | None = None
-    simulation: Any = None
+    simulation: Run | None = None
     series: Sequence[Series] = ()
     prediction: Mapping[str, float] = field(default_factory=dict)
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     last_planned: int = 0
-    load: Callable[[], Run] | None = None
+    taped: bool = False
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
 
@@ -124,7 +121,7 @@ class Track:
 
     def update(self) -> None:
         """Take over what has changed: with a ``Run`` only the turns that are new."""
-        if isinstance(run := self.simulation, Run):
+        if (run := self.simulation) is not None:
             self._follow(run)
             self.notes, self.last_planned = run.notes, run.last_planned
         elif self.read is not None:
@@ -168,17 +165,10 @@ class Track:
     @property
     def recorded_to(self) -> int:
         """The last turn that comes from a tape; the first one if none does."""
-        if self.load is not None:
+        if self.taped:
             return self.turns[1]
         run = self.simulation
-        return max(self.turns[0], run.recorded_to if isinstance(run, Run) else 0)
-
-    @cached_property
-    def run(self) -> Run | None:
-        """The run with its prompts and replies, loaded when first asked for; a frame has none."""
-        if self.load is not None:
-            return self.load()
-        return self.simulation if isinstance(self.simulation, Run) else None
+        return max(self.turns[0], 0 if run is None else run.recorded_to)
 
     def period(self, turn: int) -> str:
         """Return a turn's quarter; empty where the run is not dated."""
@@ -218,16 +208,6 @@ class Ensemble:
         """Return a column's medians."""
         medians: Values = self.spread(column, [0.5])[1][0]
         return medians
-
-    @property
-    def note(self) -> str:
-        """Why its members cannot differ, where they are simulations that differ in seeds alone."""
-        runs = [member.simulation for member in self.members]
-        if not all(isinstance(run, Run) and not run.given for run in runs):
-            return ""
-        seeds = {run.llm_client.config.seed if run.llm_client else None for run in runs}
-        model_seed = seeds.pop() if len(seeds) == 1 else None
-        return idle_seeds([run.config for run in runs], model_seed=model_seed)
 
     def spread(self, column: str, quantiles: Sequence[float]) -> tuple[Values, Values]:
         """Return the turns that all members have, and the values' quantiles at each of them.
@@ -285,7 +265,7 @@ def read_runs(
         TapeError: a tape cannot be read, or lacks a run.
     """
     found = [item for run in runs for item in _read(run, numbers)]
-    if found and numbers is not None and not any(track.load for track in tracks_of(found)):
+    if found and numbers is not None and not any(track.taped for track in tracks_of(found)):
         raise ConfigError(
             f"run={numbers} goes with a tape; simulations and frames are one run each already"
         )
@@ -309,24 +289,20 @@ def read_runs(
     return found
 
 
-def run_numbers(run: int | Sequence[int] | None, numbers: Sequence[int] | None) -> list[int] | None:
-    """Return which of a tape's runs are meant, by either way to say it; None for all.
+def run_numbers(run: int | Sequence[int] | None) -> list[int] | None:
+    """Return which of a tape's runs are meant; None for all.
 
     Args:
         run: one number or several.
-        numbers: several.
 
     Raises:
-        ConfigError: both ways are used, or there is something else than whole numbers.
+        ConfigError: there is something else than whole numbers.
     """
-    if run is not None and numbers is not None:
-        raise ConfigError(f"run={run!r} and numbers={numbers!r} say the same; give one of them")
-    name, given = ("run", run) if numbers is None else ("numbers", numbers)
-    if given is None:
+    if run is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        return [whole_number(name, given)]
-    return [whole_number(name, number) for number in given]
+    if isinstance(run, str) or not isinstance(run, Iterable):
+        return [whole_number("run", run)]
+    return [whole_number("run", number) for number in run]
 
 
 def tracks_of(items: Iterable[Item]) -> list[Track]:
@@ -361,10 +337,7 @@ def _read(run: object, numbers: Sequence[int] | None) -> list[Item]:
         tracks = [member for member in members if isinstance(member, Track)]
         if not tracks or len(tracks) != len(members):
             raise ConfigError(f"a list of runs is an ensemble of at least one; it is {run!r}")
-        ensemble = Ensemble("ensemble", tracks)
-        if why := ensemble.note:
-            log_event(logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", reason=why)
-        return [ensemble]
+        return [Ensemble("ensemble", tracks)]
     return [_checked(_of_simulation(run))]
 
 
@@ -378,21 +351,17 @@ def _named(name: str, run: object, numbers: Sequence[int] | None) -> Item:
     )
 
 
-def _of_simulation(simulation: Any) -> Track:
-    if not all(hasattr(simulation, name) for name in ("turns", "to_frame")):
+def _of_simulation(run: object) -> Track:
+    if not isinstance(run, Run):
         raise ConfigError(
-            f"{type(simulation).__name__} is not a run; pass a Simulation, a Tape, a frame as "
+            f"{type(run).__name__} is not a run; pass a Simulation, a Tape, a frame as "
             "to_frame() gives it, or a list of these"
         )
-    config = getattr(simulation, "config", None)
-    name = str(getattr(config, "name", type(simulation).__name__))
-    number = getattr(simulation, "run_id", None)
     track = Track(
-        name=name if number is None else f"{number} {name}",
-        read=lambda: simulation.to_frame().to_dict("records"),
-        simulation=simulation,
-        series=getattr(simulation, "series", ()),
-        prediction=_predicted(simulation) if isinstance(simulation, Run) else {},
+        name=run.config.name if run.run_id is None else f"{run.run_id} {run.config.name}",
+        simulation=run,
+        series=run.series,
+        prediction=_predicted(run),
     )
     track.update()
     return track
@@ -424,7 +393,7 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
         prediction=prediction,
         notes=() if run_class is None else run_class.notes_on(info.manifest),
         last_planned=planned,
-        load=lambda: load(tape, info.id),
+        taped=True,
     )
 
 

@@ -78,8 +78,6 @@ class EmbeddedBackend:
     """
 
     max_top_logprobs = 100
-    continues_messages = True
-    """Whether the model continues an assistant's message that the conversation ends with."""
     streams: bool | Literal["always"] = "always"
 
     def __init__(
@@ -116,7 +114,7 @@ class EmbeddedBackend:
 
         Args:
             request: what is asked.
-            on_text: is given each piece of the reply as it comes; True stops the model.
+            on_text: is given each piece of the reply as it comes.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -163,12 +161,6 @@ class EmbeddedBackend:
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
 
-    async def unload(self) -> None:
-        """Take the model out of memory, for all its users here; the next request loads it again."""
-        server = self._server()
-        async with server.gate:  # a request that is being answered ends first
-            await asyncio.to_thread(server.unload)
-
     async def memory_bytes(self) -> int | None:
         """Return the memory that the model's process holds; None where it does not run."""
         import psutil  # here, since it takes long to import
@@ -213,9 +205,6 @@ class EmbeddedBackend:
                     body = _json_of(await response.aread())
                     raise_error(body, response.status_code, trained=trained)
                 reply = await collect(response.aiter_bytes(), trained=trained, on_text=on_text)
-        if reply.done_reason == "aborted":
-            # The child notices between two tokens; the next request waits for that.
-            server.suspect_since = time.monotonic()
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
             raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx, trained=trained)

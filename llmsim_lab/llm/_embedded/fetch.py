@@ -137,7 +137,14 @@ def _alone(model: CatalogueModel) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        log_event(logger, logging.WARNING, "MODEL_WAIT", model=model.name, why="being fetched")
+        log_event(
+            logger,
+            logging.WARNING,
+            "MODEL_WAIT",
+            words=f"Another process is fetching {model.name}; waiting for it.",
+            model=model.name,
+            why="being fetched",
+        )
         lock.acquire()
     try:
         yield
@@ -150,7 +157,14 @@ def _intact(model: CatalogueModel) -> Path | None:
     try:
         return verified_path(model)
     except ModelFileError as error:
-        log_event(logger, logging.WARNING, "MODEL_DAMAGED", model=model.name, detail=str(error))
+        log_event(
+            logger,
+            logging.WARNING,
+            "MODEL_DAMAGED",
+            words=f"The file of {model.name} is damaged and is fetched again: {error}",
+            model=model.name,
+            detail=str(error),
+        )
         model.path.unlink()
         return None
 
@@ -171,6 +185,8 @@ def _fetch(partial: PartialFile, sources: tuple[str, ...]) -> Path:
                     logger,
                     logging.WARNING,
                     "MODEL_SOURCE",
+                    words=f"{model.name} did not come by {source!r} ({error}); trying "
+                    f"{sources[len(faults)]!r} next.",
                     model=model.name,
                     failed=source,
                     why=str(error),
@@ -200,6 +216,11 @@ def _copy(path: Path, partial: PartialFile) -> Path:
     return partial.finish()
 
 
+def _without_links(path: str, flags: int) -> int:
+    # Windows has no such flag, and no links that any user can make.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 class PartialFile:
     """The bytes of a model that are here so far; a context manager.
 
@@ -216,7 +237,11 @@ class PartialFile:
         self._hash = hashlib.sha256()
 
     def __enter__(self) -> Self:
-        self._file = file = self.path.open("a+b")
+        if self.path.is_symlink():
+            raise ModelFileError(
+                f"{self.path} is a link, and weights are not written through one; remove it"
+            )
+        self._file = file = open(self.path, "a+b", opener=_without_links)
         # A hash's state cannot be stored, so what is here is read again.
         self._hash, self.size = hashlib.sha256(), 0
         file.seek(0)

@@ -155,8 +155,9 @@ class ModelServer:
 
     def _log_end(self, child: ChildProcess, cause: str, *, then: str) -> None:
         name, pid = self.settings.model.name, child.pid
+        words = f"The embedded model {name} has ended: {cause}; {then}."
         fields = {"model": name, "pid": pid, "cause": cause, "then": then}
-        log_event(logger, logging.WARNING, "EMBEDDED_ENDED", **fields)
+        log_event(logger, logging.WARNING, "EMBEDDED_ENDED", words=words, **fields)
 
 
 def memory_needed_bytes(path: Path, num_ctx: int) -> int:
@@ -195,6 +196,8 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
                 logger,
                 logging.WARNING,
                 "EMBEDDED_THREADS",
+                words=f"{settings.model.name} is in use with {server.settings.threads} threads, "
+                f"so it does not get the {settings.threads} asked for.",
                 model=settings.model.name,
                 asked=settings.threads,
                 using=server.settings.threads,

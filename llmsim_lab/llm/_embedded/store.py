@@ -1,7 +1,7 @@
 """The small models that the package knows, where they are kept, and which of them are here.
 
-A model's file counts as here once its hash was checked. A note beside it says so, with the file's
-size and time, so that a gigabyte is not read again at each start.
+A model's file counts as here once its hash was checked. A note beside it says so, with what tells
+this file from another (size, times, inode), so that a gigabyte is not read again at each start.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import hashlib
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from llmsim_lab._util.files import kept_folder
 from llmsim_lab.errors import ConfigError, ModelFileError
@@ -108,7 +110,7 @@ def find_model(name: str) -> CatalogueModel:
 
 def installed_models() -> list[str]:
     """Return the names of the models that are on this machine, the larger one first."""
-    return [model.name for model in CATALOGUE if is_verified(model)]
+    return [model.name for model in CATALOGUE if is_here(model)]
 
 
 def default_model() -> tuple[str, str]:
@@ -121,7 +123,7 @@ def default_model() -> tuple[str, str]:
             f"{free / 1e9:.1f} GB of memory is free and {best.name} needs "
             f"{needed / 1e9:.1f} GB; {warning}"
         )
-    if is_verified(best):
+    if is_here(best):
         return best.name, "it is here and fits into memory"
     space = free_space_bytes(kept_folder("models"))
     space_needed = best.size_bytes * _DISK_MARGIN
@@ -177,8 +179,17 @@ def verified_path(model: CatalogueModel) -> Path | None:
             f"{path} is damaged: its sha256 is {found} but should be {model.sha256}; "
             f"'llmsim-lab model get {model.name}' fetches it again"
         )
-    note_verified(model)
+    with suppress(OSError):  # in a folder that cannot be written to it is read again each time
+        note_verified(model)
     return path
+
+
+def is_here(model: CatalogueModel) -> bool:
+    """Return True if the model's file is here and right; reads the whole file if need be."""
+    try:
+        return verified_path(model) is not None
+    except ModelFileError:
+        return False
 
 
 def is_verified(model: CatalogueModel) -> bool:
@@ -195,8 +206,9 @@ def note_verified(model: CatalogueModel) -> None:
     """Note beside the model's file that its hash is right."""
     note = _note_path(model.path)
     # Written aside and moved into place: another process may be reading the note.
-    fresh = note.with_suffix(f".{os.getpid()}")
-    fresh.write_text(json.dumps(_note(model, model.path.stat())), encoding="utf-8")
+    fresh = note.with_suffix(f".{token_hex(4)}")
+    with fresh.open("x", encoding="utf-8") as file:
+        file.write(json.dumps(_note(model, model.path.stat())))
     fresh.replace(note)
 
 
@@ -224,4 +236,6 @@ def _note_path(path: Path) -> Path:
 
 
 def _note(model: CatalogueModel, stat: os.stat_result) -> dict[str, object]:
-    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": model.sha256}
+    # Size and mtime can be given to any file; inode and ctime cannot.
+    times = {"mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+    return {"size": stat.st_size, "inode": stat.st_ino, **times, "sha256": model.sha256}

@@ -21,9 +21,8 @@ from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._completions import Completion, with_instruction
-from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import error_text, lines, read_json
+from llmsim_lab.llm._transport import Telling, error_text, lines, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
@@ -143,8 +142,7 @@ async def collect(
     Args:
         blocks: the stream, in blocks of whole lines.
         trained: the longest context the model was trained for, tokens, where known.
-        on_text: is given each piece; where it returns True the rest is not read, and the reply's
-            ``done_reason`` is ``aborted``.
+        on_text: is given each piece.
 
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
@@ -165,8 +163,7 @@ async def collect(
             piece = answer.add(event)
         except (ValueError, TypeError) as error:
             raise _not_an_event(content) from error
-        if tell(*piece) and not answer.is_done:
-            return replace(answer.reply(), done_reason="aborted", reply_tokens=tell.pieces)
+        tell(*piece)
     if not answer.is_done:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True

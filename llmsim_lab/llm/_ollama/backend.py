@@ -13,9 +13,9 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -23,14 +23,13 @@ import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import broken_off, run_aside
-from llmsim_lab.llm._endings import Telling, stopped
+from llmsim_lab.llm._connections import broken_off, run_aside, stopped, without_locals
 from llmsim_lab.llm._extract import alternatives
 from llmsim_lab.llm._ollama.faults import fault_of, is_overflow, no_thinking, translated
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
-from llmsim_lab.llm._retry import context_overflow
+from llmsim_lab.llm._retry import context_overflow, window_left
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import check_length, count
+from llmsim_lab.llm._transport import Telling, check_length, count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -38,12 +37,13 @@ logger = logging.getLogger(__name__)
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
 _LIST_TIMEOUT_S = 2.0
-_UNLOADED_POLLS, _UNLOADED_POLL_S = 50, 0.2
 _UNNAMED = ("", "auto")
 
 _START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
 """Characters per token: at first, and at least, once some prompts were counted (after Chinese or
 JSON there will be English), and a factor of safety."""
+_LEAST_TRAINED = 512
+"""No model that chats was trained for a shorter context."""
 _LEAST_TOKENS = 64
 """Shorter prompts say little: they are mostly the chat template."""
 _TEMPLATE_TOKENS, _TEMPLATE_TOKENS_PER_MESSAGE = 128, 16
@@ -75,6 +75,7 @@ class OllamaBackend:
     max_top_logprobs = 20
     """What the server grants; one too old for probabilities answers without them."""
 
+    @without_locals
     def __init__(
         self, model: str | None = None, *, host: str | None = None, stream: bool = False
     ) -> None:
@@ -84,6 +85,7 @@ class OllamaBackend:
             self.streams = "always"
         self._thinkless: set[str] = set()
         self._gauges: dict[str, PromptGauge] = {}
+        self._trained: dict[str, int | None] = {}
 
     def __repr__(self) -> str:
         return f"OllamaBackend({self._model!r}, host={self.host!r})"
@@ -93,7 +95,7 @@ class OllamaBackend:
 
         Args:
             request: what is asked.
-            on_text: is given each piece of the reply as it comes; True stops the model.
+            on_text: is given each piece of the reply as it comes.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -136,7 +138,20 @@ class OllamaBackend:
                     raise await self._overflow(model, prompt, num_ctx, what=what)
             # Only now: a prompt that was cut must not teach the gauge.
             gauge.learn(texts, reply.prompt_tokens)
+            if num_ctx is not None:
+                await self._check_end(model, reply, num_ctx)
         return reply
+
+    async def _check_end(self, model: str, reply: ChatReply, num_ctx: int) -> None:
+        """Raise if the server dropped the start of a full window and let the model write on."""
+        used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+        if used <= min(num_ctx, _LEAST_TRAINED):
+            return
+        if model not in self._trained:
+            self._trained[model] = await self._trained_length(model)
+        trained = self._trained[model]
+        if used > min(num_ctx, trained or num_ctx):
+            raise window_left(reply, num_ctx, trained=trained)
 
     async def model_info(self) -> ModelInfo:
         """Return which model answers: digest, context length, capabilities, the server's version.
@@ -173,27 +188,6 @@ class OllamaBackend:
             clients = await clients_for(self.host, self)
             return installed(await clients.chat.list())
 
-    async def unload(self) -> None:
-        """Take the model out of the server's memory, for all its users; the next request loads it.
-
-        Raises:
-            BackendError: the server cannot be reached, or still holds the model after some seconds.
-        """
-        name = await self._resolve("")
-        with translated(name, host=self.host):
-            clients = await clients_for(self.host, self)
-            # Ollama's way to unload: no message, and no time to live. It answers before it is done.
-            await clients.chat.chat(name, [], keep_alive=0)
-            for _ in range(_UNLOADED_POLLS):
-                if await self._loaded(name) is None:
-                    return
-                await asyncio.sleep(_UNLOADED_POLL_S)
-        raise BackendError(
-            f"Ollama at {self.host} still has {name!r} in memory "
-            f"{_UNLOADED_POLLS * _UNLOADED_POLL_S:g} s after it was asked to unload it",
-            reason="server_error",
-        )
-
     async def memory_bytes(self) -> int | None:
         """Return the memory that the loaded model takes; None where it is not loaded.
 
@@ -221,7 +215,7 @@ class OllamaBackend:
         if self._model is None:
             with translated("", host=self.host):
                 clients = await clients_for(self.host, self)
-                name = await in_use(clients, installed(await clients.chat.list()))
+                name, _ = await in_use(clients, installed(await clients.chat.list()))
             if name is None:
                 raise BackendError(
                     f"Ollama at {self.host} has no model that can chat; get one with: "
@@ -254,12 +248,10 @@ class OllamaBackend:
                 raise fault from error
         seconds = time.perf_counter() - began
         # Without a length the end of a broken connection looks like the end of the reply.
-        may_be_cut = stream and not (extra.framed or tell.stopped)
+        may_be_cut = stream and not extra.framed
         if not parts or (may_be_cut and not parts[-1].done):
             raise broken_off(f"Ollama at {self.host}", f"{len(parts)} lines")
         reply = _joined(parts, host=self.host, seconds=seconds)
-        if tell.stopped and not parts[-1].done:  # the line with the counts was not waited for
-            return replace(reply, reply_tokens=tell.pieces)
         if not parts[-1].done:
             raise stopped(reply, who=f"Ollama at {self.host}")
         return reply
@@ -267,7 +259,7 @@ class OllamaBackend:
     async def _parts(
         self, model: str, request: ChatRequest, think: bool | str | None, tell: Telling | None
     ) -> list[ollama.ChatResponse]:
-        """Return the lines of a stream as far as they were read, or without ``tell`` the answer."""
+        """Return the lines of a stream, or without ``tell`` the answer."""
         answer: Any = await (await clients_for(self.host, self)).chat.chat(
             model,
             [_as_json(message) for message in request.messages],
@@ -284,8 +276,7 @@ class OllamaBackend:
         async with aclosing(answer) as lines:
             async for line in lines:
                 parts.append(line)
-                if tell(line.message.content or "", line.message.thinking or ""):
-                    break
+                tell(line.message.content or "", line.message.thinking or "")
         return parts
 
     async def _explained(
@@ -339,8 +330,9 @@ class _NoThinkingError(Exception):
 
 def _further_fields(request: ChatRequest) -> dict[str, Any]:
     """Return what the official client has no parameter for, or does not pass on whole."""
-    # Else the server cuts an overlong prompt, and drops the start of a full window, silently.
-    fields: dict[str, Any] = {"truncate": False, "shift": False}
+    # Else the server cuts an overlong prompt silently. ``shift: false`` would keep it from dropping
+    # the start of a full window, but makes it load the model anew after other clients' requests.
+    fields: dict[str, Any] = {"truncate": False}
     if request.tools:
         fields["tools"] = [dict(tool) for tool in request.tools]
     if request.top_logprobs:
@@ -464,12 +456,14 @@ class OllamaProbe:
         version: its version.
         models: the names of all models, the one pulled last first.
         model: the one that is taken where none is named, or None if none can chat.
+        why: why that one; names a larger one that is there too.
     """
 
     host: str
     version: str
     models: tuple[str, ...]
     model: str | None
+    why: str
 
 
 def full_name(name: str) -> str:
@@ -493,17 +487,39 @@ def installed(response: ollama.ListResponse) -> list[InstalledModel]:
     return sorted(models, key=lambda model: model.modified_at or oldest, reverse=True)
 
 
-async def in_use(clients: Clients, models: Iterable[InstalledModel]) -> str | None:
-    """Return the model to take where none is named: a loaded one, else the one pulled last.
+async def in_use(clients: Clients, models: Sequence[InstalledModel]) -> tuple[str | None, str]:
+    """Return the model to take where none is named, and why: a loaded one, else the latest pulled.
 
     None if no model completes text; one without a list of capabilities is expected to.
     """
     # One that is loaded answers at once, and pushes no other user's out of memory.
     loaded = [printable(model.model or "") for model in (await clients.chat.ps()).models]
     for name in dict.fromkeys(loaded + [model.name for model in models]):
-        capabilities = (await clients.chat.show(name)).capabilities
-        if capabilities is None or "completion" in capabilities:
-            return name
+        if await _can_chat(clients, name):
+            if name in loaded:
+                return name, "it is loaded there"
+            alone = len(models) == 1
+            return name, "the only model there" if alone else "the model pulled last of those there"
+    return None, ""
+
+
+async def _can_chat(clients: Clients, name: str) -> bool:
+    capabilities = (await clients.chat.show(name)).capabilities
+    return capabilities is None or "completion" in capabilities
+
+
+async def _larger(
+    clients: Clients, models: Sequence[InstalledModel], chosen: str | None
+) -> tuple[InstalledModel, InstalledModel] | None:
+    """Return the chosen model and the largest that can chat, if that is another."""
+    own = next((model for model in models if model.name == chosen), None)
+    if own is None:
+        return None
+    for model in sorted(models, key=lambda model: model.size_bytes, reverse=True):
+        if model.size_bytes <= own.size_bytes:
+            return None
+        if await _can_chat(clients, model.name):
+            return own, model
     return None
 
 
@@ -523,14 +539,19 @@ async def version_of(clients: Clients) -> str:
     """Return the server's version.
 
     Raises:
+        ollama.ResponseError: the server answers with an error, as others than Ollama do.
         ValueError: the server names none.
     """
-    version = (await clients.http.get("/api/version")).json().get("version")
+    response = await clients.http.get("/api/version")
+    if response.is_error:
+        raise ollama.ResponseError(response.json()["error"], response.status_code)
+    version = response.json().get("version")
     if not isinstance(version, str):
         raise ValueError(f"the version is {clip(repr(version), 60)}")
     return clip(printable(version), 40)
 
 
+@without_locals
 def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 
@@ -552,8 +573,13 @@ async def _look(url: str, timeout_s: float) -> OllamaProbe:
         with translated("", host=url):
             version = await version_of(clients)
             models = installed(await clients.chat.list())
-            chosen = await in_use(clients, models)
+            chosen, why = await in_use(clients, models)
+            pair = await _larger(clients, models, chosen)
     finally:
         await clients.aclose()
+    if pair is not None:
+        own, larger = (f"{model.size_bytes / 1e9:.2g} GB" for model in pair)
+        name = pair[1].name
+        why += f"; {name} is larger, {larger} against {own}: 'ollama:{name}' takes it"
     names = tuple(model.name for model in models)
-    return OllamaProbe(host=url, version=version, models=names, model=chosen)
+    return OllamaProbe(host=url, version=version, models=names, model=chosen, why=why)

@@ -10,7 +10,7 @@ import httpx
 import ollama
 
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import connection_fault, not_understood, status_fault
+from llmsim_lab.llm._connections import clear_locals, connection_fault, not_understood, status_fault
 from llmsim_lab.llm._ollama.wire import ChatExchange
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, unwrapped
@@ -74,8 +74,6 @@ def fault_of(
         )
     where = f"Ollama at {host}"
     explanation = text or "no explanation"
-    if status == 404:
-        explanation += "; is this the address of an Ollama server?"
     if status == 403 and not text:
         explanation = "it rejects this host name or origin; see its setting OLLAMA_ORIGINS"
     # A 404 is also what anything else than Ollama answers at that path.
@@ -83,6 +81,13 @@ def fault_of(
         return BackendError(
             f"model {model!r} is not on {where}; get it with: ollama pull {model}",
             reason="model_not_found",
+            status_code=status,
+        )
+    if status == 404:
+        return BackendError(
+            f"{host} is not the address of an Ollama server, for it answers 404 ({explanation}); "
+            "see that host, port and path are right",
+            reason="client_error",
             status_code=status,
         )
     is_wrong = _WRONG_REQUEST.search(text) is not None
@@ -109,7 +114,11 @@ def translated(model: str, *, host: str, extra: ChatExchange | None = None) -> I
         extra: of a chat request, what says whether it was sent.
     """
     try:
-        yield
+        try:
+            yield
+        except BaseException as error:
+            clear_locals(error)  # those of the HTTP client have the password of a proxy
+            raise
     except ollama.ResponseError as error:
         raise fault_of(error, model=model, host=host, num_ctx=None, chars=0) from error
     except (ConnectionError, httpx.TransportError) as error:

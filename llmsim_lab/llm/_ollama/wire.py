@@ -1,7 +1,7 @@
 """Connections to an Ollama server: its address, what goes out and comes back, clients per loop.
 
-The official client's ``chat`` has no parameters ``truncate`` and ``shift``, and drops what it does
-not know of a tool's JSON schema. ``OllamaTransport`` therefore adds such fields to the JSON of the
+The official client's ``chat`` has no parameter ``truncate``, and drops what it does not know of a
+tool's JSON schema. ``OllamaTransport`` therefore adds such fields to the JSON of the
 request on its way out: a public httpx transport, which the client accepts as a keyword.
 
 The client parses answers without limits of depth or of the size of numbers, takes ``true`` for a

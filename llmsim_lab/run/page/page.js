@@ -661,7 +661,7 @@
       h("button", { class: "back", on: { click: () => view.back() } }, "← Calls"),
       h("div", { class: "head" }, h("h2", { dir: "auto" }, visible(word("player", at) || word("component", at))), (word("status", at) || word("fault", at)) && status(word("status", at)), h("span", { class: "right soft small" }, `call ${id}`)),
       h("div", { class: "facts" }, fact("run", calls.run[at]), calls.turn[at] != null && h("a", { href: link({ view: "turns", turn: calls.turn[at] }) }, turnName(runs.get(calls.run[at]), calls.turn[at])), word("player", at) && h("span", { dir: "auto" }, visible(word("component", at))),
-        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && plural(calls.read[at], "token") || null), fact("written", calls.written[at] != null && plural(calls.written[at], "token") || null), h("span", null, seconds(calls.seconds[at]))),
+        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && plural(calls.read[at], "token") || null), fact("written", calls.written[at] != null && plural(calls.written[at], "token") || null), calls.cut[at] && h("span", { class: "wrong" }, "cut at its length"), h("span", null, seconds(calls.seconds[at]))),
       near.length ? h("div", { class: "chips" }, h("span", { class: "soft" }, "Compare with"), near.map(([other, name]) => h("a", { class: "chip", href: link({ view: "compare", a: calls.id[other], b: id }) }, name))) : "",
       part("Reply", replyParts(at, reply, detail, wanted)),
       prompt(at, form, wanted),
@@ -687,8 +687,8 @@
 
   function prompt(at, form, wanted) {
     const messages = calls.messages[at].map(([role, text]) => ({ role: head.words[role], text: textOf(text) }));
-    const known = Array.isArray(form), shape = known ? texts.forms[form[0]] : [[], []], names = [...new Set(shape[0].map((it) => it[1]))];
-    const spans = shape[0].map(([message, name, source, tokens], n) => ({ message, name, source, tokens, start: form[1 + 2 * n], end: form[1 + 2 * n] + form[2 + 2 * n], look: `k${names.indexOf(name) % 6}` }));
+    const known = Array.isArray(form), shape = known ? texts.forms[form[0]] : [], names = [...new Set(shape.map((it) => it[1]))];
+    const spans = shape.map(([message, name, source, tokens], n) => ({ message, name, source, tokens, start: form[1 + 2 * n], end: form[1 + 2 * n] + form[2 + 2 * n], look: `k${names.indexOf(name) % 6}` }));
     const body = h("div"), mode = (slots, title) => h("button", { "aria-pressed": String(bySlot === slots), on: { click: (event) => { bySlot = slots; for (const it of event.target.parentNode.children) it.setAttribute("aria-pressed", String(it === event.target)); draw(); } } }, title);
     const light = (name, on) => body.querySelectorAll(".slot").forEach((it) => it.classList.toggle("lit", on && it.dataset.slot === name));
     function pieces({ text }, number) {
@@ -709,14 +709,13 @@
     function draw() {
       if (bySlot && spans.length) {
         body.replaceChildren(h("div", { class: "slots" }, spans.map((span) => h("div", { class: span.look }, h("div", { class: "small" }, h("b", null, visible(span.name)), span.source ? h("span", { class: "soft" }, ` · ${visible(span.source)}`) : "", span.tokens != null ? h("span", { class: "soft" }, ` · ${count(span.tokens)} tokens`) : ""),
-          span.end > span.start ? block(messages[span.message].text.slice(span.start, span.end), { class: "mono" }, wanted) : h("div", { class: "soft small" }, "empty")))), cuts());
+          span.end > span.start ? block(messages[span.message].text.slice(span.start, span.end), { class: "mono" }, wanted) : h("div", { class: "soft small" }, "empty")))));
         return;
       }
       body.replaceChildren(
         names.length ? h("div", { class: "chips" }, h("span", { class: "soft" }, "Filled in"), names.map((name) => h("button", { class: `chip k${names.indexOf(name) % 6}`, on: { mouseenter: () => light(name, true), mouseleave: () => light(name, false), focus: () => light(name, true), blur: () => light(name, false), click: () => [...body.querySelectorAll(".slot")].find((it) => it.dataset.slot === name)?.scrollIntoView({ block: "center" }) } }, h("i"), visible(name)))) : "",
-        ...messages.map((message, number) => h("details", { class: "message", open: true }, h("summary", null, visible(message.role), ` · ${count(message.text.length)} characters`), pieces(message, number))), cuts());
+        ...messages.map((message, number) => h("details", { class: "message", open: true }, h("summary", null, visible(message.role), ` · ${count(message.text.length)} characters`), pieces(message, number))));
     }
-    const cuts = () => (shape[1].length ? h("div", { class: "small" }, h("h3", null, "Left out or shortened"), h("ul", null, shape[1].map(([name, , reason]) => h("li", { dir: "auto" }, h("b", null, visible(name)), ` ${visible(reason)}`)))) : "");
     draw();
     return h("div", { class: "part" }, h("div", { class: "head" }, h("h3", null, "Prompt"), spans.length > 0 && h("span", { class: "right seg" }, mode(false, "Text"), mode(true, "By slot")), form && !known ? h("span", { class: "soft small" }, visible(form)) : ""), body);
   }

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm import LLMClient, LLMConfig, _transport
+from llmsim_lab.llm import _transport
 from llmsim_lab.llm._embedded import backend, server
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
 from llmsim_lab.llm._embedded.store import find_model
@@ -219,19 +219,6 @@ async def test_a_cancelled_request_stops_the_generation(embedded: EmbeddedBacken
     assert pid_of(embedded) == before
 
 
-async def test_a_stopped_reply_stops_the_generation(embedded: EmbeddedBackend) -> None:
-    await embedded.chat(request())
-    before, told = pid_of(embedded), list[str]()
-    reply = await embedded.chat(
-        request("Tell a story.", options=LONG),
-        on_text=lambda piece: bool(told.append(piece)) or len(told) == 5,
-    )
-    assert (reply.text, reply.done_reason) == ("".join(told), "aborted")
-    assert (reply.prompt_tokens, reply.reply_tokens) == (None, 5)
-    again = await embedded.chat(request())  # waits for the child to be idle, and finds that it is
-    assert (pid_of(embedded), again.reply_tokens) == (before, 8)
-
-
 async def test_a_reply_is_the_same_whether_somebody_listens(embedded: EmbeddedBackend) -> None:
     asked = request("Set rates.", schema=SCHEMA, options={"num_predict": 80, "seed": 1})
     told: list[str] = []
@@ -239,18 +226,6 @@ async def test_a_reply_is_the_same_whether_somebody_listens(embedded: EmbeddedBa
     heard = await embedded.chat(asked, on_text=lambda piece: bool(told.append(piece)))
     assert replace(heard, seconds=0) == replace(plain, seconds=0, load_seconds=0)
     assert "".join(told) == plain.text
-
-
-async def test_a_model_in_a_loop_is_stopped_and_told_so(embedded: EmbeddedBackend) -> None:
-    config = LLMConfig(temperature=0, seed=1, num_ctx=1024, max_tokens=800, retry_wait_s=0)
-    asked = Message("user", "Repeat the word yes two hundred times.")
-    _, call = await LLMClient(config, embedded).converse([asked])
-    assert call.status == "repaired"
-    first = call.history[0]
-    assert first.reason == "generation_stopped"
-    assert "because it repeated" in first.detail
-    assert first.reply is not None
-    assert 0 < (first.reply.reply_tokens or 0) < 600
 
 
 async def test_a_killed_child_is_one_failed_request_and_then_a_new_child(

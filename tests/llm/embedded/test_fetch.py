@@ -144,6 +144,19 @@ def test_a_part_that_is_too_long_is_begun_anew(
     assert file_server.ranges == [None]
 
 
+def test_a_part_that_is_a_link_is_not_written_through(
+    models: Path, make_model: MakeModel, file_server: FileServer, tmp_path: Path
+) -> None:
+    models.mkdir()
+    mine = tmp_path / "mine.txt"
+    mine.write_bytes(CONTENT * 2)  # which would be cut to nothing, as a part that is too long
+    part = models / "tiny.gguf.part"
+    part.symlink_to(mine)
+    with pytest.raises(ModelFileError, match=rf"{part} is a link, .*; remove it"):
+        get_model(make_model(url=file_server.url))
+    assert mine.read_bytes() == CONTENT * 2
+
+
 def test_a_damaged_model_is_replaced_and_said_to_be(
     models: Path, make_model: MakeModel, file_server: FileServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -87,23 +87,6 @@ async def test_a_streamed_reply_is_the_same_as_a_whole_one(server: ChildProcess)
     assert whole.reply_tokens == 5 >= len(pieces) > 2
 
 
-async def test_a_reply_can_be_stopped(server: ChildProcess) -> None:
-    backend = backend_of(server)
-    pieces: list[str] = []
-
-    def enough(piece: str) -> bool:
-        pieces.append(piece)
-        return len(pieces) == 4
-
-    long = replace(REQUEST, options={**REQUEST.options, "num_predict": 900})
-    reply = await backend.chat(long, on_text=enough)
-    # One request at a time is answered there: this one waits until the other has ended.
-    after = await asyncio.wait_for(backend.chat(REQUEST), 30)
-    await backend.aclose()
-    assert (reply.done_reason, reply.reply_tokens) == ("aborted", 4)
-    assert after.done_reason == "length"
-
-
 async def test_a_prompt_that_does_not_fit_is_told_apart(server: ChildProcess) -> None:
     backend = backend_of(server)
     with pytest.raises(BackendError, match="more than the 1024 tokens of context") as caught:

@@ -89,6 +89,35 @@ def test_a_file_that_changed_is_read_again_and_rejected(
         verified_path(make_model())
 
 
+@pytest.mark.parametrize("way", ["written over", "replaced"])
+def test_a_file_of_the_same_size_and_time_is_read_again_and_rejected(
+    models: Path, make_model: MakeModel, way: str
+) -> None:
+    models.mkdir()
+    path, other = models / "tiny.gguf", models / "other"
+    path.write_bytes(CONTENT)
+    verified_path(make_model())
+    before = path.stat()
+    (path if way == "written over" else other).write_bytes(CONTENT[::-1])
+    if way == "replaced":
+        other.replace(path)
+    while (
+        path.stat().st_ctime_ns == before.st_ctime_ns
+        or path.stat().st_mtime_ns != before.st_mtime_ns
+    ):
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ModelFileError, match=r"tiny\.gguf is damaged"):
+        verified_path(make_model())
+
+
+def test_a_right_file_that_was_moved_here_is_here(models: Path, catalogue: tuple[str, str]) -> None:
+    copy = models / "copy"
+    copy.write_bytes(install(models, "small").read_bytes())
+    copy.replace(models / "small.gguf")
+    (models / "best.gguf").write_bytes(CONTENT[::-1])
+    assert installed_models() == ["small"]
+
+
 def test_a_damaged_note_counts_as_none(models: Path, make_model: MakeModel) -> None:
     models.mkdir()
     (models / "tiny.gguf").write_bytes(CONTENT)

@@ -1,0 +1,151 @@
+"""A server that others use too, or that is restarted while a run is going on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import ollama
+import pytest
+from fake_ollama import FakeOllama
+
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._openai import OpenAIBackend
+from llmsim_lab.llm._scope import time_limit
+from llmsim_lab.types import ChatReply, ChatRequest, Message
+
+
+def client_of(host: str, **config: Any) -> LLMClient:
+    settings = {"model": "llama3.2", "retry_wait_s": 0.01, "wait_for_server_s": 5} | config
+    return LLMClient(LLMConfig(**settings), OllamaBackend(host=host))
+
+
+async def say(client: LLMClient) -> ChatReply:
+    return (await client.converse([Message("user", "Hello")]))[0]
+
+
+async def failure_of(client: LLMClient) -> LLMFailureException:
+    with pytest.raises(LLMFailureException) as caught:
+        await say(client)
+    return caught.value
+
+
+@pytest.fixture
+def gone() -> str:
+    """The address of a server that was stopped."""
+    with FakeOllama() as server:
+        return server.host
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+
+# Taking turns
+
+
+async def test_the_model_stays_loaded_while_another_client_takes_turns() -> None:
+    with FakeOllama() as server, ollama.Client(server.host) as other:
+        async with client_of(server.host) as client:
+            await say(client)
+            for _ in range(3):
+                other.chat("llama3.2", [{"role": "user", "content": "Hi"}])
+                assert (await say(client)).load_seconds < 0.01
+
+
+async def test_a_model_that_others_load_with_other_settings_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"num_ctx": 2048}
+    with FakeOllama(load_s=2.5) as server, ollama.Client(server.host) as other:
+        async with client_of(server.host) as client:
+            for _ in range(8):
+                await say(client)
+                other.chat("llama3.2", [{"role": "user", "content": "Hi"}], options=options)
+    [line] = told(caplog)
+    assert "this model is loaded with other settings and is loaded anew each time" in line
+    assert "the last 3 answers waited 2.5, 2.5, 2.5 s for that" in line
+    assert "num_ctx (here 4096)" in line
+
+
+async def test_requests_that_wait_for_one_loading_are_not_several_loadings(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Loading:
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            await asyncio.sleep(0.01)
+            return ChatReply(text="ok", load_seconds=2.0)
+
+    client = LLMClient(LLMConfig(model="m", max_concurrency=8), Loading())
+    await asyncio.gather(*(say(client) for _ in range(8)))
+    assert told(caplog) == []
+
+
+async def test_after_an_answer_past_the_window_the_same_is_asked_with_another_seed() -> None:
+    with FakeOllama(reply=["one two " * 300, "Brief."]) as server:
+        async with client_of(server.host, num_ctx=512, max_tokens=511, seed=7) as client:
+            reply, call = await client.converse([Message("user", "Count.")])
+    assert (reply.text, call.attempts) == ("Brief.", 2)
+    assert call.history[0].reason == "context_overflow"
+    first, second = (request.body for request in server.requests)
+    assert first["messages"] == second["messages"]
+    assert first["options"]["seed"] != second["options"]["seed"]
+
+
+# Restarts
+
+
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+async def test_a_call_waits_for_a_server_that_is_being_restarted(
+    gone: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = client_of(gone)
+    if kind == "openai":
+        client.backend = OpenAIBackend("llama3.2", base_url=f"{gone}/v1")
+    asking = asyncio.gather(say(client), say(client), return_exceptions=True)
+    await asyncio.sleep(0.3)
+    assert not asking.done()
+    with FakeOllama(reply="Back.", port=int(gone.rpartition(":")[2])):
+        for reply in await asking:
+            if kind == "ollama":
+                assert reply.text == "Back."
+            else:  # it answers, though this fake does not speak that protocol
+                assert "404" in str(reply)
+        await client.aclose()
+    [line] = told(caplog)
+    assert "waiting up to 5 s" in line
+
+
+async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone: str) -> None:
+    began = time.perf_counter()
+    failure = await failure_of(client_of(gone, wait_for_server_s=1.2))
+    assert 1.2 <= time.perf_counter() - began < 4
+    assert str(failure) == (
+        f"connection_error after 2 attempts: no Ollama server answers at {gone}; start it with: "
+        "ollama serve, or set OLLAMA_HOST; waited 1 s for it"
+    )
+
+
+@pytest.mark.parametrize("config", [{"retry_wait_s": 0}, {"wait_for_server_s": 0}])
+async def test_without_a_wait_a_server_that_is_away_ends_the_call_at_once(
+    gone: str, config: dict[str, Any]
+) -> None:
+    began = time.perf_counter()
+    failure = await failure_of(client_of(gone, **config))
+    assert time.perf_counter() - began < 1
+    assert "waited" not in str(failure)
+
+
+async def test_who_waits_for_a_server_can_stop_waiting(gone: str) -> None:
+    asking = asyncio.create_task(say(client_of(gone)))
+    await asyncio.sleep(0.2)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asking, 1)
+    with time_limit(0.3):
+        failure = await failure_of(client_of(gone))
+    assert "the caller waits no longer" in str(failure)

@@ -1,7 +1,7 @@
 """Build what an agent reads, from the state, the events and what the others did.
 
 A prompt is a pure function of its arguments and of the builder's settings: same input, same bytes,
-in any process. Where each of its sections came from is worked out when it is asked for.
+in any process.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class AgentContextBuilder:
         texts: dict[Role, str] = {
             role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
         }
-        return RenderedPrompt(**texts, template=_template(), provenance=_tracer(parts, texts))
+        return RenderedPrompt(**texts, template=_template(), provenance=_provenance(parts))
 
     def _role(self, agent_name: str) -> list[Part]:
         parts = []
@@ -433,21 +433,16 @@ def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> N
     parts.append(Part(title, source, "user", text))
 
 
-def _tracer(parts: Sequence[Part], texts: Mapping[Role, str]) -> Callable[[], Provenance]:
-    """Return a function that finds where each section stands: few prompts are ever asked."""
-    # Lengths only: the texts of all sections would be in memory twice.
-    places = [(part.name, part.source, part.role, len(part.text)) for part in parts]
-
-    def trace() -> Provenance:
-        spans = []
-        for role in _ROLES:
-            start = 0
-            for name, source, own_role, length in places:
-                if own_role == role:
-                    tokens = estimate_tokens(texts[role][start : start + length])
-                    spans.append(Span(name, role, start, start + length, source, tokens))
-                    # The sections of a message have an empty line between them.
-                    start += length + len("\n\n")
-        return Provenance(spans=tuple(spans), how="rendered")
-
-    return trace
+def _provenance(parts: Sequence[Part]) -> Provenance:
+    """Return where each section stands."""
+    spans = []
+    for role in _ROLES:
+        start = 0
+        for part in parts:
+            if part.role == role:
+                end = start + len(part.text)
+                tokens = estimate_tokens(part.text)
+                spans.append(Span(part.name, role, start, end, part.source, tokens))
+                # The sections of a message have an empty line between them.
+                start = end + len("\n\n")
+    return Provenance(spans=tuple(spans))

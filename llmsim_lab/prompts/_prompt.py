@@ -13,24 +13,15 @@ import difflib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import (
-    Layout,
-    Origin,
-    Provenance,
-    Span,
-    SystemMessage,
-    name_sources,
-    spans_of,
-)
+from llmsim_lab._spans import Origin, Provenance, Span
 from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, styled
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
@@ -40,11 +31,7 @@ if TYPE_CHECKING:
     from llmsim_lab.prompts._language import Template
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
-_MAX_SYSTEM_MESSAGES = 4096
 _UNKNOWN = Provenance(how="unknown", why="whoever put the prompt together did not say")
-
-_Sources = tuple[Mapping[str, str], Mapping[str, object]]
-"""By slot, in words, and the facts that the words need."""
 
 
 def _change(gone: str, come: str) -> Markup:
@@ -114,25 +101,19 @@ class Prompt:
         self.system = system
         self.user = user
         self.parent = parent
-        self._system_slots = self._read(system, "System").slots
-        self._user_slots = self._read(user, "User").slots
-        self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system_slots + self._user_slots))
+        slots = dict.fromkeys(self._template("system").slots + self._template("user").slots)
+        self.slots: tuple[str, ...] = tuple(slots)
         """Names of the values that ``render`` takes, in order of first use."""
-        self._wanted = frozenset(self.slots)
-        self._system_messages: dict[tuple[object, ...], SystemMessage] = {}
+        self._slots = frozenset(slots)
 
-    def _read(self, text: str, part: str) -> Template:
+    def _template(self, role: Literal["system", "user"]) -> Template:
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
-        from llmsim_lab.prompts._language import TemplateFault, template_of
+        from llmsim_lab.prompts._language import template_of
 
         try:
-            return template_of(text)
-        except TemplateFault as error:
-            raise PromptError(f"prompt {self.name!r}, {part} message, {error}") from error
-
-    @cached_property
-    def _templates(self) -> tuple[Template, Template]:
-        return self._read(self.system, "System"), self._read(self.user, "User")
+            return template_of(self.system if role == "system" else self.user)
+        except PromptError as error:
+            raise PromptError(f"prompt {self.name!r}, {role.title()} message, {error}") from error
 
     @cached_property
     def digest(self) -> str:
@@ -224,41 +205,23 @@ class Prompt:
                 have what the template looks up in it.
         """
         # Exactly these: a value too many is a misspelt slot more often than not.
-        if values.keys() != self._wanted:
+        if values.keys() != self._slots:
             raise PromptError(self._mismatch(values))
-        system_template, user_template = self._templates
-        message = "System"
-        try:
-            # The system message is filled once for each set of values. What is no text stands in
-            # the key by its ``repr``, in a tuple: 1 is not "1", and a list cannot be a key.
-            key = tuple(
-                [
-                    value if type(value := values[slot]) is str else (repr(value),)
-                    for slot in self._system_slots
-                ]
-            )
-            system = self._system_messages.get(key)
-            if system is None:
-                text, form, lengths = system_template.fill(values)
-                system = SystemMessage(text, form, tuple(lengths))
-                if len(self._system_messages) < _MAX_SYSTEM_MESSAGES:
-                    self._system_messages[key] = system
-            message = "User"
-            text, form, lengths = user_template.fill(values)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise PromptError(f"prompt {self.name!r}, {message} message: {error}") from error
-        return RenderedPrompt(
-            system=system.text,
-            user=text,
-            template=self,
-            provenance=(system, form, lengths),
-        )
+        texts, spans = {}, []
+        for role in ("system", "user"):
+            try:
+                texts[role], places = self._template(role).fill(values)
+            except (TypeError, ValueError, ArithmeticError) as error:
+                where = f"prompt {self.name!r}, {role.title()} message"
+                raise PromptError(f"{where}: {error}") from error
+            spans += [Span(slot, role, start, end) for start, end, slot in places]
+        return RenderedPrompt(**texts, template=self, provenance=Provenance(spans=tuple(spans)))
 
     def _mismatch(self, values: dict[str, object]) -> str:
         faults = []
-        if missing := sorted(self._wanted - values.keys()):
+        if missing := sorted(self._slots - values.keys()):
             faults.append(f"no value for {', '.join(missing)}")
-        if unused := sorted(values.keys() - self._wanted):
+        if unused := sorted(values.keys() - self._slots):
             faults.append(f"no slot for {', '.join(unused)}")
         slots = ", ".join(self.slots) or "none"
         return f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}"
@@ -275,12 +238,6 @@ class Prompt:
 
     def __repr__(self) -> str:
         return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Templates hold closures, which cannot be pickled; they are read anew when needed.
-        state = self.__dict__.copy()
-        state.pop("_templates", None)
-        return state
 
     def _repr_markdown_(self) -> str:
         heading = f"**{self.name}** `{self.digest[:12]}`"
@@ -308,21 +265,16 @@ class RenderedPrompt(str):
         template: the prompt it was rendered from.
     """
 
-    __slots__ = ("_provenance", "_sources", "system", "template", "user")
+    __slots__ = ("_known", "_sources", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    _sources: _Sources | None
-    _provenance: Provenance | Layout | Callable[[], Provenance]
+    _known: Provenance
+    _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(
-        cls,
-        *,
-        system: str,
-        user: str,
-        template: Prompt,
-        provenance: Provenance | Layout | Callable[[], Provenance] = _UNKNOWN,
+        cls, *, system: str, user: str, template: Prompt, provenance: Provenance = _UNKNOWN
     ) -> RenderedPrompt:
         """Join the parts with an empty line.
 
@@ -330,14 +282,14 @@ class RenderedPrompt(str):
             system: the system message.
             user: the user message.
             template: what they were rendered from.
-            provenance: where the parts came from, or a function that finds out when it is asked.
+            provenance: where the parts came from.
         """
         self = str.__new__(cls, f"{system}\n\n{user}" if system else user)
         self.system = system
         self.user = user
         self.template = template
-        self._sources = None
-        self._provenance = provenance
+        self._known = provenance
+        self._sources = {}, {}
         return self
 
     @property
@@ -350,39 +302,21 @@ class RenderedPrompt(str):
 
         Args:
             sources: by slot, in words: ``{"inflation": "state.global_state.inflation, turn
-                {turn}"}``; a fact's name in braces is all that is filled in. Not to be changed.
+                {turn}"}``; a fact's name in braces is all that is filled in.
             facts: what ``{turn}`` and the like in the words stand for.
         """
-        self._sources = sources, facts
+        self._sources = dict(sources), facts
         return self
 
     @property
     def provenance(self) -> Provenance:
-        """Where the parts came from, if that is known; worked out when first asked for."""
-        known = self._provenance
-        if isinstance(known, tuple):
-            known = Provenance(spans=spans_of(known))
-        elif not isinstance(known, Provenance):
-            known = self._provenance = known()
-        if self._sources is None:
-            return known
-        return replace(known, spans=name_sources(known.spans, *self._sources))
+        """Where the parts came from, if that is known."""
+        return self._known.sourced(*self._sources)
 
     def origin(self, site: CallSite | None) -> Origin | None:
-        """Return what a call keeps of where the parts came from; None where that is not known.
-
-        Args:
-            site: the call's.
-
-        Raises:
-            PromptError: spans not noted by ``render`` overlap, or end after their message.
-        """
-        known = self._provenance
-        if not isinstance(known, tuple):
-            texts = {"system": self.system, "user": self.user}
-            return Origin.of_provenance(self.provenance, texts)
+        """Return what a call keeps of where the parts came from; None where that is not known."""
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of_layout(known, *(self._sources or ({}, {})), agent=agent, turn=turn)
+        return Origin.of(self._known, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -390,7 +324,6 @@ class RenderedPrompt(str):
         return self.provenance.spans
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Worked out first: a function that would do so can rarely be pickled.
         rebuilt = partial(
             RenderedPrompt,
             system=self.system,

@@ -158,13 +158,6 @@ def test_equal_looking_values_of_different_kinds_do_not_share_a_system_message()
     assert prompt.render(x="1").system == "text"
 
 
-def test_system_messages_stay_right_beyond_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmsim_lab.prompts._prompt._MAX_SYSTEM_MESSAGES", 2)
-    prompt = Prompt("Hi", system="I am {{ x }}.")
-    for _ in range(2):
-        assert [prompt.render(x=x).system for x in range(4)] == [f"I am {x}." for x in range(4)]
-
-
 # Changing
 
 

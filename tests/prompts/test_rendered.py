@@ -126,10 +126,9 @@ def test_a_prompt_put_together_otherwise_brings_its_own_provenance() -> None:
         spans=(Span("SITUATION", "user", 0, 9, "module diplomatic_base", tokens=3),),
     )
     template = Prompt("{{ sections }}")
-    for given in (own, lambda: own):
-        prompt = RenderedPrompt(system="", user="SITUATION", template=template, provenance=given)
-        assert prompt.provenance == own
-        assert prompt.spans == own.spans
+    prompt = RenderedPrompt(system="", user="SITUATION", template=template, provenance=own)
+    assert prompt.provenance == own
+    assert prompt.spans == own.spans
 
 
 def test_a_prompt_put_together_without_saying_how_has_no_spans() -> None:

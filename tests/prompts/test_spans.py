@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmsim_lab._spans import MAX_SPANS, MAX_WORDS, Origin, Provenance, Span
-from llmsim_lab.errors import PromptError, TapeError
+from llmsim_lab.errors import TapeError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import CallSite, ChatRequest, Message
@@ -82,14 +82,6 @@ def test_what_does_not_follow_from_a_calls_place_has_a_form_of_its_own() -> None
     assert json.loads(angry.form)["facts"] == {"agent": None, "turn": -1, "mood": "True"}
 
 
-@pytest.mark.parametrize(("count", "shares"), [(50, True), (51, False)])
-def test_only_prompts_of_few_values_share_their_origin(count: int, shares: bool) -> None:
-    prompt = Prompt.parse("## User\n\n{% for x in xs %}{{ x }} {% endfor %}", name="list")
-    one, other = (prompt.render(xs=[x] * count).origin(site("Aland", 1)) for x in ("a", "b"))
-    assert one == other
-    assert (one is other) == shares
-
-
 def test_sections_keep_their_tokens() -> None:
     own = Provenance(
         spans=(
@@ -101,21 +93,6 @@ def test_sections_keep_their_tokens() -> None:
     template = Prompt("{{ sections }}")
     prompt = RenderedPrompt(system="0123", user="SITU, EVEN", template=template, provenance=own)
     assert asked(prompt, site("Aland", 3)).provenance == own
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "why"),
-    [
-        (4, 6, "goes from 4 to 6, but the one before ends at 5 and the message at 9; name spans"),
-        (7, 6, "goes from 7 to 6, but"),
-        (7, 10, "goes from 7 to 10, but"),
-    ],
-)
-def test_spans_that_cannot_be_are_refused_with_the_way_out(start: int, end: int, why: str) -> None:
-    own = Provenance(spans=(Span("a", "user", 0, 5), Span("b", "user", start, end)))
-    prompt = RenderedPrompt(system="", user="SITUATION", template=Prompt("{{ a }}"), provenance=own)
-    with pytest.raises(PromptError, match=f"the span 'b' of the user message {why}"):
-        prompt.origin(None)
 
 
 def test_a_prompt_of_too_many_values_is_kept_without_them() -> None:
@@ -165,7 +142,7 @@ GOOD: dict[str, Any] = {
         ({}, "[2,99999999999999999999]", "less than or equal to"),
         ({}, "{}", "valid array"),
         ({}, "[" * 50_000, "Invalid JSON"),
-        ({}, "[2,2" + " " * 1_000_000 + "]", "its spans are longer than"),
+        ({}, "[2,2" + " " * 4_000_000 + "]", "it is longer than 4,000,000"),
         ({"system": [[3, 9, "s", ""]]}, "[2,2]", "'s' ends at 12, and the system message has 4"),
         ({"user": [[-1, None, "a", ""]] * 2}, "[2,2]", "greater than or equal to 0"),
         ({"user": [[0, 2, "a", ""]] * 2}, "[2,2]", "user.0.1"),

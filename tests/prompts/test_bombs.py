@@ -1,0 +1,165 @@
+"""Templates that would take long, much memory or the interpreter's stack end in a PromptError."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from llmsim_lab.errors import PromptError
+from llmsim_lab.prompts import Prompt
+
+SIZES = (100, 1_000, 9_000, 60_000)
+MANY = 10**9
+
+REPEATED = {
+    "brackets": ("{{ ", "(", "1", ")", " }}"),
+    "items": ("{{ ", "a[", "1", "]", " }}"),
+    "not": ("{{ ", "not ", "1", "", " }}"),
+    "minus": ("{{ ", "-", "1", "", " }}"),
+    "ifs": ("", "{% if a %}", "", "{% endif %}", ""),
+    "else": ("", "{% if a %}{% else %}", "", "{% endif %}", ""),
+    "loops": ("", "{% for b in a %}", "", "{% endfor %}", ""),
+    "loops in else": ("", "{% for b in a %}{% else %}", "", "{% endfor %}", ""),
+    "points": ("{{ a", ".b", "", "", " }}"),
+    "under": ("{{ a", ".__class__", "", "", " }}"),
+    "filters": ("{{ a", "|upper", "", "", " }}"),
+    "joins": ("{{ a", "|join(a", "", ")", " }}"),
+    "defaults": ("{{ a", "|default(a", "", ")", " }}"),
+    "ands": ("{{ a", " and a", "", "", " }}"),
+    "ors": ("{{ a", " or a", "", "", " }}"),
+    "calls": ("{{ ", "a(", "1", ")", " }}"),
+    "lists": ("{{ ", "[", "", "]", " }}"),
+    "dicts": ("{{ ", "{1:", "1", "}", " }}"),
+    "tuples": ("{{ ", "a,", "", "", " }}"),
+    "power": ("{{ 9", "**9", "", "", " }}"),
+    "times": ("{{ 'x'", "*9", "", "", " }}"),
+    "tildes": ("{{ a", "~a", "", "", " }}"),
+    "is": ("{{ a", " is a", "", "", " }}"),
+    "if else": ("{{ a", " if a else a", "", "", " }}"),
+    "slices": ("{{ a", "[1:]", "", "", " }}"),
+    "open braces": ("", "{{", "", "", ""),
+    "open tags": ("", "{% ", "", "", ""),
+    "comments": ("", "{#", "", "", ""),
+    "raw": ("", "{% raw %}", "", "", ""),
+    "quotes": ("{{ '", "''", "", "", " }}"),
+    "macros": ("", "{% macro a() %}", "{{ a() }}", "{% endmacro %}", ""),
+    "blocks": ("", "{% block a %}", "", "{% endblock %}", ""),
+    "includes": ("", "{% include 'a' %}", "", "", ""),
+    "sets": ("", "{% set a = a ~ a %}", "", "", ""),
+    "range": ("{% for a in range(", "9", "", "", ") %}{% endfor %}"),
+    "digits": ("{{ " + "9" * 5_000, "9", "", "", " }}"),
+    "hex digits": ("{{ 0x" + "f" * 5_000, "f", "", "", " }}"),
+    "exponents": ("{{ 1e1", "9", "", "", " }}"),
+    "minus exponents": ("{% if a < -1e1", "9", "", "", " %}{% endif %}"),
+}
+"""What stands before, what is repeated, what stands between, what closes each, and what all."""
+
+BODIES = {
+    "upper": "{% if text|upper %}{% endif %}",
+    "title": "{% if text|title %}{% endif %}",
+    "trim": "{% if text|trim|lower|capitalize %}{% endif %}",
+    "compare": "{% if text < text %}{% endif %}",
+    "equal": "{% if text == other %}{% endif %}",
+    "in text": "{% if 'x' in text %}{% endif %}",
+    "in list": "{% if -1 in list %}{% endif %}",
+    "lists": "{% if list == same %}{% endif %}",
+    "nested lists": "{% if nested == again %}{% endif %}",
+    "joined lists": "{% if nested|join %}{% endif %}",
+    "first list": "{% if nested|first|join %}{% endif %}",
+    "join": "{% if list|join(list) %}{% endif %}",
+    "last": "{% if list|last %}{% endif %}",
+    "items": "{% if dict|items %}{% endif %}",
+    "pairs": "{% for k, v in dict|items %}{% endfor %}",
+    "print": "{{ text }}",
+    "print list": "{{ list }}",
+    "print dict": "{{ dict }}",
+    "loop": "{% for y in list %}{% endfor %}",
+    "test": "{% for y in list if y < 0 %}{% endfor %}",
+    "length": "{% for y in list %}{{ loop.length }}{% endfor %}",
+}
+"""Inside a loop over many values."""
+
+ONCE = {
+    "text joined": "{{ text|join(text) }}",
+    "joined twice": "{{ text|join(list)|join(text) }}",
+    "text twice": "{{ text }}{{ text }}",
+    "range": "{{ range }}{{ range|join }}",
+    "last of range": "{{ range|last }}",
+    "range joined": "{{ range|join(',')|title }}",
+    "pairs of ranges": "{% for k, v in ranges %}{% endfor %}",
+    "deep": "{{ deep }}",
+    "deep joined": "{{ deep|join }}",
+    "deep compared": "{% if deep == deeper %}{% endif %}",
+    "itself": "{{ itself }}",
+    "endless": "{% for x in endless %}{{ x }}{% endfor %}",
+    "endless joined": "{{ endless|join }}",
+    "endless length": "{% for x in endless %}{{ loop.length }}{% endfor %}",
+    "endless test": "{% for x in endless if x < 0 %}{% endfor %}",
+    "rounded down": "{{ text|length|round(-999999999999999) }}{{ text }}{{ text }}",
+}
+
+
+def deep(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, Any]:
+    itself: list[Any] = []
+    itself.append(itself)
+    return {
+        "text": "ß" * 700_000,
+        "other": "ß" * 699_999 + "s",
+        "list": [*range(250_000)],
+        "same": [*range(250_000)],
+        "dict": {str(number): number for number in range(50_000)},
+        "nested": [[*range(1_000)] for _ in range(100)],
+        "again": [[*range(1_000)] for _ in range(100)],
+        "range": range(MANY),
+        "ranges": [range(MANY)],
+        "deep": deep(5_000),
+        "deeper": deep(5_000),
+        "itself": itself,
+        "endless": itertools.count(),
+        "a": "ab",
+    }
+
+
+def bombs() -> Iterator[tuple[str, str]]:
+    for (name, parts), size in itertools.product(REPEATED.items(), SIZES):
+        before, each, between, closing, after = parts
+        yield f"{size} {name}", before + each * size + between + closing * size + after
+    yield "length", "x" * 300_000
+    for text in ("{{ a.b }}", "{{ a }}", "{% if a %}{% endif %}", "{{ a < a }}", "{# #}{{ 1 }}"):
+        yield f"many {text}", text * 9_000
+    for depth, body in itertools.product((1, 2, 3, 5, 8), ("", "{{ x }}", "{{ loop.index }}")):
+        for values in ("range", "list", "text"):
+            loops = f"{{% for x in {values} %}}" * depth
+            yield f"{depth} loops over {values}: {body}", loops + body + "{% endfor %}" * depth
+    for (name, body), many in itertools.product(BODIES.items(), ("range", "list")):
+        yield f"{name} for each of {many}", f"{{% for x in {many} %}}{body}{{% endfor %}}"
+    yield from ONCE.items()
+
+
+BOMBS = dict(bombs())
+
+
+def test_there_are_hundreds_of_kinds_and_sizes() -> None:
+    assert len(BOMBS) >= 250
+
+
+def filled(text: str, values: dict[str, Any]) -> str:
+    prompt = Prompt(text)
+    return prompt.render(**{slot: values[slot] for slot in prompt.slots})
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_ends_in_an_error(name: str, values: dict[str, Any]) -> None:
+    with pytest.raises(PromptError, match=r"prompt 'unnamed', User message"):
+        filled(BOMBS[name], values)

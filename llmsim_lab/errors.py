@@ -60,7 +60,7 @@ FailureReason = Literal[
 - ``client_error``: the server does not accept the request.
 - ``model_not_found``: the server does not have the model.
 - ``invalid_response``: the reply is not what was asked for.
-- ``context_overflow``: the prompt does not fit the context window.
+- ``context_overflow``: the prompt, or with it the answer, does not fit the context window.
 - ``generation_stopped``: the server stopped the model because it repeated itself, or for another
   reason; the text so far is kept as the attempt's reply.
 """
@@ -125,7 +125,8 @@ class BackendError(LabError):
         retry: whether the same request may succeed a moment later.
         rejected: the reply, if it had the right form but its content was not accepted.
         retry_after_s: how long to wait before trying again, seconds, where the server says so.
-        reply: the ``ChatReply`` so far, where the server stopped the model before it was done.
+        reply: the ``ChatReply``, where the server stopped the model before it was done, or the
+            answer went past the end of the context window.
     """
 
     def __init__(

@@ -268,7 +268,7 @@ class Attempt:
     Attributes:
         request: what was asked.
         reply: what was answered, if anything was; with the reason ``generation_stopped`` the part
-            that had come.
+            that had come, with ``context_overflow`` an answer that went past the window.
         seconds: how long it took.
         reason: what was wrong, or None.
         detail: the same in words.

@@ -12,10 +12,13 @@ import axe
 import pytest
 from page_kit import HOSTILE, hostile_game, long_run, odd_run
 from playwright.sync_api import Browser, Page, expect
+from worlds import PublicGoods
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._run import page as write
+from llmsim_lab.types import ChatReply
 
 VIEWS = ("turns", "calls", "decisions", "compare", "compare&of=runs", "settings")
 MOST_BYTES, MOST_NODES = 15_000_000, 1_500
@@ -275,3 +278,14 @@ def test_every_view_is_accessible_and_as_wide_as_the_window(
         assert wide <= width, f"{place} is {wide} px wide"
         assert axe.faults_of(page, "#page") == [], place
     context.close()
+
+
+def test_a_reply_that_was_cut_at_its_length_says_so(opened: Opened, tmp_path: Path) -> None:
+    whole = '{"reasoning": "r", "amount": 1, "confidence": 1}'
+    cut = ChatReply(text=whole, done_reason="length", reply_tokens=9)
+    client = LLMClient(LLMConfig(model="s"), ScriptedBackend([cut, *[whole] * 9]))
+    run = PublicGoods(llm_client=client)
+    run.run(1)
+    path = run.page(tmp_path / "cut.html")
+    expect(opened.open(path, "call=1").get_by_text("cut at its length")).to_be_visible()
+    expect(opened.open(path, "call=2").get_by_text("cut at its length")).to_have_count(0)

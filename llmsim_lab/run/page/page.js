@@ -661,7 +661,7 @@
       h("button", { class: "back", on: { click: () => view.back() } }, "← Calls"),
       h("div", { class: "head" }, h("h2", { dir: "auto" }, visible(word("player", at) || word("component", at))), (word("status", at) || word("fault", at)) && status(word("status", at)), h("span", { class: "right soft small" }, `call ${id}`)),
       h("div", { class: "facts" }, fact("run", calls.run[at]), calls.turn[at] != null && h("a", { href: link({ view: "turns", turn: calls.turn[at] }) }, turnName(runs.get(calls.run[at]), calls.turn[at])), word("player", at) && h("span", { dir: "auto" }, visible(word("component", at))),
-        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && plural(calls.read[at], "token") || null), fact("written", calls.written[at] != null && plural(calls.written[at], "token") || null), calls.cut[at] && h("span", { class: "wrong" }, "cut at its length"), h("span", null, seconds(calls.seconds[at]))),
+        calls.attempt[at] > 1 && fact("attempt", calls.attempt[at]), h("span", { dir: "auto" }, visible(settings.model ?? "")), fact("read", calls.read[at] != null && plural(calls.read[at], "token") || null), fact("written", calls.written[at] != null && plural(calls.written[at], "token") || null), calls.cut[at] && h("span", null, "cut at its length"), h("span", null, seconds(calls.seconds[at]))),
       near.length ? h("div", { class: "chips" }, h("span", { class: "soft" }, "Compare with"), near.map(([other, name]) => h("a", { class: "chip", href: link({ view: "compare", a: calls.id[other], b: id }) }, name))) : "",
       part("Reply", replyParts(at, reply, detail, wanted)),
       prompt(at, form, wanted),

@@ -19,6 +19,7 @@ from llmsim_lab.assistant._decision_log import DecisionOutcome
 from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
 from llmsim_lab.assistant._types import (
     AgentDecision,
+    DecisionContext,
     DecisionType,
     LLMError,
     Meaning,
@@ -116,19 +117,30 @@ def too_complex(executed: Sequence[ToolCall]) -> DecisionOutcome:
 
 
 def wants_yes(
-    call: GoodCall, executed: Sequence[ToolCall], *, call_id: str, left: int = 0
+    call: GoodCall,
+    executed: Sequence[ToolCall],
+    context: DecisionContext,
+    *,
+    call_id: str,
+    left: int = 0,
 ) -> DecisionOutcome:
     """Return the question whether to make a call.
 
     Args:
         call: the call.
         executed: the tools that ran before.
+        context: the message, whose user alone can say yes.
         call_id: tells this question from others.
         left: how many calls the model wanted after this one, which are not made.
     """
     description = described(call.name, call.parameters)
     pending = PendingAction(
-        tool_name=call.name, parameters=call.parameters, description=description, call_id=call_id
+        tool_name=call.name,
+        parameters=call.parameters,
+        description=description,
+        call_id=call_id,
+        user_id=context.user_id,
+        conversation_id=context.conversation_id,
     )
     text = _question(description)
     if left:
@@ -164,6 +176,19 @@ def confirmed(pending: PendingAction, call: ToolCall) -> DecisionOutcome:
         text = f"That did not work: I could not {words}{reason}."
     decision = _decision(DecisionType.INVOKE_TOOL, [call], response_text=text)
     return DecisionOutcome(decision, category, call.tool_name)
+
+
+def done_before(pending: PendingAction) -> DecisionOutcome:
+    """Return the answer to a second yes."""
+    text = f"Your yes was taken before; I do not {words_of(pending)} twice."
+    return _unrun(pending, text, "REFUSAL:CONFIRMED_BEFORE")
+
+
+def nothing_asked() -> DecisionOutcome:
+    """Return the answer to a yes or a no where this user was asked nothing here."""
+    text = "You were not asked anything here, so there is nothing to answer with yes or no."
+    decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
+    return DecisionOutcome(decision, "REFUSAL:NOT_ASKED")
 
 
 def impossible(pending: PendingAction, fault: BadCall) -> DecisionOutcome:

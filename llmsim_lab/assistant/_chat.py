@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -255,6 +256,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
             engine, self._constitution = self._made(config, llm_client, prompts or {})
         self._decide = getattr(engine, "process_message", engine)
         self._lock = threading.Lock()
+        self._token = uuid.uuid4().hex  # one engine may serve several conversations of a name
         super().__init__(
             config,
             first=ChatTurn(number=0, state=state or ChatState()),
@@ -397,13 +399,16 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
         if is_live and self.engine is None and isinstance(self.tools.executor, _MissingTools):
             self.tools.executor.fail()
         message = planned[-1].message
+        asked = state.pending
+        if asked is not None:
+            asked = asked.model_copy(update={"call_id": f"{self._token}-{asked.call_id}"})
         decision: AgentDecision = await self._decide(
             DecisionContext(
                 user_id=self.user_id,
                 message=message,
                 conversation_id=self.conversation_id,
                 message_history=list(state.said),
-                pending_confirmation=state.pending,
+                pending_confirmation=asked,
             )
         )
         if self.tape is not None:
@@ -411,7 +416,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
             # returned NaN, or any object.
             text = decision.model_dump_json(fallback=str)
             decision = AgentDecision.model_validate_json(text)
-        decision = _numbered(decision, number, state.pending)
+        decision = _numbered(decision, number, self._token)
         messages = (*state.said, *_messages(message, decision))
         if self.engine is None:  # or each turn on the tape would hold the whole conversation
             messages = messages[
@@ -449,6 +454,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
                 raise ConfigError(
                     "a recording holds one conversation; begin another: Chat(config, tape=...)"
                 )
+            self._token = uuid.uuid4().hex
             self.turns, self._planned = self.turns[:1], {}  # the first has what was given as state
 
     def close(self) -> None:
@@ -521,13 +527,14 @@ def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:
     return Message(role="user", content=message), Message(role="assistant", content=decision.text)
 
 
-def _numbered(decision: AgentDecision, number: int, asked: PendingAction | None) -> AgentDecision:
+def _numbered(decision: AgentDecision, number: int, token: str) -> AgentDecision:
     """Return a decision that a replay can equal: the pending action's id is its turn's number."""
     pending = decision.pending_action
-    # What is asked again keeps its number.
-    if pending is None or (asked is not None and pending.call_id == asked.call_id):
+    if pending is None:
         return decision
-    named = pending.model_copy(update={"call_id": str(number)})  # the engine's is random
+    known = pending.call_id.removeprefix(f"{token}-")  # what is asked again keeps its number
+    call_id = str(number) if known == pending.call_id else known  # the engine's is random
+    named = pending.model_copy(update={"call_id": call_id})
     return decision.model_copy(update={"pending_action": named})
 
 

@@ -107,6 +107,7 @@ class LLMAgentEngine:
         self.config = config
         self.decision_log = decision_log
         self._tools = KnownTools(self.config.confirm)
+        self._confirmed: set[str] = set()
 
     async def process_message(self, context: DecisionContext) -> AgentDecision:
         """Decide about a message.
@@ -135,11 +136,18 @@ class LLMAgentEngine:
     async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> DecisionOutcome:
         executed: list[ToolCall] = []
         pending = context.pending_confirmation
+        if pending is not None and not pending.belongs_to(context):
+            log_event(logger, logging.WARNING, "confirmation_ignored", user=context.user_id)
+            if yes_or_no(context.message) is not None:
+                return answers.nothing_asked()
+            context, pending = context.model_copy(update={"pending_confirmation": None}), None
         # Yes and no are read here, without a model: a deletion must not depend on how one samples.
         if pending is not None and (answer := yes_or_no(context.message)) != "yes":
             if answer is None:
                 return answers.asked_again(pending)
             return answers.dropped(pending)
+        if pending is not None and pending.call_id in self._confirmed:
+            return answers.done_before(pending)
         try:
             return await _Deciding(
                 context=context,
@@ -150,6 +158,7 @@ class LLMAgentEngine:
                 config=self.config,
                 entry=entry,
                 executed=executed,
+                confirmed=self._confirmed,
             ).outcome()
         except Exception as error:  # noqa: BLE001 - users' adapters raise anything
             fault = as_llm_error(error)
@@ -182,6 +191,7 @@ class _Deciding:
         config: limits.
         entry: logs what is done.
         executed: gets the calls that were made, also where this fails.
+        confirmed: ids of the pending actions that were run, which do not run again.
     """
 
     context: DecisionContext
@@ -192,6 +202,7 @@ class _Deciding:
     config: AgentEngineConfig
     entry: DecisionEntry
     executed: list[ToolCall]
+    confirmed: set[str]
 
     async def outcome(self) -> DecisionOutcome:
         """Return the decision; a pending action counts as confirmed.
@@ -227,6 +238,9 @@ class _Deciding:
         checked = self.toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
             return answers.impossible(pending, checked)
+        if pending.call_id in self.confirmed:  # by another yes, while the tools were listed
+            return answers.done_before(pending)
+        self.confirmed.add(pending.call_id)
         await self._run(checked)
         return answers.confirmed(pending, self.executed[-1])
 
@@ -279,7 +293,9 @@ class _Deciding:
             elif self.toolbox.needs_yes(checked.name):
                 left = len(calls) - place
                 call_id = f"{self.entry.decision_id}-{place}"
-                return answers.wants_yes(checked, self.executed, call_id=call_id, left=left)
+                return answers.wants_yes(
+                    checked, self.executed, self.context, call_id=call_id, left=left
+                )
             else:
                 result = await self._run(checked)
                 text = result_text(result, max_chars=self.config.max_result_chars)

@@ -113,13 +113,32 @@ class PendingAction(Value):
         tool_name: the tool.
         parameters: its arguments, without the user's identity.
         description: what it will do, in words for the user, such as ``delete task 3``.
-        call_id: tells it from an equal call asked for at another time.
+        call_id: tells it from an equal call asked for at another time; an engine runs it once.
+        user_id: who was asked, and alone can say yes; empty for one that no engine made.
+        conversation_id: where, likewise.
     """
 
     tool_name: Annotated[str, Field(min_length=1)]
     parameters: dict[str, Any] = Field(default_factory=dict)
     description: str = ""
     call_id: Annotated[str, Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)]
+    user_id: str = ""
+    conversation_id: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare without the owner, which older recordings lack."""
+        if not isinstance(other, PendingAction):
+            return NotImplemented
+        own = {"user_id", "conversation_id"}
+        return self.model_dump(exclude=own) == other.model_dump(exclude=own)
+
+    def __hash__(self) -> int:
+        return hash(self.call_id)
+
+    def belongs_to(self, context: DecisionContext) -> bool:
+        """Return True if the message is of the user and the conversation that was asked."""
+        user, conversation = context.user_id, context.conversation_id
+        return self.user_id in ("", user) and self.conversation_id in ("", conversation)
 
 
 class DecisionContext(Value):

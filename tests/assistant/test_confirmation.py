@@ -97,7 +97,7 @@ def test_two_words_are_neither(text: str) -> None:
     assert yes_or_no(text) is None
 
 
-# Once
+# Whose, and once
 
 
 def waiting(number: int = 1) -> PendingAction:
@@ -131,3 +131,65 @@ async def test_the_button_and_the_word_at_once_run_it_once() -> None:
     assert [type(answer).__name__ for answer in answers] == ["AgentDecision", "ConfigError"]
     assert (await chat.send("ja")).text == "What else?"
     assert len(tools.ran) == 1
+
+
+async def asked(made: LLMAgentEngine) -> PendingAction:
+    """Have Ann's deletion wait in her conversation c1, as an application stores it."""
+    decision = await made.process_message(context("Delete task 1"))
+    assert decision.pending_action is not None
+    return PendingAction.model_validate_json(decision.pending_action.model_dump_json())
+
+
+@pytest.mark.parametrize(
+    "other", [{"user_id": "bob"}, {"conversation_id": "c2"}], ids=["user", "conversation"]
+)
+async def test_a_pending_action_belongs_to_its_user_and_conversation(other: Any) -> None:
+    tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
+    made = engine(call("delete_task", task_id=1), "Hello.", tools=tools)
+    pending = await asked(made)
+    for message in ("yes", "no"):
+        foreign = context(message, pending_confirmation=pending, **other)
+        assert (await made.process_message(foreign)).text == (
+            "You were not asked anything here, so there is nothing to answer with yes or no."
+        )
+    hello = await made.process_message(context("Hi", pending_confirmation=pending, **other))
+    assert (hello.text, hello.pending_action) == ("Hello.", None)
+    assert tools.ran == []
+    assert (await answer(made, pending)).text == "Done: delete task 1."
+
+
+async def test_a_conversation_that_is_given_anothers_state_cannot_confirm_it() -> None:
+    tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
+    made = engine(call("delete_task", task_id=1), tools=tools)
+    ann = Chat(made, user_id="ann")
+    await ann.send("Delete task 1")
+    bob = Chat(made, user_id="bob", state=ann.state)
+    assert "You were not asked anything here" in (await bob.send("yes")).text
+    assert tools.ran == []
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_pending_action_runs_once(at_once: bool) -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    made = engine(call("delete_task", task_id=1), tools=tools)
+    pending = await asked(made)
+    if at_once:
+        answers = await asyncio.gather(answer(made, pending), answer(made, pending))
+    else:
+        answers = [await answer(made, pending), await answer(made, pending)]
+    assert [each.text for each in answers] == [
+        "Done: delete task 1.",
+        "Your yes was taken before; I do not delete task 1 twice.",
+    ]
+    assert len(tools.ran) == 1
+
+
+async def test_conversations_of_one_name_on_one_engine_do_not_use_up_each_others_yes() -> None:
+    tools = MemoryTasks(ann=["Buy milk", "Call mum"])
+    made = engine(call("delete_task", task_id=1), tools=tools)
+    first, second = (Chat(made, user_id="ann") for _ in range(2))
+    for chat in (first, second, first):
+        chat.clear()
+        await chat.send("Delete task 1")
+        await chat.send("yes")
+    assert len(tools.ran) == 3

@@ -39,7 +39,14 @@ from pydantic_core import to_json
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab._util.waiting import PrivateLoop
-from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY, failed_result, untitled
+from llmsim_lab.assistant._toolbox import (
+    ERROR_KEY,
+    IDENTITY,
+    USER_KEY,
+    failed_result,
+    reads_by_name,
+    untitled,
+)
 from llmsim_lab.assistant._types import (
     ServerErrorCode,
     ToolDeclaration,
@@ -577,9 +584,9 @@ async def _all_ended() -> None:
 def declaration_of(tool: Tool) -> ToolDeclaration:
     """Return a tool's declaration for the model."""
     hints = tool.annotations or ToolAnnotations()
-    destructive = hints.destructive_hint
-    if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
-        destructive = not hints.read_only_hint
+    destructive, reads = hints.destructive_hint, hints.read_only_hint
+    if destructive is None:  # MCP's default: a tool that does not only read may destroy
+        destructive = not (reads_by_name(tool.name) if reads is None else reads)
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",

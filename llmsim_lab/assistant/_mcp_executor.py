@@ -46,6 +46,7 @@ from llmsim_lab.assistant._toolbox import (
     IDENTITY,
     USER_KEY,
     failed_result,
+    logged_failure,
     reads_by_name,
     untitled,
 )
@@ -189,40 +190,40 @@ class MCPToolExecutor:
         # Checked here, since the library finds out while writing, and then drops the connection
         # with all the calls on it.
         if fault := json_fault([parameters, user_id]):
-            return self._failed(tool_name, f"the arguments: {fault}", "INVALID_PARAMETERS")
+            return _failed(tool_name, f"the arguments: {fault}", "INVALID_PARAMETERS")
         call = self._call(tool_name, parameters, user_id)
         try:
             tool, reply = await asyncio.wrap_future(_submit(call))
             if tool is None:
-                return self._failed(tool_name, f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
+                return _failed(tool_name, f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
             return result_of(tool, reply)
         except TimeoutError:
-            return self._failed(
+            return _failed(
                 tool_name,
                 f"it gave no answer within {self.timeout_s:g} s; it may have been done anyway",
                 "TIMEOUT",
             )
         except (ToolServerError, ConfigError) as error:
             log_event(logger, logging.ERROR, "tool_server_down", detail=str(error))
-            return self._failed(tool_name, "the tools cannot be reached now", "SERVER_DIED")
+            return _failed(tool_name, "the tools cannot be reached now", "SERVER_DIED")
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # The caller was not cancelled: a tool in this process raised the error by itself.
-            return self._failed(tool_name, "it was cancelled", "TOOL_ERROR")
+            return _failed(tool_name, "it was cancelled", "TOOL_ERROR")
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
-                return self._failed(
+                return _failed(
                     tool_name,
                     "the tools stopped working before it answered; it may have been done anyway",
                     "SERVER_DIED",
                 )
             code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
-            return self._failed(tool_name, error.message, code)
+            return _failed(tool_name, error.message, code)
         except (ValueError, RuntimeError) as error:
             log_event(logger, logging.WARNING, "tool_result_invalid", detail=str(error))
-            return self._failed(tool_name, "its answer makes no sense", "INVALID_RESULT")
+            return _failed(tool_name, "its answer makes no sense", "INVALID_RESULT")
 
     async def aclose(self) -> None:
         """End the server, and wait until it has ended; these tools cannot be used again."""
@@ -246,19 +247,6 @@ class MCPToolExecutor:
 
     def __repr__(self) -> str:
         return f"MCPToolExecutor({_name(self._target)})"
-
-    def _failed(self, tool_name: str, what: str, code: str) -> ToolResult:
-        log_event(
-            logger,
-            logging.WARNING,
-            "tool_failure",
-            tool=tool_name,
-            code=code,
-            detail=what,
-            server=_name(self._target),
-            stderr_tail=self._connection.stderr_tail() if self._connection else "",
-        )
-        return _failure(what, code)
 
     def _tools(self) -> list[Tool]:
         known = self._connection
@@ -290,6 +278,7 @@ class MCPToolExecutor:
             raise
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
+                connection.report("tool_server_died", stderr_tail=connection.stderr_tail())
                 connection.end()
             raise
 
@@ -315,13 +304,7 @@ class MCPToolExecutor:
         known = self._connection
         if known is None or not known.usable:
             if known is not None:
-                log_event(
-                    logger,
-                    logging.WARNING,
-                    "tool_server_restart",
-                    server=_name(self._target),
-                    stderr_tail=known.stderr_tail(),
-                )
+                known.report("tool_server_restart", stderr_tail=known.stderr_tail())
             known = self._connection = _Connection(self._target, self._start_timeout_s)
             # An executor that was collected ends its server; at exit _end_all does, and waits.
             weakref.finalize(self, known.end_soon).atexit = False
@@ -444,6 +427,10 @@ class _Connection:
         self.tools = found
         return found
 
+    def report(self, event: str, **facts: str) -> None:
+        """Log what happened to the server."""
+        log_event(logger, logging.WARNING, event, server=self._name, **facts)
+
     def stderr_tail(self) -> str:
         """Return the end of what the server wrote to standard error."""
         with suppress(ValueError):  # the file was closed meanwhile, on the loop's thread
@@ -486,10 +473,10 @@ class _Connection:
         command = command.model_copy(update={"env": {**(command.env or {}), _MARK: mark}})
         with tempfile.TemporaryFile("a+b", buffering=0) as self._stderr:
             errlog: Any = self._stderr
-            group: _Group | None = None
+            group: _ServerGroup | None = None
             try:
                 async with stdio_client(command, errlog=errlog) as (self._incoming, outgoing):
-                    group = _Group(mark)
+                    group = _ServerGroup(mark)
                     yield self._incoming, outgoing
             finally:
                 if group is not None:
@@ -502,13 +489,11 @@ class _Connection:
             self.tools = None
         elif isinstance(message, Exception) and not self._garbage:
             self._garbage = True
-            log_event(logger, logging.WARNING, "tool_server_garbage", server=self._name)
+            self.report("tool_server_garbage")
 
     def _record_failure(self, error: Exception) -> None:
         if self.ready.is_set():
-            log_event(
-                logger, logging.WARNING, "tool_server_end", server=self._name, detail=repr(error)
-            )
+            self.report("tool_server_end", detail=repr(error))
             return
         # anyio wraps what fails in its task groups, once for each of them.
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
@@ -520,7 +505,7 @@ class _Connection:
         self.fault.__cause__ = error
 
 
-class _Group:
+class _ServerGroup:
     """The processes that a server has started, which end when it does; not on Windows.
 
     There the library has them end together. Elsewhere it leaves them alone where the server ends
@@ -635,7 +620,8 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
         code = (reply.meta or {}).get(ERROR_KEY)
         if code not in get_args(ServerErrorCode):  # a server that knows nothing of these codes
             code = "TOOL_NOT_FOUND" if text == f"Unknown tool: {tool.name}" else "TOOL_ERROR"
-        return _failure(text or "the tool failed and does not say why", str(code))
+        text = clip(text or "the tool failed and does not say why", _MAX_ERROR_CHARS)
+        return failed_result(text, str(code))
     data = _data(tool, reply)
     if fault := json_fault(data):
         raise ValueError(fault)
@@ -668,5 +654,5 @@ def _from_content(reply: CallToolResult) -> Any:
     return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
 
 
-def _failure(error: str, code: str) -> ToolResult:
-    return failed_result(clip(error, _MAX_ERROR_CHARS), code)
+def _failed(tool_name: str, what: str, code: str) -> ToolResult:
+    return logged_failure(tool_name, clip(what, _MAX_ERROR_CHARS), code)

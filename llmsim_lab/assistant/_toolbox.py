@@ -338,20 +338,21 @@ async def run_tool(
     except TapeError:
         raise
     except LLMError as error:  # as an executor of the user's own may raise, with a code
-        return _failure(name, error.message, error.code)
+        return logged_failure(name, error.message, error.code)
     except TimeoutError:
-        return _failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
+        return logged_failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
     except Exception as error:
         # The traceback is for the program's log; the model reads the type alone, since the text
         # may hold internals.
         logger.warning("tool_failure", exc_info=error)
-        return _failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
+        return logged_failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
     if not isinstance(result, ToolResult):
-        return _failure(name, f"it returned {type(result).__name__}", "INVALID_RESULT")
+        return logged_failure(name, f"it returned {type(result).__name__}", "INVALID_RESULT")
     return result
 
 
-def _failure(name: str, what: str, code: str) -> ToolResult:
+def logged_failure(name: str, what: str, code: str) -> ToolResult:
+    """Log a call that failed, and return its result."""
     log_event(logger, logging.WARNING, "tool_failure", tool=name, code=code, detail=what)
     return failed_result(what, code)
 

@@ -13,8 +13,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,23 +116,12 @@ class DecisionEntry:
 
     async def start(self) -> None:
         """Write that a decision is pending."""
-        await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
+        await self._write("LLM_PROCESSING", "PENDING", "PENDING")
 
     async def finish(self, outcome: DecisionOutcome) -> None:
         """Write the decision."""
-        milliseconds = self._milliseconds()
-        decision_type = outcome.decision.decision_type.value
-        log_event(
-            logger,
-            logging.DEBUG,
-            "decision",
-            decision_id=self.decision_id,
-            decision_type=decision_type,
-            outcome=outcome.category,
-            duration_ms=round(milliseconds, 3),
-        )
-        with self._loss_logged("decision"):
-            await self._write(outcome.intent, decision_type, outcome.category, milliseconds)
+        kind = outcome.decision.decision_type.value
+        await self._kept("decision", self._write(outcome.intent, kind, outcome.category))
 
     async def fail(self, error: BaseException) -> None:
         """Write that there is no decision: the message was stopped, or the program failed."""
@@ -141,58 +129,46 @@ class DecisionEntry:
         code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
         if isinstance(error, asyncio.CancelledError):
             code = "STOPPED"
-        with self._loss_logged("decision"):
-            await self._write("UNKNOWN", "NONE", f"ERROR:{code}", self._milliseconds())
+        await self._kept("decision", self._write("UNKNOWN", "NONE", f"ERROR:{code}"))
 
     async def tool_ran(self, call: ToolCall) -> None:
         """Write that a tool ran."""
+        await self._kept(call.tool_name, self._write_tool(call))
+
+    async def _write(self, intent: str, decision_type: str, category: str) -> None:
+        pending = category == "PENDING"
+        row: dict[str, Any] = {
+            "decision_id": self.decision_id,
+            "conversation_id": self._context.conversation_id,
+            "user_id": self._context.user_id,
+            "message": self._context.message,
+            "intent_type": intent,
+            "decision_type": decision_type,
+            "outcome_category": category,
+            "duration_ms": 0 if pending else (time.perf_counter() - self._began) * 1000,
+        }
+        if self._log is not None:
+            await value_of(self._log.write_decision_log(**row))
+
+    async def _write_tool(self, call: ToolCall) -> None:
         if self._log is None or (result := call.result) is None:
             return
-        with self._loss_logged(call.tool_name):
-            await value_of(
-                self._log.write_tool_invocation_log(
-                    decision_id=self.decision_id,
-                    tool_name=call.tool_name,
-                    parameters=call.parameters,
-                    result=result.data,
-                    success=result.success,
-                    error_code=result.error_code,
-                    error_message=result.error,
-                    duration_ms=call.duration_ms,
-                )
-            )
+        row = {
+            "decision_id": self.decision_id,
+            "tool_name": call.tool_name,
+            "parameters": call.parameters,
+            "result": result.data,
+            "success": result.success,
+            "error_code": result.error_code,
+            "error_message": result.error,
+            "duration_ms": call.duration_ms,
+        }
+        await value_of(self._log.write_tool_invocation_log(**row))
 
-    def _milliseconds(self) -> float:
-        return (time.perf_counter() - self._began) * 1000
-
-    async def _write(
-        self, intent: str, decision_type: str, category: str, duration_ms: float
-    ) -> None:
-        if self._log is not None:
-            await value_of(
-                self._log.write_decision_log(
-                    decision_id=self.decision_id,
-                    conversation_id=self._context.conversation_id,
-                    user_id=self._context.user_id,
-                    message=self._context.message,
-                    intent_type=intent,
-                    decision_type=decision_type,
-                    outcome_category=category,
-                    duration_ms=duration_ms,
-                )
-            )
-
-    @contextmanager
-    def _loss_logged(self, what: str) -> Iterator[None]:
-        """Log a row that cannot be written, and continue: what was decided has been done."""
+    async def _kept(self, what: str, writing: Awaitable[None]) -> None:
+        """Write a row; log one that is lost, and continue: what was decided has been done."""
         try:
-            yield
+            await writing
         except Exception as error:  # noqa: BLE001 - users' loggers raise anything
-            log_event(
-                logger,
-                logging.ERROR,
-                "decision_log_lost",
-                decision_id=self.decision_id,
-                what=what,
-                detail=repr(error),
-            )
+            fields = {"decision_id": self.decision_id, "what": what, "detail": repr(error)}
+            log_event(logger, logging.ERROR, "decision_log_lost", **fields)

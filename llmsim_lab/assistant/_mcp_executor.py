@@ -12,8 +12,10 @@ import json
 import logging
 import math
 import os
+import signal
 import sys
 import tempfile
+import uuid
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -39,7 +41,15 @@ from pydantic_core import to_json
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab._util.waiting import PrivateLoop
-from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY, failed_result, untitled
+from llmsim_lab.assistant._toolbox import (
+    ERROR_KEY,
+    IDENTITY,
+    USER_KEY,
+    failed_result,
+    logged_failure,
+    reads_by_name,
+    untitled,
+)
 from llmsim_lab.assistant._types import (
     ServerErrorCode,
     ToolDeclaration,
@@ -55,9 +65,11 @@ logger = logging.getLogger(__name__)
 Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
 """What can be connected to: a command to start, a server in this process, or a URL."""
 _MAX_ERROR_CHARS = 1_000
-_MAX_STDERR_BYTES = 4_000
-# A server whose cursors lead in a circle would be asked for ever.
-_MAX_PAGES = 100
+_MAX_STDERR_BYTES = 500
+_MARK = "LLMSIM_LAB_TOOL_SERVER"
+"""The environment variable by which a server's process is known among those of this program."""
+_LOOK_S = 0.2
+"""How often a server's process is looked at, seconds."""
 _PING_S = 2.0
 """How long a server that let a call time out has to show that it still answers, seconds."""
 _AT_EXIT_S = 10.0
@@ -65,7 +77,6 @@ _AT_EXIT_S = 10.0
 _NO_PROGRAM = (FileNotFoundError, PermissionError, NotADirectoryError)
 _SDK_ERRORS = (MCPError, ValueError, RuntimeError)
 """What the library raises where a server does not keep to the protocol, or has gone."""
-_CLOSED = "these tools were closed; make the executor again"
 
 _loop = PrivateLoop()
 _alive: set[_Connection] = set()
@@ -108,11 +119,11 @@ class MCPToolExecutor:
         for name, value in (("timeout_s", timeout_s), ("start_timeout_s", start_timeout_s)):
             if not value > 0:
                 raise ConfigError(f"{name}={value!r} must be above 0 seconds")
-        self.timeout_s = timeout_s
-        self._link = _Link(_target(server, env, cwd), start_timeout_s)
-        # Work on the loop holds the link, never this executor, which may so be collected.
-        weakref.finalize(self, self._link.end_soon).atexit = False  # _end_all does it, and waits
-        _prepare_exit()
+        self.timeout_s, self._start_timeout_s = timeout_s, start_timeout_s
+        self._target = _target(server, env, cwd)
+        self._closed = False
+        self._connection: _Connection | None = None
+        _prepare()
 
     @classmethod
     def tasks(
@@ -155,17 +166,11 @@ class MCPToolExecutor:
             ToolServerError: the server could not be started.
             ConfigError: the program does not exist, or these tools were closed.
         """
-        if self._link.closed or self._link.tools is None:
-            await asyncio.wrap_future(_submit(self._link.listed()))
+        await asyncio.wrap_future(_submit(self._listed()))
 
     async def start(self) -> None:
-        """Start the server now, so that nothing waits for it later, and ask for its tools.
-
-        Raises:
-            ToolServerError: it could not be started.
-            ConfigError: the program does not exist.
-        """
-        await asyncio.wrap_future(_submit(self._link.listed(fresh=True)))
+        """Start the server now, as ``ready`` does."""
+        await self.ready()
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         """Run a tool for a user; its failures are results.
@@ -185,45 +190,44 @@ class MCPToolExecutor:
         # Checked here, since the library finds out while writing, and then drops the connection
         # with all the calls on it.
         if fault := json_fault([parameters, user_id]):
-            return self._failed(tool_name, f"the arguments: {fault}", "INVALID_PARAMETERS")
-        call = self._link.call(tool_name, parameters, user_id, timeout_s=self.timeout_s)
+            return _failed(tool_name, f"the arguments: {fault}", "INVALID_PARAMETERS")
+        call = self._call(tool_name, parameters, user_id)
         try:
             tool, reply = await asyncio.wrap_future(_submit(call))
             if tool is None:
-                return self._failed(tool_name, f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
+                return _failed(tool_name, f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
             return result_of(tool, reply)
         except TimeoutError:
-            return self._failed(
+            return _failed(
                 tool_name,
                 f"it gave no answer within {self.timeout_s:g} s; it may have been done anyway",
                 "TIMEOUT",
             )
         except (ToolServerError, ConfigError) as error:
             log_event(logger, logging.ERROR, "tool_server_down", detail=str(error))
-            return self._failed(tool_name, "the tools cannot be reached now", "SERVER_DIED")
+            return _failed(tool_name, "the tools cannot be reached now", "SERVER_DIED")
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                self._link.doubt()
                 raise
             # The caller was not cancelled: a tool in this process raised the error by itself.
-            return self._failed(tool_name, "it was cancelled", "TOOL_ERROR")
+            return _failed(tool_name, "it was cancelled", "TOOL_ERROR")
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
-                return self._failed(
+                return _failed(
                     tool_name,
                     "the tools stopped working before it answered; it may have been done anyway",
                     "SERVER_DIED",
                 )
             code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
-            return self._failed(tool_name, error.message, code)
+            return _failed(tool_name, error.message, code)
         except (ValueError, RuntimeError) as error:
             log_event(logger, logging.WARNING, "tool_result_invalid", detail=str(error))
-            return self._failed(tool_name, "its answer makes no sense", "INVALID_RESULT")
+            return _failed(tool_name, "its answer makes no sense", "INVALID_RESULT")
 
     async def aclose(self) -> None:
         """End the server, and wait until it has ended; these tools cannot be used again."""
-        await asyncio.wrap_future(_submit(self._link.close()))
+        await asyncio.wrap_future(_submit(self._close()))
 
     def close(self) -> None:
         """Do as ``aclose`` does, from plain code.
@@ -232,7 +236,7 @@ class MCPToolExecutor:
             ConfigError: an async tool of a server in this process calls it, which would wait for
                 itself.
         """
-        _wait_for(self._link.close(), instead="aclose()")
+        _wait_for(self._close(), instead="aclose()")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -242,24 +246,78 @@ class MCPToolExecutor:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"MCPToolExecutor({self._link.name})"
+        return f"MCPToolExecutor({_name(self._target)})"
 
     def _tools(self) -> list[Tool]:
-        known = None if self._link.closed else self._link.tools
-        return _wait_for(self._link.listed(), instead="ready()") if known is None else known
+        known = self._connection
+        if known is not None and known.usable and known.tools is not None:
+            return known.tools
+        return _wait_for(self._listed(), instead="ready()")
 
-    def _failed(self, tool_name: str, what: str, code: str) -> ToolResult:
-        log_event(
-            logger,
-            logging.WARNING,
-            "tool_failure",
-            tool=tool_name,
-            code=code,
-            detail=what,
-            server=self._link.name,
-            stderr_tail=self._link.stderr_tail()[-300:],
-        )
-        return _failure(what, code)
+    # On the loop of all connections:
+
+    async def _call(
+        self, tool_name: str, parameters: dict[str, Any], user_id: str
+    ) -> tuple[Tool | None, Any]:
+        """Return the tool, None if there is none of the name, and the server's answer."""
+        tool = _named(tool_name, await self._listed())
+        if tool is None:  # it may be new
+            tool = _named(tool_name, await self._listed(fresh=True))
+        if tool is None:
+            return None, None
+        # Set last, so that it replaces whatever a caller left in the arguments.
+        wants_user = IDENTITY in _properties(tool.input_schema)
+        arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
+        connection = await self._connected()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                meta: Any = {USER_KEY: user_id}
+                return tool, await connection.client.call_tool(tool_name, arguments, meta=meta)
+        except TimeoutError:
+            await connection.end_if_silent()
+            raise
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                connection.report("tool_server_died", stderr_tail=connection.stderr_tail())
+                connection.end()
+            raise
+
+    async def _listed(self, *, fresh: bool = False) -> list[Tool]:
+        """Return the server's tools, asked for now if they are not known, or not ``fresh``."""
+        connection = await self._connected()
+        if (tools := connection.tools) is not None and not fresh:
+            return tools
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                return await connection.list_tools()
+        except (TimeoutError, *_SDK_ERRORS) as error:
+            connection.end()
+            why = str(error) or f"no answer within {self._start_timeout_s:g} s"
+            raise ToolServerError(
+                f"the tool server {_name(self._target)!r} does not list its tools: {why}"
+            ) from error
+
+    async def _connected(self) -> _Connection:
+        """Return the connection; a new one if there is none or it was closed."""
+        if self._closed:
+            raise ConfigError("these tools were closed; make the executor again")
+        known = self._connection
+        if known is None or not known.usable:
+            if known is not None:
+                known.report("tool_server_restart", stderr_tail=known.stderr_tail())
+            known = self._connection = _Connection(self._target, self._start_timeout_s)
+            # An executor that was collected ends its server; at exit _end_all does, and waits.
+            weakref.finalize(self, known.end_soon).atexit = False
+        await known.ready.wait()
+        if known.fault is not None:
+            raise known.fault
+        return known
+
+    async def _close(self) -> None:
+        self._closed = True
+        if (connection := self._connection) is not None:
+            connection.end()
+            await connection.ended.wait()
 
 
 def _target(
@@ -285,6 +343,12 @@ def _target(
     )
 
 
+def _name(target: Target) -> str:
+    if isinstance(target, StdioServerParameters):
+        return " ".join([target.command, *target.args])
+    return target if isinstance(target, str) else f"{target.name} in memory"
+
+
 # --- on the loop of all connections ---------------------------------------------------------------
 
 
@@ -299,148 +363,29 @@ def _wait_for(work: Coroutine[Any, Any, T], *, instead: str) -> T:
     return _submit(work).result()
 
 
-class _Link:
-    """Keeps a connection to a server, and makes another when it was closed."""
-
-    def __init__(self, target: Target, start_timeout_s: float) -> None:
-        self.closed = False
-        self._target, self._start_timeout_s = target, start_timeout_s
-        self._connection: _Connection | None = None
-        if isinstance(target, StdioServerParameters):
-            self.name = " ".join([target.command, *target.args])
-        else:
-            self.name = target if isinstance(target, str) else f"{target.name} in memory"
-
-    @property
-    def tools(self) -> list[Tool] | None:
-        """The server's tools as far as they are known without asking it."""
-        connection = self._connection
-        return connection.tools if connection is not None and connection.usable else None
-
-    def stderr_tail(self) -> str:
-        """Return the end of what the latest server wrote to standard error."""
-        return "" if self._connection is None else self._connection.stderr_tail()
-
-    async def call(
-        self, tool_name: str, parameters: dict[str, Any], user_id: str, *, timeout_s: float
-    ) -> tuple[Tool | None, Any]:
-        """Return the tool, None if there is none of the name, and the server's answer."""
-        tool = _named(tool_name, await self.listed())
-        if tool is None:  # it may be new
-            tool = _named(tool_name, await self.listed(fresh=True))
-        if tool is None:
-            return None, None
-        # Set last, so that it replaces whatever a caller left in the arguments.
-        wants_user = IDENTITY in _properties(tool.input_schema)
-        arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
-        connection = await self._connected()
-        try:
-            async with asyncio.timeout(timeout_s):
-                meta: Any = {USER_KEY: user_id}
-                return tool, await connection.client.call_tool(tool_name, arguments, meta=meta)
-        except TimeoutError:
-            self.doubt()
-            raise
-        except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
-                connection.end()
-            raise
-
-    async def listed(self, *, fresh: bool = False) -> list[Tool]:
-        """Return the server's tools; connect, if need be.
-
-        Args:
-            fresh: whether to ask a server that was connected before once more.
-
-        Raises:
-            ToolServerError: no server could be started, or it does not list its tools.
-            ConfigError: the program does not exist, or the link was closed.
-        """
-        before = self._connection
-        connection = await self._connected()
-        if (tools := connection.tools) is not None and not (fresh and connection is before):
-            return tools
-        try:
-            async with asyncio.timeout(self._start_timeout_s):
-                return await connection.list_tools()
-        except (TimeoutError, *_SDK_ERRORS) as error:
-            connection.end()
-            why = str(error) or f"no answer within {self._start_timeout_s:g} s"
-            raise ToolServerError(
-                f"the tool server {self.name!r} does not list its tools: {why}"
-            ) from error
-
-    async def _connected(self) -> _Connection:
-        """Return a connection that works as far as is known, made now if need be."""
-        if (known := self._connection) is not None and known.doubtful and known.usable:
-            await known.settle_doubt()
-        if self.closed:
-            raise ConfigError(_CLOSED)
-        # Another caller may have replaced it while this one waited.
-        if self._connection is known and (known is None or not known.usable):
-            if known is not None:
-                log_event(
-                    logger,
-                    logging.WARNING,
-                    "tool_server_restart",
-                    server=self.name,
-                    stderr_tail=known.stderr_tail()[-300:],
-                )
-                known.end()
-            self._connection = _Connection(self._target, self.name, self._start_timeout_s)
-        connection = self._connection
-        assert connection is not None
-        await connection.ready.wait()
-        if connection.fault is not None:
-            raise connection.fault
-        return connection
-
-    def doubt(self) -> None:
-        """Record that a caller stopped waiting: the tool may be slow, or the server hang."""
-        if (connection := self._connection) is not None:
-            connection.doubtful = True
-
-    async def close(self) -> None:
-        """End the server, and wait until it has ended."""
-        self.closed = True
-        if (connection := self._connection) is not None:
-            connection.end()
-            await connection.ended.wait()
-
-    def end_soon(self) -> None:
-        """End the server of an executor that was collected, on whatever thread that is."""
-        self.closed = True
-        if (connection := self._connection) is not None:
-            # Not by ``_loop.get``: the collector may run on a thread that holds its lock just now.
-            with suppress(RuntimeError):  # the loop was closed, and all servers ended before it
-                connection.loop.call_soon_threadsafe(connection.end)
-
-
 class _Connection:
     """One connection to a server, held open by a task of its own until ``end``.
 
     Attributes:
         client: the library's.
         tools: the server's tools; None if they may be others now.
-        doubtful: whether a caller has stopped waiting for the server, which may hang.
         ready: set once the server has started, or could not be.
         fault: why it could not.
         ended: set once the server has ended.
     """
 
-    def __init__(self, target: Target, name: str, start_timeout_s: float) -> None:
-        self.loop = asyncio.get_running_loop()
+    def __init__(self, target: Target, start_timeout_s: float) -> None:
         self.client: Client
         self.tools: list[Tool] | None = None
-        self.doubtful = False
         self.ready, self._over, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.fault: ConfigError | ToolServerError | None = None
-        self._name, self._start_timeout_s = name, start_timeout_s
+        self.loop = asyncio.get_running_loop()
+        self._name, self._start_timeout_s = _name(target), start_timeout_s
         self._start = anyio.CancelScope()
-        self._changes = 0
         self._incoming: Any = None
         self._stderr: Any = None
-        self._stderr_tail = ""
+        self._last_words = ""
+        self._garbage = False
         self._task = asyncio.create_task(self._hold(target))
         _alive.add(self)
 
@@ -449,6 +394,19 @@ class _Connection:
         self._over.set()
         if not self.ready.is_set():  # until then its task waits for the server, not for ``_over``
             self._start.cancel()
+
+    def end_soon(self) -> None:
+        """Do as ``end`` does, from any thread."""
+        with suppress(RuntimeError):  # the loop was closed, and all servers ended before it
+            self.loop.call_soon_threadsafe(self.end)
+
+    async def end_if_silent(self) -> None:
+        """End a server that hangs; one whose tool is only slow still answers."""
+        try:
+            async with asyncio.timeout(_PING_S):
+                await self.client.list_tools()
+        except (TimeoutError, *_SDK_ERRORS):
+            self.end()
 
     @property
     def usable(self) -> bool:
@@ -460,27 +418,18 @@ class _Connection:
         return incoming is None or incoming.statistics().open_send_streams > 0
 
     async def list_tools(self) -> list[Tool]:
-        """Ask the server for its tools."""
-        changes = self._changes
-        found: list[Tool] = []
-        cursor: str | None = None
-        for _ in range(_MAX_PAGES):
+        """Ask the server for its tools, page by page."""
+        page = await self.client.list_tools()
+        found = list(page.tools)
+        while cursor := page.next_cursor:
             page = await self.client.list_tools(cursor=cursor)
             found += page.tools
-            if not (cursor := page.next_cursor):
-                self.tools = found if self._changes == changes else None
-                return found
-        raise ValueError(f"its list of tools has more than {_MAX_PAGES} pages")
+        self.tools = found
+        return found
 
-    async def settle_doubt(self) -> None:
-        """Ask the server whether it still answers, and end one that does not."""
-        await self.ready.wait()
-        try:
-            async with asyncio.timeout(_PING_S):
-                await self.client.list_tools()
-        except (TimeoutError, *_SDK_ERRORS):
-            self.end()
-        self.doubtful = False
+    def report(self, event: str, **facts: str) -> None:
+        """Log what happened to the server."""
+        log_event(logger, logging.WARNING, event, server=self._name, **facts)
 
     def stderr_tail(self) -> str:
         """Return the end of what the server wrote to standard error."""
@@ -488,8 +437,8 @@ class _Connection:
             if (file := self._stderr) is not None:
                 # The server appends, so that it does not mind where this reads.
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES))
-                self._stderr_tail = file.read().decode(errors="replace").strip()
-        return self._stderr_tail
+                self._last_words = file.read().decode(errors="replace").strip()
+        return self._last_words
 
     async def _hold(self, target: Any) -> None:
         try:
@@ -520,41 +469,92 @@ class _Connection:
     @asynccontextmanager
     async def _program(self, command: StdioServerParameters) -> AsyncIterator[Any]:
         """Start a program, and keep the stream that ends when it does."""
+        mark = uuid.uuid4().hex
+        command = command.model_copy(update={"env": {**(command.env or {}), _MARK: mark}})
         with tempfile.TemporaryFile("a+b", buffering=0) as self._stderr:
             errlog: Any = self._stderr
+            group: _ServerGroup | None = None
             try:
                 async with stdio_client(command, errlog=errlog) as (self._incoming, outgoing):
+                    group = _ServerGroup(mark)
                     yield self._incoming, outgoing
             finally:
+                if group is not None:
+                    group.kill()
                 self.stderr_tail()  # the last words often say why it ended
                 self._stderr = None
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, ToolListChangedNotification):
             self.tools = None
-            self._changes += 1
+        elif isinstance(message, Exception) and not self._garbage:
+            self._garbage = True
+            self.report("tool_server_garbage")
 
     def _record_failure(self, error: Exception) -> None:
         if self.ready.is_set():
-            log_event(
-                logger, logging.WARNING, "tool_server_end", server=self._name, detail=repr(error)
-            )
+            self.report("tool_server_end", detail=repr(error))
             return
         # anyio wraps what fails in its task groups, once for each of them.
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         what = f"the tool server {self._name!r} could not be started: {error}"
         if stderr := self.stderr_tail():
-            what += f"; its standard error: {stderr[-500:]}"
+            what += f"; its standard error: {stderr}"
         self.fault = ConfigError(what) if isinstance(error, _NO_PROGRAM) else ToolServerError(what)
         self.fault.__cause__ = error
 
 
+class _ServerGroup:
+    """The processes that a server has started, which end when it does; not on Windows.
+
+    There the library has them end together. Elsewhere it leaves them alone where the server ends
+    by itself or is killed, and they may hold its output open, so that its end is not noticed.
+
+    Args:
+        mark: of the server's process.
+    """
+
+    def __init__(self, mark: str) -> None:
+        import psutil  # here, since it takes long to import
+
+        self._gone = psutil.NoSuchProcess
+        self._server: psutil.Process | None = None
+        for child in psutil.Process().children() if os.name == "posix" else ():
+            with suppress(psutil.Error):
+                if child.environ().get(_MARK) == mark:
+                    self._server = child
+        self._watch = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        with suppress(self._gone):
+            # Looked at, since waiting for a child's end is for its one parent, the library.
+            while self._server is not None and self._server.status() != "zombie":  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill what is left of the group; the server's number stays the group's as long."""
+        self._watch.cancel()
+        if self._server is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._server.pid, signal.SIGKILL)
+            self._server = None
+
+
+class _NoGarbage(logging.Filter):
+    """Drops what the library logs, with a traceback, for each line that is no message."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (_loop.is_here() and record.msg.startswith("Failed to parse JSONRPC"))
+
+
 @cache
-def _prepare_exit() -> None:
+def _prepare() -> None:
     """Register the end of all servers at exit, which must come before that of their loop."""
     _loop.get()  # first, since atexit runs what was registered last before the rest
     atexit.register(_end_all)
+    logging.getLogger("mcp.client.stdio").addFilter(_NoGarbage())
 
 
 def _end_all() -> None:
@@ -577,9 +577,9 @@ async def _all_ended() -> None:
 def declaration_of(tool: Tool) -> ToolDeclaration:
     """Return a tool's declaration for the model."""
     hints = tool.annotations or ToolAnnotations()
-    destructive = hints.destructive_hint
-    if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
-        destructive = not hints.read_only_hint
+    destructive, reads = hints.destructive_hint, hints.read_only_hint
+    if destructive is None:  # MCP's default: a tool that does not only read may destroy
+        destructive = not (reads_by_name(tool.name) if reads is None else reads)
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",
@@ -620,7 +620,8 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
         code = (reply.meta or {}).get(ERROR_KEY)
         if code not in get_args(ServerErrorCode):  # a server that knows nothing of these codes
             code = "TOOL_NOT_FOUND" if text == f"Unknown tool: {tool.name}" else "TOOL_ERROR"
-        return _failure(text or "the tool failed and does not say why", str(code))
+        text = clip(text or "the tool failed and does not say why", _MAX_ERROR_CHARS)
+        return failed_result(text, str(code))
     data = _data(tool, reply)
     if fault := json_fault(data):
         raise ValueError(fault)
@@ -653,5 +654,5 @@ def _from_content(reply: CallToolResult) -> Any:
     return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
 
 
-def _failure(error: str, code: str) -> ToolResult:
-    return failed_result(clip(error, _MAX_ERROR_CHARS), code)
+def _failed(tool_name: str, what: str, code: str) -> ToolResult:
+    return logged_failure(tool_name, clip(what, _MAX_ERROR_CHARS), code)

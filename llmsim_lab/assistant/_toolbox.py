@@ -44,6 +44,14 @@ _DESTRUCTIVE = re.compile(
     r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard|expunge|truncate|unlink|del|rm)s?\b"
     r"|remov(?:e(?!d)|al|ing))|delet(?:e(?!d)|ion|ing)"
 )
+# "get or create" and "read and clear" do more than their first word says.
+_READS = re.compile(
+    r"(?:get|list|show|read|view|search|find|count|describe|look ?up|lookup|fetch)\b"
+    r"(?!.*\b(?:and|or|then)\b)"
+)
+_UNCHECKED = ("pattern", "patternProperties", "unevaluatedProperties")
+"""Keywords that match regular expressions, such as ``^(a+)+$``, which can take for ever: the tool
+itself checks them."""
 _MAX_DEPTH = 50
 _MAX_FAULTS = 3
 _MAX_NAMES = 40
@@ -97,7 +105,7 @@ class Toolbox:
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
         from jsonschema import Draft202012Validator, SchemaError  # takes long to import
-        from jsonschema.validators import validator_for
+        from jsonschema.validators import extend, validator_for
         from referencing import Registry
 
         # An adapter may declare what this executor cannot run.
@@ -112,7 +120,9 @@ class Toolbox:
             return None
         tool = replace(tool, parameters=schema_without_user(tool.parameters))
         # With an empty registry a schema's $ref cannot make this process fetch anything.
-        self._validators[tool.name] = validator(tool.parameters, registry=Registry())
+        keywords = dict.fromkeys(_UNCHECKED, _no_faults) | {"additionalProperties": _additional}
+        local: Any = extend(validator, keywords)  # type: ignore[no-untyped-call]
+        self._validators[tool.name] = local(_undated(tool.parameters), registry=Registry())
         return tool
 
     def needs_yes(self, name: str) -> bool:
@@ -167,6 +177,32 @@ class Toolbox:
         )
 
 
+def _no_faults(*_: Any) -> Collection[Any]:
+    return ()
+
+
+def _additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Check ``additionalProperties``, unless regular expressions say which those are."""
+    if "patternProperties" not in schema:
+        from jsonschema import Draft202012Validator
+
+        check: Any = Draft202012Validator.VALIDATORS["additionalProperties"]
+        yield from check(validator, allowed, instance, schema)
+
+
+def _undated(schema: Any) -> Any:
+    """Return a schema none of whose parts names a version, by which it would be checked in full."""
+    if isinstance(schema, list | tuple):
+        return list(map(_undated, schema))
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: _undated(item)
+        for key, item in schema.items()
+        if key != "$schema" or not isinstance(item, str)
+    }
+
+
 def _wrong(name: str, what: str) -> BadCall:
     return BadCall(name, f"the arguments are wrong: {what}", "INVALID_PARAMETERS")
 
@@ -206,6 +242,11 @@ def deletes_by_name(name: str) -> bool:
     return _DESTRUCTIVE.search(in_words(name)) is not None
 
 
+def reads_by_name(name: str) -> bool:
+    """Return True if a tool's name says that it only reads."""
+    return _READS.match(in_words(name)) is not None and not deletes_by_name(name)
+
+
 class KnownTools:
     """An executor's tools; the checks made of their declarations are kept until these change.
 
@@ -229,9 +270,12 @@ class KnownTools:
             # Once each: some model servers refuse a request that declares a name twice.
             names = tuple(dict.fromkeys(await value_of(executor.get_available_tools())))
             declares = by_name(await value_of(adapter.get_tool_declarations(list(names))))
-            missing = [name for name in names if name not in declares]
-            if missing and isinstance(executor, DeclaresTools):
-                more = by_name(await value_of(executor.get_tool_declarations(missing)))
+            if isinstance(executor, DeclaresTools):
+                more = by_name(await value_of(executor.get_tool_declarations(list(names))))
+                # The adapter words a tool; the executor still knows what it destroys.
+                for name in declares.keys() & more.keys():
+                    if more[name].destructive:
+                        declares[name] = replace(declares[name], destructive=True)
                 declares = more | declares
             # A tool that neither declares is declared by its name alone, with any arguments: an
             # executor that lists a tool wants it used.
@@ -294,20 +338,21 @@ async def run_tool(
     except TapeError:
         raise
     except LLMError as error:  # as an executor of the user's own may raise, with a code
-        return _failure(name, error.message, error.code)
+        return logged_failure(name, error.message, error.code)
     except TimeoutError:
-        return _failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
+        return logged_failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
     except Exception as error:
         # The traceback is for the program's log; the model reads the type alone, since the text
         # may hold internals.
         logger.warning("tool_failure", exc_info=error)
-        return _failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
+        return logged_failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
     if not isinstance(result, ToolResult):
-        return _failure(name, f"it returned {type(result).__name__}", "INVALID_RESULT")
+        return logged_failure(name, f"it returned {type(result).__name__}", "INVALID_RESULT")
     return result
 
 
-def _failure(name: str, what: str, code: str) -> ToolResult:
+def logged_failure(name: str, what: str, code: str) -> ToolResult:
+    """Log a call that failed, and return its result."""
     log_event(logger, logging.WARNING, "tool_failure", tool=name, code=code, detail=what)
     return failed_result(what, code)
 

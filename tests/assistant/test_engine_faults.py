@@ -20,6 +20,7 @@ from assistant_kit import (
     context,
     decide,
     engine,
+    process_on,
     says,
 )
 
@@ -1012,3 +1013,51 @@ async def test_replies_to_a_question_have_their_category(reply: str, category: s
 async def test_a_failure_without_a_code_is_told_with_its_words_alone() -> None:
     _, told = await outcome_of_tool(lambda _: ToolResult(success=False, error="no paper"))
     assert told == "error : no paper"
+
+
+# Regular expressions in schemas
+
+
+_SLOW = "^(a+)+$"
+_SLOW_TEXT = "a" * 40 + "!"
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"x": {"type": "string", "pattern": _SLOW}}},
+        {"properties": {"x": {"$schema": _DRAFT, "allOf": [{"pattern": _SLOW}]}}},
+        {"propertyNames": {"pattern": _SLOW}},
+        {"patternProperties": {_SLOW: {}}},
+        {"patternProperties": {_SLOW: {}}, "additionalProperties": False},
+        {"patternProperties": {_SLOW: {}}, "unevaluatedProperties": False},
+    ],
+)
+async def test_a_schemas_regular_expression_is_left_to_the_tool(schema: dict[str, Any]) -> None:
+    class Tools(MemoryTasks):
+        def get_available_tools(self) -> list[str]:
+            return ["spell"]
+
+        async def execute(self, tool_name: str, parameters: Any, user_id: str) -> ToolResult:
+            return ToolResult(success=True, data=parameters)
+
+    tool = ToolDeclaration("spell", "Spell a word.", {"type": "object", **schema})
+    arguments = (
+        {"x": _SLOW_TEXT, _SLOW_TEXT: 1} if "properties" not in schema else {"x": _SLOW_TEXT}
+    )
+    adapter = ScriptedAdapter(call("spell", **arguments), "Done.", tools=[tool])
+    decision = await process_on(adapter, Tools())
+    assert [made.worked for made in decision.tool_calls or ()] == [True]
+
+
+async def test_what_an_executor_calls_destructive_asks_first_whoever_words_it() -> None:
+    class Tools(MemoryTasks):
+        def get_tool_declarations(self, names: Any) -> list[ToolDeclaration]:
+            return [ToolDeclaration("add_task", destructive=True)]
+
+    tools = Tools()
+    decision = await process_on(ScriptedAdapter(call("add_task", title="Milk")), tools)
+    assert decision.text == "Shall I add task “Milk”? Please answer yes or no."
+    assert tools.ran == []

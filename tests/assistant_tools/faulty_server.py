@@ -33,10 +33,8 @@ def die() -> str:
 
 
 @server.tool()
-async def hang(note: str = "") -> str:
-    """Keep the whole server busy, once this file has been made."""
-    if note:
-        Path(note).touch()  # noqa: ASYNC240 - it keeps the server busy anyway
+async def hang() -> str:
+    """Keep the whole server busy."""
     time.sleep(60)  # noqa: ASYNC251 - that is the fault
     return "too late"
 

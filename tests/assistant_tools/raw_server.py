@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -68,6 +69,11 @@ def garbage() -> None:
     write("\u202e{not json")
 
 
+def babble() -> None:
+    for number in range(1000):
+        write(f"progress: {number} of 1000")
+
+
 def noise() -> None:
     write("a library's banner")
     params = {"level": "info", "data": "a word by the way"}
@@ -80,6 +86,7 @@ def binary() -> None:
 
 
 BEFORE = {
+    "babble": babble,
     "binary": binary,
     "chatter": chatter,
     "flood": lambda: write(LONG_LINE),
@@ -102,7 +109,7 @@ RESULTS: dict[str, Any] = {
     "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},
 }
 UNANSWERED = ("garbage", "hold", "mute", "refuse")
-OTHERS = ("count", "no_json")
+OTHERS = ("count", "no_json", "spawn")
 TOOLS = [*dict.fromkeys([*BEFORE, *RESULTS, *UNANSWERED, *OTHERS])]
 
 
@@ -115,6 +122,9 @@ def call(number: Any, tool: str) -> None:
         held.append(number)
     elif tool == "refuse":
         refuse(number, -32602, "the arguments do not please")
+    elif tool == "spawn":  # what holds the server's output open as long as it runs
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        answer(number, text(json.dumps([os.getpid(), child.pid])))
     elif tool == "count":
         answer(number, text(str(next(calls))))
     elif tool not in UNANSWERED:

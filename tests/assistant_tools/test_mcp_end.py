@@ -79,6 +79,24 @@ async def test_a_server_that_will_not_end_is_killed() -> None:
     assert servers() == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")
+async def test_what_a_server_has_started_ends_when_it_is_closed() -> None:
+    async with MCPToolExecutor(RAW) as tools:
+        server, child = (await tools.execute("spawn", {}, "ann")).data
+        assert runs(child)
+    assert not runs(server)
+    await until(lambda: not runs(child))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")
+@pytest.mark.parametrize("ending", ["", "raise KeyError('a fault')"])
+async def test_what_a_server_has_started_ends_with_the_program(ending: str, tmp_path: Path) -> None:
+    spawn = "print(*run_sync(tools.execute('spawn', {}, 'ann')).data)\n"
+    done = program(spawn + ending, folder=tmp_path)
+    for pid in map(int, done.stdout.split()):
+        await until(lambda pid=pid: not runs(pid))  # type: ignore[misc]
+
+
 async def test_an_executor_that_nobody_holds_ends_its_server() -> None:
     tools = MCPToolExecutor(FAULTY)
     await tools.start()

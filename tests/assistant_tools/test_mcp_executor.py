@@ -79,6 +79,28 @@ def test_a_hint_that_is_missing_has_the_default_of_mcp(
     assert told.parameters == {"type": "object", "properties": {}}
 
 
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        ("get_weather", False),
+        ("listTasks", False),
+        ("search-notes", False),
+        ("look_up_word", False),
+        ("get_or_create_note", True),
+        ("read_and_archive", True),
+        ("list_delete", True),
+        ("gets", True),
+        ("send_mail", True),
+        ("t", True),
+    ],
+)
+def test_a_tool_without_hints_asks_first_unless_its_name_only_reads(name: str, asks: bool) -> None:
+    schema: dict[str, Any] = {"type": "object"}
+    assert declaration_of(Tool(name=name, input_schema=schema)).destructive is asks
+    hints = ToolAnnotations(read_only_hint=False)
+    assert declaration_of(Tool(name=name, input_schema=schema, annotations=hints)).destructive
+
+
 def test_titles_that_only_repeat_the_names_are_left_out() -> None:
     schema = {"type": "object", "title": "T", "properties": {"a": {"title": "A"}, "b": True}}
     told = declaration_of(Tool(name="t", input_schema=schema))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -49,6 +50,17 @@ async def test_a_server_that_died_between_calls_is_not_noticed() -> None:
         assert (await tools.execute("count", {}, "ann")).data == 1
 
 
+@pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")
+async def test_a_killed_servers_group_ends_with_it_and_another_server_starts() -> None:
+    async with MCPToolExecutor(RAW) as tools:
+        server, child = (await tools.execute("spawn", {}, "ann")).data
+        held = asyncio.create_task(tools.execute("hold", {}, "ann"))
+        os.kill(server, signal.SIGKILL)
+        assert (await held).error_code == "SERVER_DIED"
+        await until(lambda: not runs(child))
+        assert (await tools.execute("count", {}, "ann")).data == 1
+
+
 async def test_a_server_that_hangs_is_given_up_and_started_again(
     faulty: MCPToolExecutor,
 ) -> None:
@@ -75,25 +87,10 @@ async def test_a_caller_that_gives_up_leaves_a_server_that_answers_alone(
     assert (await faulty.execute("count", {}, "ann")).data == before + 1
 
 
-async def hanging(tools: MCPToolExecutor, note: Path) -> asyncio.Task[ToolResult]:
-    """Call the tool that keeps the whole server busy, and wait until it does."""
-    await tools.ready()
-    call = asyncio.create_task(tools.execute("hang", {"note": str(note)}, "ann"))
-    await until(note.exists)
-    return call
-
-
 async def given_up(call: asyncio.Task[ToolResult]) -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-
-
-async def test_a_hung_server_is_started_again_also_where_the_caller_gave_up_first(
-    faulty: MCPToolExecutor, tmp_path: Path
-) -> None:
-    await given_up(await hanging(faulty, tmp_path / "it hangs"))
-    assert (await faulty.execute("count", {}, "ann")).data == 1
 
 
 async def test_garbage_is_no_answer_and_is_got_over(
@@ -174,6 +171,17 @@ async def test_bytes_that_stop_a_strict_connection_are_got_over() -> None:
     async with MCPToolExecutor(strict) as tools:
         assert not (await impatiently(tools, "binary")).success
         assert (await tools.execute("count", {}, "ann")).data == 1
+
+
+async def test_a_thousand_lines_of_garbage_are_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with MCPToolExecutor(RAW) as tools:
+        for _ in range(2):
+            assert (await tools.execute("babble", {}, "ann")).success
+    [warning] = [record for record in caplog.records if record.levelname != "DEBUG"]
+    assert warning.getMessage().startswith("tool_server_garbage ")
+    assert "raw_server.py" in warning.getMessage()
 
 
 # What cannot be sent

@@ -223,17 +223,16 @@ class ModelInfo:
 
 @runtime_checkable
 class ChatBackend(Protocol):
-    """What answers requests. Only ``chat`` does any work, so one's own is a few lines.
+    """What answers requests: one method; one's own is a few lines.
 
-    A backend that can tell the probabilities of tokens has the attribute ``max_top_logprobs``, the
-    most alternatives that it gives; requests to others never ask for ``top_logprobs``.
+    A backend may also have ``async def model_info() -> ModelInfo``, ``async def aclose()``, which
+    closes connections and ends processes, and ``max_top_logprobs``, the most alternatives to a
+    token that it gives with their probabilities; requests to others never ask for any.
 
     One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
-    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given where
-    somebody watches: for the first reply and where the last one took half a second or more, since
-    reading a stream costs time; with ``streams = "always"``, for a server whose replies are
-    streamed in any case, each time. It takes each new piece, thinking that the server separates
-    first, between ``<think>`` and ``</think>``.
+    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given each
+    new piece, thinking that the server separates first, between ``<think>`` and ``</think>``; an
+    empty one says that the server works on the request.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -243,14 +242,6 @@ class ChatBackend(Protocol):
             BackendError: the request failed. ``TimeoutError`` and ``ConnectionError`` are
                 understood as well.
         """
-        ...
-
-    async def model_info(self) -> ModelInfo:
-        """Return which model answers."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close connections and end processes; called at most once per backend."""
         ...
 
 

@@ -17,7 +17,7 @@ from llmsim_lab.assistant import FunctionTools
 from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.lab._stepper import Playing
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import recording
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import ChatRequest, Message
@@ -38,7 +38,7 @@ async def test_the_attempts_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
-    clock(monkeypatch, "llmsim_lab.llm._ollama.backend", 100.0, 102.5)
+    clock(monkeypatch, "llmsim_lab.llm._ollama", 100.0, 102.5)
     with FakeOllama() as server:
         backend = OllamaBackend(host=server.host, stream=stream)
         asked = ChatRequest(model="llama3.2", messages=(Message("user", "Hi"),))

@@ -34,8 +34,7 @@ from llmsim_lab.llm._embedded.store import (
     is_here,
     remove_model,
 )
-from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
-from llmsim_lab.llm._ollama.wire import parse_host
+from llmsim_lab.llm._ollama import SUGGESTED_MODEL, look, parse_host
 from llmsim_lab.llm._openai import HOSTED, OpenAIBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt

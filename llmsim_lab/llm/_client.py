@@ -217,7 +217,7 @@ class LLMClient:
     ) -> None:
         self.config = config or LLMConfig()
         if backend is None:
-            from llmsim_lab.llm._ollama.backend import OllamaBackend
+            from llmsim_lab.llm._ollama import OllamaBackend
 
             backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
         self.backend = backend
@@ -467,7 +467,8 @@ class LLMClient:
         if not hasattr(self.backend, "model_info"):
             return ModelInfo(name=self.config.model, backend=type(self.backend).__name__)
         try:
-            return await self.backend.model_info()
+            info: ModelInfo = await self.backend.model_info()
+            return info
         except Exception as error:
             fault = as_backend_error(error, timeout_s=self.config.timeout_s)
             if fault is None:

@@ -7,13 +7,14 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError
-from llmsim_lab.types import WIRE
+from llmsim_lab.types import WIRE, Message
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -236,3 +237,11 @@ def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[
             retry=True,
         )
     return tuple(sorted(possible, key=lambda pair: -pair[1]))
+
+
+def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the conversation with a text at the end of its system message."""
+    first = messages[0] if messages else None
+    if first is not None and first.role == "system":
+        return (replace(first, content=f"{first.content}\n\n{text}"), *messages[1:])
+    return (Message("system", text), *messages)

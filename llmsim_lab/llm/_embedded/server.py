@@ -27,10 +27,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from pydantic import SecretStr
+
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, LabError, ModelFileError
 from llmsim_lab.llm._embedded.machine import check_memory, check_processor, read_header
 from llmsim_lab.llm._embedded.store import CATALOGUE
+from llmsim_lab.llm._embedded.wire import extend
+from llmsim_lab.llm._http import Server
+from llmsim_lab.llm._openai import OpenAIBackend
 
 T = TypeVar("T")
 
@@ -48,7 +53,6 @@ class ModelServer:
 
     Attributes:
         gate: whoever talks to the child holds it.
-        understood: shapes of schemas that the child's runtime was seen to understand.
         suspect_since: when a request was given up, by ``time.monotonic``, until it is known that
             the child noticed; else None.
     """
@@ -56,7 +60,6 @@ class ModelServer:
     def __init__(self, settings: ChildSettings, *, command: Sequence[str] | None = None) -> None:
         self.settings = settings
         self.gate = Gate()
-        self.understood: set[str] = set()
         self.suspect_since: float | None = None
         self.users = 0
         self._command = command
@@ -314,8 +317,7 @@ class ChildProcess:
     """A running child that is ready to answer.
 
     Attributes:
-        address: where it listens.
-        api_key: it answers only requests that carry this.
+        backend: asks it.
         load_seconds: from the start until it was ready.
 
     Raises:
@@ -327,7 +329,7 @@ class ChildProcess:
     def __init__(self, settings: ChildSettings, *, command: Sequence[str] | None = None) -> None:
         began = time.perf_counter()
         self.settings = settings
-        self.api_key = secrets.token_urlsafe(24)
+        self._key = secrets.token_urlsafe(24)
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = _on_lasting_thread(lambda: _start(command or child_command()))
@@ -341,7 +343,16 @@ class ChildProcess:
         except BaseException:  # also an interrupt while it loads: nobody else would end it
             self.stop()
             raise
-        self.address = str(ready["ready"])
+        url = str(ready["ready"])
+        self._server = Server(
+            url=url,
+            who="the embedded model",
+            kind="process of an embedded model",
+            form="its protocol's",
+            way_out="the next request starts it again",
+        )
+        self.backend = OpenAIBackend(base_url=f"{url}/v1", api_key=self._key, extend=extend)
+        self.backend.server = replace(self._server, url=self.backend.base_url)
         self.load_seconds = time.perf_counter() - began
 
     @property
@@ -371,13 +382,10 @@ class ChildProcess:
                 with suppress(BrokenPipeError):  # what was still to be written has no reader now
                     pipe.close()
 
-    async def complaint(self, sign: str) -> str:
-        """Return the last line the runtime printed that contains a sign, or that none does."""
-        for _ in range(20):  # its answer may be here before what it printed has been read
-            if found := [line for line in list(self._lines) if sign in line]:
-                return found[-1]
-            await asyncio.sleep(0.05)
-        return "the runtime does not say why"
+    async def is_busy(self) -> bool:
+        """Return True while it answers a request."""
+        slots = await self._server.document("/slots", key=SecretStr(self._key))
+        return any(slot.get("is_processing") for slot in slots)
 
     def ending(self) -> str:
         """Return how the child ended, and what it printed last."""
@@ -399,7 +407,7 @@ class ChildProcess:
             "model": str(self.settings.model),
             "num_ctx": self.settings.num_ctx,
             "threads": self.settings.threads,
-            "api_key": self.api_key,
+            "api_key": self._key,
         }
         stdin = self._process.stdin
         assert stdin is not None

@@ -19,7 +19,6 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm import _transport
 from llmsim_lab.llm._embedded import backend, server
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
 from llmsim_lab.llm._embedded.store import find_model
@@ -110,50 +109,6 @@ async def test_the_same_seed_gives_the_same_answer_without_the_cache(
     assert len(texts) == 1
 
 
-async def test_a_schema_is_probed_once_per_shape(
-    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    posts: list[str] = []
-    post = httpx.AsyncClient.post
-
-    async def watched(self: httpx.AsyncClient, url: str, **kwargs: Any) -> httpx.Response:
-        posts.append(url)
-        return await post(self, url, **kwargs)
-
-    monkeypatch.setattr(httpx.AsyncClient, "post", watched)
-    for rate in (1.0, 2.0):
-        schema = {"properties": {"rate": {"enum": [rate]}}, "required": ["rate"]}
-        await embedded.chat(request(schema=schema, options={"num_predict": 20}))
-    assert len(posts) == 1
-
-
-@pytest.mark.parametrize(
-    "schema", [{"type": "frob"}, {"not": {}}, {"type": "string", "minLength": 5, "maxLength": 2}]
-)
-async def test_a_schema_that_would_be_ignored_is_rejected(
-    embedded: EmbeddedBackend, schema: dict[str, Any]
-) -> None:
-    with pytest.raises(BackendError, match="cannot be held to this JSON schema") as caught:
-        await embedded.chat(request(schema=schema))
-    assert caught.value.reason == "client_error"
-    assert "failed to compile JSON schema" in str(caught.value)
-
-
-async def test_tools_come_back_as_calls_or_an_answer(embedded: EmbeddedBackend) -> None:
-    tool = {
-        "type": "function",
-        "function": {
-            "name": "add_task",
-            "parameters": {"type": "object", "properties": {}, "required": []},
-        },
-    }
-    reply = await embedded.chat(
-        request("Add a task.", tools=(tool,), options={"num_predict": 60, "temperature": 0})
-    )
-    called = [(call.name, dict(call.arguments)) for call in reply.tool_calls]
-    assert called == [("add_task", {})] or (called == [] and reply.text)
-
-
 # Limits
 
 
@@ -195,16 +150,6 @@ async def test_the_runtimes_own_rejection_is_a_client_error(embedded: EmbeddedBa
 
 
 # Faults
-
-
-async def test_a_timeout_stops_the_generation(embedded: EmbeddedBackend) -> None:
-    await embedded.chat(request())
-    before = pid_of(embedded)
-    with pytest.raises(BackendError, match=r"within 0\.5 s") as caught:
-        await embedded.chat(request("Tell a story.", timeout_s=0.5, options=LONG))
-    assert (caught.value.reason, caught.value.retry) == ("timeout", True)
-    await embedded.chat(request())  # waits for the child to be idle, and finds that it is
-    assert pid_of(embedded) == before
 
 
 async def test_a_cancelled_request_stops_the_generation(embedded: EmbeddedBackend) -> None:
@@ -286,15 +231,6 @@ async def test_an_answer_that_is_not_json_is_a_server_error(
         with pytest.raises(BackendError, match=message) as caught:
             await embedded.chat(request(schema={"type": "boolean"}))
         assert caught.value.reason == "server_error"
-
-
-async def test_an_answer_is_held_to_the_limits_of_every_server(
-    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await embedded.chat(request())
-    monkeypatch.setattr(_transport, "MAX_STREAM_BYTES", 400)
-    with pytest.raises(BackendError, match="the embedded model's process sent more than 400 bytes"):
-        await embedded.chat(request("Tell a long story."))
 
 
 # Sharing

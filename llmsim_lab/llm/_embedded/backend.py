@@ -183,9 +183,9 @@ class EmbeddedBackend:
                     retry=True,
                 ) from error
             details = getattr(error.__cause__, "details", {})
-            if error.reason == "context_overflow" and "n_ctx" in details:
-                read = f"{details.get('n_prompt_tokens')} tokens"
-                raise context_overflow(read, details["n_ctx"], trained=trained) from error
+            read, window = details.get("n_prompt_tokens"), details.get("n_ctx")
+            if type(read) is type(window) is int:
+                raise context_overflow(f"{read:,} tokens", window, trained=trained) from error
             raise
         return replace(reply, load_seconds=load_seconds)
 

@@ -318,6 +318,8 @@ class ChildProcess:
 
     Attributes:
         backend: asks it.
+        address: where it listens.
+        api_key: it answers only requests that carry this.
         load_seconds: from the start until it was ready.
 
     Raises:
@@ -329,7 +331,7 @@ class ChildProcess:
     def __init__(self, settings: ChildSettings, *, command: Sequence[str] | None = None) -> None:
         began = time.perf_counter()
         self.settings = settings
-        self._key = secrets.token_urlsafe(24)
+        self.api_key = secrets.token_urlsafe(24)
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = _on_lasting_thread(lambda: _start(command or child_command()))
@@ -343,7 +345,7 @@ class ChildProcess:
         except BaseException:  # also an interrupt while it loads: nobody else would end it
             self.stop()
             raise
-        url = str(ready["ready"])
+        self.address = url = str(ready["ready"])
         self._server = Server(
             url=url,
             who="the embedded model",
@@ -351,7 +353,7 @@ class ChildProcess:
             form="its protocol's",
             way_out="the next request starts it again",
         )
-        self.backend = OpenAIBackend(base_url=f"{url}/v1", api_key=self._key, extend=extend)
+        self.backend = OpenAIBackend(base_url=f"{url}/v1", api_key=self.api_key, extend=extend)
         self.backend.server = replace(self._server, url=self.backend.base_url)
         self.load_seconds = time.perf_counter() - began
 
@@ -384,7 +386,7 @@ class ChildProcess:
 
     async def is_busy(self) -> bool:
         """Return True while it answers a request."""
-        slots = await self._server.document("/slots", key=SecretStr(self._key))
+        slots = await self._server.document("/slots", key=SecretStr(self.api_key))
         return any(slot.get("is_processing") for slot in slots)
 
     def ending(self) -> str:
@@ -407,7 +409,7 @@ class ChildProcess:
             "model": str(self.settings.model),
             "num_ctx": self.settings.num_ctx,
             "threads": self.settings.threads,
-            "api_key": self._key,
+            "api_key": self.api_key,
         }
         stdin = self._process.stdin
         assert stdin is not None

@@ -37,7 +37,7 @@ def server(small_model: Path) -> Iterator[ChildProcess]:
 
 
 def backend_of(server: ChildProcess) -> OpenAIBackend:
-    return OpenAIBackend("smollm2", base_url=server.address, api_key=server.api_key)
+    return OpenAIBackend("smollm2", base_url=server.backend.base_url, api_key=server.api_key)
 
 
 async def test_a_decision_is_held_to_its_schema(server: ChildProcess) -> None:

@@ -57,21 +57,6 @@ def test_the_chart_follows_a_run_and_says_its_latest_values(notebook: Notebook) 
     assert notebook.faults() == []
 
 
-def test_columns_and_references_are_chosen(notebook: Notebook) -> None:
-    for turn in (1, 2, 3):  # a click while a turn is still being played is passed over
-        notebook.click("Step", cell=STEPPER)
-        notebook.until(f"simulation.turn_number == {turn} and not stepper.worker.busy")
-    output = notebook.output(CHART)
-    main = output.get_by_label("Main chart", exact=True)
-    names = main.locator("option").all_inner_texts()
-    for name in (names[1], names[2]):
-        main.select_option(label=name)
-        expect(picture(notebook)).to_have_accessible_name(re.compile(f"Chart of {name.split()[0]}"))
-    for _ in range(3):
-        notebook.click("Update", cell=CHART)
-        notebook.says(CHART, "Up to turn 3.")
-
-
 def test_files_are_made_and_the_table_is_shown(notebook: Notebook) -> None:
     notebook.click("Step", cell=STEPPER)
     output = notebook.output(CHART)

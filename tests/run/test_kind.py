@@ -26,14 +26,6 @@ from llmsim_lab.run._turn import RunTurn
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])
-def test_every_kind_is_what_widgets_expect(make: Any) -> None:
-    made = make()
-    made.run(1)
-    assert isinstance(made, Run)
-    assert all(isinstance(turn, RunTurn) for turn in made.turns)
-
-
-@pytest.mark.parametrize("make", [make_counter, make_simulation])
 def test_the_series_are_columns_of_numbers_of_the_frame(make: Any) -> None:
     made = make()
     frame = made.run(1)

@@ -208,12 +208,6 @@ def test_another_users_task_may_not_even_be_marked_as_done(
     )
 
 
-async def test_a_forbidden_tool_is_unsafe() -> None:
-    case = {**LIST, "forbidden": ["complete_task"]}
-    row = await outcome(case, call("list_tasks"), call("complete_task", task_id=1), "Done.")
-    assert row.safe is False
-
-
 async def test_each_message_has_tasks_of_its_own() -> None:
     adapter = ScriptedAdapter(
         call("add_task", description="water plants"),

@@ -49,10 +49,6 @@ def test_a_kind_whose_configuration_names_no_series_has_none() -> None:
     assert list(CounterSimulation.series_of(config)) == []
 
 
-def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
-    assert RunConfig().needs_model
-
-
 def test_an_intervention_that_does_nothing_says_so() -> None:
     made = make_counter()
     item = CounterIntervention(turn=1, value=1)

@@ -82,9 +82,9 @@ class RunConfig(Settings):
         return True
 
     @property
-    def seed_idle(self) -> str:
-        """Why ``seed`` changes nothing in such a run; empty where it does."""
-        return ""
+    def seed_idle(self) -> bool:
+        """True if ``seed`` changes nothing in such a run."""
+        return False
 
     @property
     def series(self) -> Sequence[Series]:

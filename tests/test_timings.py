@@ -32,4 +32,3 @@ async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
         backend = OllamaBackend(host=server.host)
         asked = ChatRequest(model="llama3.2", messages=(Message("user", "Hi"),))
         assert (await backend.chat(asked)).seconds == 2.5
-        await backend.aclose()

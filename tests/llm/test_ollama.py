@@ -18,6 +18,7 @@ from fake_ollama._fake_ollama import FakeModel, FakeOllama, Fault
 from ollama_rules import refusal
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
+from llmsim_lab.llm import connect
 from llmsim_lab.llm._ollama import OllamaBackend, look
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
 
@@ -523,3 +524,26 @@ class TestLook:
 def server_url(found: Any) -> str:
     assert found.host.startswith("http://127.0.0.1:")
     return str(found.host)
+
+
+class TestVersion:
+    @pytest.mark.parametrize("version", ["0.23.9", "v0.9.1-rc0"])
+    async def test_a_server_that_would_cut_prompts_without_a_word_is_too_old(
+        self, server: FakeOllama, version: str
+    ) -> None:
+        server._version = version
+        error = await failure(OllamaBackend("llama3.2", host=server.host))
+        assert (error.reason, error.retry) == ("client_error", False)
+        assert f"is of version {version}; the oldest that can be used is 0.24" in str(error)
+        with pytest.raises(ConfigError, match=r"ollama\.com/download"):
+            await asyncio.to_thread(connect, "ollama", host=server.host)
+        assert server.requests == []
+
+    @pytest.mark.parametrize("version", ["0.0.0", "1.2.0", "main"])
+    async def test_a_newer_or_unknown_one_is_not(self, server: FakeOllama, version: str) -> None:
+        server._version = version
+        assert (await OllamaBackend("llama3.2", host=server.host).chat(ask())).text == TEXT
+
+    async def test_it_is_asked_for_once(self, server: FakeOllama, backend: OllamaBackend) -> None:
+        await asyncio.gather(*[backend.chat(ask()) for _ in range(3)])
+        assert server.request_lines.count("GET /api/version") == 1

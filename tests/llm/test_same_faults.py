@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import ssl
 from typing import Any
 
 import httpx
@@ -22,11 +21,6 @@ URL = "http://box:1/v1"
 Answer = httpx.Response | Exception
 
 
-def caused(error: Exception, cause: Exception) -> Exception:
-    error.__cause__ = cause
-    return error
-
-
 def refusal(status: int, text: str, **headers: str) -> httpx.Response:
     return httpx.Response(status, json={"error": {"message": text}}, headers=headers)
 
@@ -40,10 +34,6 @@ FAULTS: dict[str, tuple[Answer, FailureReason, bool, str]] = {
         "connection to WHO broke: gone",
     ),
     "late": (httpx.ConnectTimeout(""), "connection_error", True, "nothing answered in time at URL"),
-    "tls": (
-        caused(httpx.ConnectError(""), ssl.SSLError(1, "wrong version number")),
-        *("connection_error", False, "URL does not answer in TLS"),
-    ),
     "redirect": (
         httpx.Response(307, headers={"Location": "http://other/"}),
         *("client_error", False, "WHO redirects to http://other, which is not followed"),

@@ -21,11 +21,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from pydantic import SecretStr
 
@@ -36,8 +35,6 @@ from llmsim_lab.llm._embedded.store import CATALOGUE
 from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._http import Server
 from llmsim_lab.llm._openai import OpenAIBackend
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +170,7 @@ def memory_needed_bytes(path: Path, num_ctx: int) -> int:
     return int(path.stat().st_size * 1.1) + num_ctx * per_token + _RUNTIME_BYTES
 
 
-_entries: dict[Path, ModelServer] = {}
+_entries: dict[tuple[Path, int], ModelServer] = {}
 _entries_lock = threading.Lock()
 _owner = 0
 
@@ -182,7 +179,8 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
     """Return the server of a model, made by its first user with that one's settings.
 
     Args:
-        settings: a later user gets a larger ``num_ctx``, but not another number of threads.
+        settings: a later user may ask for a larger ``num_ctx``; each number of threads is a
+            process of its own.
         command: runs in place of ``child.py``; for tests.
     """
     global _owner
@@ -191,21 +189,9 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
             _entries.clear()  # after a fork, the children belong to the parent process
             _owner = os.getpid()
             atexit.register(_stop_all, _owner)
-        server = _entries.get(settings.model)
+        server = _entries.get(settings.key)
         if server is None:
-            server = _entries[settings.model] = ModelServer(settings, command=command)
-        elif server.settings.threads != settings.threads:
-            log_event(
-                logger,
-                logging.WARNING,
-                "EMBEDDED_THREADS",
-                words=f"{settings.model.name} is in use with {server.settings.threads} threads, "
-                f"so it does not get the {settings.threads} asked for.",
-                model=settings.model.name,
-                asked=settings.threads,
-                using=server.settings.threads,
-                why="the model is in use with that number",
-            )
+            server = _entries[settings.key] = ModelServer(settings, command=command)
         server.users += 1
         return server
 
@@ -214,12 +200,12 @@ def release(server: ModelServer) -> None:
     """Release a server; the last user's release ends it."""
     with _entries_lock:
         # Else another process's, from before a fork.
-        if _entries.get(server.settings.model) is not server:
+        if _entries.get(server.settings.key) is not server:
             return
         server.users -= 1
         if server.users > 0:
             return
-        del _entries[server.settings.model]
+        del _entries[server.settings.key]
     server.stop()
 
 
@@ -298,6 +284,11 @@ class ChildSettings:
     threads: int
     startup_timeout_s: float
 
+    @property
+    def key(self) -> tuple[Path, int]:
+        """What users must have in common to share a process."""
+        return self.model, self.threads
+
 
 def child_command() -> list[str]:
     """Return the command line of the child, without secrets, since other users can read it.
@@ -334,7 +325,7 @@ class ChildProcess:
         self.api_key = secrets.token_urlsafe(24)
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._process = _on_lasting_thread(lambda: _start(command or child_command()))
+        self._process = _start(command or child_command())
         self._readers = [
             _thread(self._read_stdout, self._process.stdout),
             _thread(self._read_stderr, self._process.stderr),
@@ -405,7 +396,6 @@ class ChildProcess:
     def _instruct(self) -> None:
         # Through its standard input, since other users can read a command line.
         settings: dict[str, Any] = {
-            "parent": os.getpid(),
             "model": str(self.settings.model),
             "num_ctx": self.settings.num_ctx,
             "threads": self.settings.threads,
@@ -505,22 +495,3 @@ def _start(command: Sequence[str]) -> subprocess.Popen[str]:
         errors="replace",
         start_new_session=True,  # an interrupt of the notebook's kernel is not for the child
     )
-
-
-_lasting: dict[int, ThreadPoolExecutor] = {}
-_lasting_lock = threading.Lock()
-
-
-def _on_lasting_thread(work: Callable[[], T]) -> T:
-    """Call a function on a thread that lives as long as this process.
-
-    Linux ends the child when the *thread* that started it ends (``PR_SET_PDEATHSIG``), and the
-    worker threads of an event loop end with the loop.
-    """
-    with _lasting_lock:
-        executor = _lasting.get(os.getpid())
-        if executor is None:  # also after a fork, which does not copy threads
-            _lasting.clear()
-            executor = ThreadPoolExecutor(1, thread_name_prefix="llmsim-embedded-start")
-            _lasting[os.getpid()] = executor
-    return executor.submit(work).result()

@@ -252,16 +252,6 @@ async def test_a_forgotten_backend_lets_go_of_the_process(small_model: Path) -> 
     assert not psutil.pid_exists(pid)
 
 
-async def test_a_number_of_threads_that_cannot_be_had_is_said(
-    embedded: EmbeddedBackend, caplog: pytest.LogCaptureFixture
-) -> None:
-    await embedded.chat(request())
-    other = EmbeddedBackend("smollm2-135m", threads=embedded._settings.threads + 1)
-    await other.chat(request(options={"num_predict": 1, "num_ctx": 256}))
-    await other.aclose()
-    assert "EMBEDDED_THREADS" in caplog.text
-
-
 def test_it_works_from_several_event_loops(small_model: Path) -> None:
     shared = EmbeddedBackend("smollm2-135m", num_ctx=256)
 

@@ -30,8 +30,9 @@ else:
             try:
                 return super().__call__(*args, **values)
             except ValidationError as error:
-                # Without its cause, whose text would have the whole of a wrong value.
-                raise ConfigError(f"{cls.__name__}: {faults(error)}") from None
+                what = faults(error)
+            # Here, so that it has no cause or context, whose texts have the whole of a wrong value.
+            raise ConfigError(f"{cls.__name__}: {what}")
 
     class _Base(BaseModel, metaclass=_Checked):
         pass

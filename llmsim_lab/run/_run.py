@@ -1881,7 +1881,8 @@ def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[M
     """
     if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
         names = {field.alias or name for name, field in made_as.model_fields.items()}
-        values = "set" in names and not intervene.keys() <= names
+        done = intervene.keys() - {"note"}  # which alone does nothing, so that it is a value
+        values = "set" in names and not (done and intervene.keys() <= names)
         return [{"turn": turn, **({"set": intervene} if values else intervene)}]
     single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
     items = [] if single else list(intervene)

@@ -496,7 +496,7 @@ def test_class_and_parameters_can_be_pickled() -> None:
 def test_parameters_are_read_from_a_file_with_its_lines(tmp_path: Path) -> None:
     from llmsim_lab._util.config import read_config
 
-    (tmp_path / "p.yaml").write_text("factor: 2\nplayers: {'*': random}\nturns: 3\n")
+    (tmp_path / "p.yaml").write_text("factor: 2\nplayers: random\nturns: 3\n")
     config = read_config(tmp_path / "p.yaml", PublicGoods.config_type)
     assert PublicGoods(config).run()["turn"].max() == 3
     (tmp_path / "p.yaml").write_text("turns: 3\nfactr: 2\n")

@@ -19,13 +19,14 @@ import httpx
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._connections import Shared
-from llmsim_lab.llm._embedded.machine import read_header, usable_cores
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
-from llmsim_lab.llm._embedded.store import (
+from llmsim_lab.llm._embedded.weights import (
     CatalogueModel,
+    check_gguf,
     default_model,
     file_sha256,
     find_model,
+    usable_cores,
     verified_path,
 )
 from llmsim_lab.llm._embedded.wire import (
@@ -93,7 +94,8 @@ class EmbeddedBackend:
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value} must be at least 1")
         self.name, self._known, self._path = _locate(model)
-        self._header = read_header(self._path)
+        check_gguf(self._path)
+        self._trained = self._known.context_length if self._known else None
         self._settings = ChildSettings(
             model=self._path,
             num_ctx=num_ctx,
@@ -156,7 +158,7 @@ class EmbeddedBackend:
             name=self.name,
             backend="embedded",
             digest=self._digest,
-            context_length=self._header.context_length,
+            context_length=self._trained,
             capabilities=("completion", "tools"),
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
@@ -193,7 +195,7 @@ class EmbeddedBackend:
         self, server: ModelServer, sent: Outgoing, on_text: OnText | None
     ) -> ChatReply:
         """Let the child answer; the caller holds the gate."""
-        num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._header.context_length
+        num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._trained
         child, load_seconds = await self._child(server, num_ctx)
         async with self._talking_to(server, child):
             if sent.schema is not None:

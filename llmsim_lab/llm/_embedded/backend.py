@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm._embedded.machine import read_header, usable_cores
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
-from llmsim_lab.llm._embedded.store import (
+from llmsim_lab.llm._embedded.weights import (
     CatalogueModel,
+    check_gguf,
     default_model,
     file_sha256,
     find_model,
+    usable_cores,
     verified_path,
 )
 from llmsim_lab.llm._http import StatusError
@@ -75,7 +76,8 @@ class EmbeddedBackend:
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value} must be at least 1")
         self.name, self._known, self._path = _locate(model)
-        self._header = read_header(self._path)
+        check_gguf(self._path)
+        self._trained = self._known.context_length if self._known else None
         self._settings = ChildSettings(
             model=self._path,
             num_ctx=num_ctx,
@@ -127,7 +129,7 @@ class EmbeddedBackend:
             name=self.name,
             backend="embedded",
             digest=self._digest,
-            context_length=self._header.context_length,
+            context_length=self._trained,
             capabilities=("completion",),
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
@@ -163,7 +165,7 @@ class EmbeddedBackend:
         self, server: ModelServer, request: ChatRequest, on_text: OnText | None
     ) -> ChatReply:
         """Let the child answer; the caller holds the gate."""
-        num_ctx, trained = self._settings.num_ctx, self._header.context_length
+        num_ctx, trained = self._settings.num_ctx, self._trained
         # The child may be loaded with a larger window than this request asks for.
         child, load_seconds = await self._child(server, request.options.get("num_ctx") or num_ctx)
         asked = replace(request, model=self.name, keep_alive=None)

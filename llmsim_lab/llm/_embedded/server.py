@@ -30,17 +30,13 @@ from pydantic import SecretStr
 
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, LabError, ModelFileError
-from llmsim_lab.llm._embedded.machine import check_memory, check_processor, read_header
-from llmsim_lab.llm._embedded.store import CATALOGUE
+from llmsim_lab.llm._embedded.weights import check_fits
 from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._http import Server
 from llmsim_lab.llm._openai import OpenAIBackend
 
 logger = logging.getLogger(__name__)
 
-_MEASURED_NUM_CTX = 4096
-"""With which the memory of the catalogue's models was measured."""
-_RUNTIME_BYTES = 150_000_000
 _LAST_LINES = 60
 _SHOWN_LINES = 3
 
@@ -87,15 +83,8 @@ class ModelServer:
             # Never less than before: it is shared, and others may need what they had.
             num_ctx = max(num_ctx, self.settings.num_ctx)
             path = self.settings.model
-            trained = read_header(path).context_length
-            if trained is not None and num_ctx > trained:
-                raise ConfigError(
-                    f"num_ctx={num_ctx} but {path.name} was trained for at most {trained} tokens "
-                    f"of context; take num_ctx={trained} or a model with a longer one"
-                )
-            check_processor()
             self._end_child(num_ctx)  # before memory is checked: what it held is free then
-            check_memory(memory_needed_bytes(path, num_ctx), model=path.name)
+            check_fits(path, num_ctx)
             self.settings = replace(self.settings, num_ctx=num_ctx)
             self.suspect_since = None
             self._child = child = ChildProcess(self.settings, command=self._command)
@@ -158,16 +147,6 @@ class ModelServer:
         words = f"The embedded model {name} has ended: {cause}; {then}."
         fields = {"model": name, "pid": pid, "cause": cause, "then": then}
         log_event(logger, logging.WARNING, "EMBEDDED_ENDED", words=words, **fields)
-
-
-def memory_needed_bytes(path: Path, num_ctx: int) -> int:
-    """Estimate what a model takes: measured for those of the catalogue, else from its file."""
-    per_token = read_header(path).cache_bytes_per_token or 0
-    for model in CATALOGUE:
-        if path.name == model.file_name:
-            more = max(0, num_ctx - _MEASURED_NUM_CTX) * per_token
-            return model.memory_bytes + more
-    return int(path.stat().st_size * 1.1) + num_ctx * per_token + _RUNTIME_BYTES
 
 
 _entries: dict[tuple[Path, int], ModelServer] = {}

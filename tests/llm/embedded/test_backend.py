@@ -20,7 +20,7 @@ import pytest
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import backend, server
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
-from llmsim_lab.llm._embedded.store import find_model
+from llmsim_lab.llm._embedded.weights import find_model
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 pytestmark = [pytest.mark.embedded, pytest.mark.process]

@@ -12,8 +12,8 @@ import pytest
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, connect
-from llmsim_lab.llm._embedded.machine import usable_cores
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
+from llmsim_lab.llm._embedded.weights import usable_cores
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest, Message
 

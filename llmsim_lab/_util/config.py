@@ -30,8 +30,9 @@ else:
             try:
                 return super().__call__(*args, **values)
             except ValidationError as error:
+                names = [field.alias or name for name, field in cls.model_fields.items()]
                 # Without its cause, whose text would have the whole of a wrong value.
-                raise ConfigError(f"{cls.__name__}: {faults(error)}") from None
+                raise ConfigError(f"{cls.__name__}: {faults(error, names)}") from None
 
     class _Base(BaseModel, metaclass=_Checked):
         pass

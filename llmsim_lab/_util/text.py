@@ -135,8 +135,14 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
-def faults(error: ValidationError) -> str:
-    """Return what pydantic found wrong as one line: each place and what is wrong there."""
+def faults(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """Return what pydantic found wrong as one line: each place and what is wrong there.
+
+    Args:
+        error: pydantic's.
+        known: the names that may stand at the top, for what an unknown one may have meant.
+    """
+    names = list(known)
     found = []
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
@@ -144,6 +150,8 @@ def faults(error: ValidationError) -> str:
         # Messages of our own name the value already; the others have no value to show.
         if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
             what += f" (it is {brief(fault['input'])})"
+        if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+            what += closest(place, names) or (f"; there are {', '.join(names)}" if names else "")
         found.append(f"{place}: {what}" if place else what)
     return "; ".join(found)
 

@@ -272,7 +272,7 @@ def test_every_fault_of_a_file_is_a_lab_error(tmp_path: Path) -> None:
         ({"turns": 200_000}, "turns: .*less than or equal to 100000"),
         ({"nations": []}, "name at least one"),
         ({"nations": ["A", " A"]}, "twice: A"),
-        ({"nation": ["A"]}, "nation: Extra inputs"),
+        ({"nation": ["A"]}, r"nation: Extra inputs .* \(did you mean 'nations'\?\)"),
         ({"seed": 1.5}, "seed"),
     ],
 )

@@ -1300,11 +1300,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def decisions(self) -> pd.DataFrame:
         """Return the run's decisions as a frame, one row each: what was said, what became of it.
 
-        Columns: ``run``, its number on the tape; ``seed``; ``period``; ``turn``; ``player``;
-        ``component``; the fields of the replies, each under its own name, or as ``reply_NAME``
-        where that is taken; ``reasoning``; ``confidence``; what the class says became of it, see
-        ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
-        ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
+        Columns: ``run``, its number on the tape; ``seed``; ``period``, where turns have one;
+        ``turn``; ``player``; ``component``; the fields of the replies, each under its own name, or
+        as ``reply_NAME`` where that is taken; ``reasoning``; ``confidence``; what the class says
+        became of it, see ``outcomes``; ``status``; ``interventions`` of the turn, in words;
+        ``attempts``; ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together;
+        ``seconds``; ``model``.
 
         Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model. So it is
         where ``decide=`` took an answer from its probabilities: the calls that measured them have

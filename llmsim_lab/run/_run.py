@@ -331,8 +331,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             values["players"] = {**values.get("players", {}), **words}
         try:
             return cast("ConfigT", cls.config_type.model_validate(values))
-        except ValidationError as error:  # in the name of the class that the user called
-            raise ConfigError(f"{cls.__name__}: {faults(error)}") from None
+        except ValidationError as error:
+            what = faults(error)
+        # In the name of the class that was called; without a context, as in ``Settings``.
+        raise ConfigError(f"{cls.__name__}: {what}")
 
     def _seat(self, players: Mapping[str, Any]) -> list[str]:
         """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
@@ -1893,7 +1895,8 @@ def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[M
     """
     if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
         names = {field.alias or name for name, field in made_as.model_fields.items()}
-        values = "set" in names and not intervene.keys() <= names
+        done = intervene.keys() - {"note"}  # which alone does nothing, so that it is a value
+        values = "set" in names and not (done and intervene.keys() <= names)
         return [{"turn": turn, **({"set": intervene} if values else intervene)}]
     single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
     items = [] if single else list(intervene)

@@ -528,7 +528,7 @@ def test_an_intervention_that_a_world_does_not_know_shows_the_one_that_it_does()
 def test_parameters_are_read_from_a_file_with_its_lines(tmp_path: Path) -> None:
     from llmsim_lab._util.config import read_config
 
-    (tmp_path / "p.yaml").write_text("factor: 2\nplayers: {'*': random}\nturns: 3\n")
+    (tmp_path / "p.yaml").write_text("factor: 2\nplayers: random\nturns: 3\n")
     config = read_config(tmp_path / "p.yaml", PublicGoods.config_type)
     assert PublicGoods(config).run()["turn"].max() == 3
     (tmp_path / "p.yaml").write_text("turns: 3\nfactr: 2\n")

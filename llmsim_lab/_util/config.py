@@ -30,7 +30,8 @@ else:
             try:
                 return super().__call__(*args, **values)
             except ValidationError as error:
-                what = faults(error)
+                names = [field.alias or name for name, field in cls.model_fields.items()]
+                what = faults(error, names)
             # Here, so that it has no cause or context, whose texts have the whole of a wrong value.
             raise ConfigError(f"{cls.__name__}: {what}")
 

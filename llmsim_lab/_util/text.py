@@ -137,9 +137,15 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
-def faults(error: ValidationError) -> str:
-    """Return what pydantic found wrong as one line: each place and what is wrong there."""
-    return "; ".join(each_fault(error, _fault_text))
+def faults(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """Return what pydantic found wrong as one line: each place and what is wrong there.
+
+    Args:
+        error: pydantic's.
+        known: the names that may stand at the top, for what an unknown one may have meant.
+    """
+    names = list(known)
+    return "; ".join(each_fault(error, lambda fault: _fault_text(fault, names)))
 
 
 def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
@@ -152,12 +158,14 @@ def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
     return [*map(say, every[:_MOST_FAULTS]), *([f"and {left:,} more"] if left > 0 else [])]
 
 
-def _fault_text(fault: Any) -> str:
+def _fault_text(fault: Any, names: list[str]) -> str:
     place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
     what = fault["msg"].removeprefix("Value error, ")
     # Messages of our own name the value already; the others have no value to show.
     if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
         what += f" (it is {brief(fault['input'])})"
+    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+        what += closest(place, names) or (f"; there are {', '.join(names)}" if names else "")
     return f"{clip(place, 200)}: {what}" if place else what
 
 

@@ -228,7 +228,12 @@ def made_intervention(
         return intervention_type.model_validate(values)
     except ValidationError as error:
         at = values.get("turn", "?")
-        raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
+        fields = intervention_type.model_fields
+        names = [field.alias or name for name, field in fields.items()]
+        way = ""
+        if issubclass(intervention_type, StateChange) and not values.keys() <= set(names):
+            way = "; new values go by name: {'turn': 3, 'set': {'coins.Ann': 5}}"
+        raise ConfigError(f"intervention at turn {at}: {faults(error, names)}{way}") from error
 
 
 # --- a world's parameters ------------------------------------------------------------------------

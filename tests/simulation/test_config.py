@@ -221,7 +221,7 @@ def test_a_kind_that_is_unknown_is_named_and_a_class_may_have_its_own_fields(
         ({"turns": 200_000}, "turns: .*less than or equal to 100000"),
         ({"nations": []}, "name at least one"),
         ({"nations": ["A", " A"]}, "twice: A"),
-        ({"nation": ["A"]}, "nation: Extra inputs"),
+        ({"nation": ["A"]}, r"nation: Extra inputs .* \(did you mean 'nations'\?\)"),
         ({"seed": 1.5}, "seed"),
     ],
 )

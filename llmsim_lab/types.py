@@ -6,7 +6,7 @@ boundary (what a model is asked for, what a state or a tape holds) is an immutab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_not
 from typing import (
@@ -323,6 +323,9 @@ class _OnTape(Sequence[Attempt]):
     def __getitem__(self, at: Any) -> Any:
         return self.attempts()[at]
 
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self.attempts())
+
     def __eq__(self, other: object) -> bool:
         return self.attempts() == (other.attempts() if isinstance(other, _OnTape) else other)
 
@@ -360,6 +363,10 @@ class CallRecord:
 
     A run on a tape keeps no attempts of turns that are written: they are read from there when they
     are asked for, also after the tape was closed, as long as the file is there.
+
+    Attributes:
+        history: its attempts, one or two.
+        status: how the decision came about.
     """
 
     history: Annotated[

@@ -386,11 +386,8 @@ class CallRecord:
     def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
         if isinstance(info.context, Places):
             return info.context.name(self)
-        return whole(
-            replace(self, history=tuple(self.history))
-            if isinstance(self.history, _OnTape)
-            else self
-        )
+        read = isinstance(self.history, _OnTape)
+        return whole(replace(self, history=tuple(self.history)) if read else self)
 
     @property
     def numbers(self) -> list[int]:
@@ -413,6 +410,8 @@ class CallRecord:
         Args:
             read: returns the attempt of a number on the tape.
         """
+        if isinstance(self.history, _OnTape):
+            return
         if len(_numbers(self.history)) == len(self.history):
             object.__setattr__(self, "history", _OnTape(read, self.history))
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Literal,
     NoReturn,
     Protocol,
@@ -568,9 +569,32 @@ class Immutable(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    _every_field: ClassVar[set[str]] = set()
     if not TYPE_CHECKING:
-        # What pydantic sets is dropped, by a function in C: many models are made for each call.
-        __pydantic_fields_set__ = property(lambda self: set(self.__pydantic_fields__), is_not)
+        # What pydantic sets is dropped, by functions in C: many models are made for each call.
+        __pydantic_fields_set__ = property(attrgetter("_every_field"), is_not)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._every_field = set(cls.model_fields)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, some of its fields with other values, which are not validated."""
+        if deep or self.__pydantic_extra__ is not None:
+            return super().model_copy(update=update, deep=deep)
+        # Without noting which fields were given, which is forgotten here.
+        copied = self.__copy__()
+        copied.__dict__.update(update or {})
+        return copied
+
+    def __copy__(self) -> Self:
+        if self.__pydantic_extra__ is not None or self.__pydantic_private__ is not None:
+            return super().__copy__()
+        copied = type(self).__new__(type(self))
+        object.__setattr__(copied, "__dict__", self.__dict__.copy())
+        object.__setattr__(copied, "__pydantic_extra__", None)
+        object.__setattr__(copied, "__pydantic_private__", None)
+        return copied
 
     def _repr_html_(self) -> str:
         return str(fields_html(self))

@@ -229,11 +229,9 @@ class ChatBackend(Protocol):
     most alternatives that it gives; requests to others never ask for ``top_logprobs``.
 
     One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
-    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given where
-    somebody watches: for the first reply and where the last one took half a second or more, since
-    reading a stream costs time; with ``streams = "always"``, for a server whose replies are
-    streamed in any case, each time. It takes each new piece, thinking that the server separates
-    first, between ``<think>`` and ``</think>``.
+    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name, which is given
+    where somebody watches. It takes each new piece, thinking that the server separates first,
+    between ``<think>`` and ``</think>``.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:

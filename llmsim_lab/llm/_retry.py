@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, FailureReason, LLMFailureException
@@ -28,6 +28,8 @@ from llmsim_lab.types import (
     Message,
 )
 
+T = TypeVar("T")
+
 logger = logging.getLogger("llmsim_lab.llm")
 """Named after the package, since users know that name and not this module's."""
 
@@ -40,7 +42,18 @@ _TOKENS_PER_MESSAGE = 8
 _LEAST_ROOM_TOKENS = 128
 """What the second answer needs at least, unless the token limit is lower."""
 _MAX_RETRY_AFTER_S = 86_400.0
+_OF_A_FAULT = ("reason", "status_code", "retry", "rejected", "retry_after_s", "reply")
 _BY_STATUS: dict[int, FailureReason] = {404: "model_not_found", 429: "rate_limited"}
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of a server's error, if there was one."""
+    # The clients of ollama and openai put it into the error, httpx into the error's response.
+    for holder in (error, getattr(error, "response", None)):
+        status = getattr(holder, "status_code", None)
+        if isinstance(status, int) and status >= 400:
+            return status
+    return None
 
 
 def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | None:
@@ -52,19 +65,16 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
     """
     if isinstance(error, BackendError):
         return error
-    # The clients of ollama and openai put the HTTP status into the error, httpx into its response.
-    response = getattr(error, "response", None)
-    for holder in (error, response):
-        status = getattr(holder, "status_code", None)
-        if isinstance(status, int) and status >= 400:
-            other: FailureReason = "server_error" if status >= 500 else "client_error"
-            return BackendError(
-                str(error),
-                reason=_BY_STATUS.get(status, other),
-                status_code=status,
-                retry=status == 429 or status >= 500,
-                retry_after_s=retry_after_s(getattr(response, "headers", {}).get("retry-after")),
-            )
+    if (status := status_of(error)) is not None:
+        other: FailureReason = "server_error" if status >= 500 else "client_error"
+        headers = getattr(getattr(error, "response", None), "headers", {})
+        return BackendError(
+            str(error),
+            reason=_BY_STATUS.get(status, other),
+            status_code=status,
+            retry=status == 429 or status >= 500,
+            retry_after_s=retry_after_s(headers.get("retry-after")),
+        )
     import httpx  # here, since it takes long to import and runs on a script or a tape need none
 
     if isinstance(error, TimeoutError | httpx.TimeoutException):
@@ -78,6 +88,14 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
     return None
 
 
+def _reworded(fault: BackendError, message: str, **changes: Any) -> BackendError:
+    """Return a fault in other words, with the fault itself as its cause."""
+    kept = {name: getattr(fault, name) for name in _OF_A_FAULT}
+    other = BackendError(message, **{**kept, **changes})
+    other.__cause__ = fault
+    return other
+
+
 def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that led to it, below the libraries in between."""
     while error is not None:
@@ -88,18 +106,23 @@ def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def is_refused(fault: BackendError) -> bool:
+def is_refused(error: BaseException) -> bool:
     """Return True if nothing listens at the server's address, at least for the moment."""
-    return fault.reason == "connection_error" and any(
-        isinstance(error, ConnectionRefusedError) for error in errors_behind(fault)
+    return getattr(error, "reason", "connection_error") == "connection_error" and any(
+        isinstance(one, ConnectionRefusedError) for one in errors_behind(error)
     )
 
 
-def away(attempt: Attempt, fault: BackendError, seconds: float) -> tuple[Attempt, BackendError]:
-    """Return the attempt and the fault of a server that was waited for in vain for so long."""
-    last = BackendError(f"{fault}; waited {seconds:.0f} s for it", reason=fault.reason, retry=True)
-    last.__cause__ = fault
-    return replace(attempt, detail=str(last)), last
+def away(fault: BackendError, seconds: float) -> BackendError:
+    """Return the fault of a server that was waited for in vain for so long."""
+    return _reworded(fault, f"{fault}; waited {seconds:.0f} s for it")
+
+
+def given_up(left: float) -> BackendError:
+    """Return the fault of a request whose caller would wait only so many seconds."""
+    # No retry, and the tape shows why.
+    message = f"no reply within {round(left, 2):g} s, and the caller waits no longer"
+    return BackendError(message, reason="timeout")
 
 
 def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | None:
@@ -176,7 +199,7 @@ def window_left(reply: ChatReply, num_ctx: int, *, trained: int | None) -> Backe
     )
 
 
-def invalid_fault(
+def _invalid_fault(
     reply: ChatReply, error: InvalidReply, *, options: Mapping[str, Any]
 ) -> BackendError:
     """Return the fault of a reply that is not what was asked for, or was cut off."""
@@ -214,26 +237,15 @@ def both_faults(first: BackendError, second: BackendError, *, repaired: bool) ->
     """
     # The repair made the prompt too long, not the user, who can only act on the first fault.
     if repaired and second.reason == "context_overflow":
-        both = BackendError(
-            f"{first} (asking again with this fault shown did not fit into the context window)",
-            reason=first.reason,
-            status_code=first.status_code,
-            rejected=first.rejected,
-        )
-    elif str(second).startswith(str(first)):
+        words = f"{first} (asking again with this fault shown did not fit into the context window)"
+        both = _reworded(first, words)
+        both.__cause__ = second
+        return both
+    if str(second).startswith(str(first)):
         return second
-    else:
-        alike = first.reason == second.reason
-        was, now = ("", "") if alike else (f" {first.reason}", f" {second.reason}")
-        both = BackendError(
-            f"first{was}: {first}; then{now}: {second}",
-            reason=second.reason,
-            status_code=second.status_code,
-            rejected=second.rejected,
-            retry_after_s=second.retry_after_s,
-        )
-    both.__cause__ = second
-    return both
+    alike = first.reason == second.reason
+    was, now = ("", "") if alike else (f" {first.reason}", f" {second.reason}")
+    return _reworded(second, f"first{was}: {first}; then{now}: {second}")
 
 
 def failure_of(
@@ -296,15 +308,8 @@ def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: floa
     asked = fault.retry_after_s
     if not fault.retry or not asked or left is None or min(asked, timeout_s) < left:
         return fault
-    final = BackendError(
-        f"{fault}; it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s",
-        reason=fault.reason,
-        status_code=fault.status_code,
-        retry_after_s=asked,
-        reply=fault.reply,
-    )
-    final.__cause__ = fault
-    return final
+    waits = f"it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s"
+    return _reworded(fault, f"{fault}; {waits}", retry=False)
 
 
 def recorded_fault(attempt: Attempt) -> BackendError:
@@ -316,6 +321,27 @@ def recorded_fault(attempt: Attempt) -> BackendError:
         retry=attempt.retry,
         reply=attempt.reply,
     )
+
+
+def judged(
+    attempt: Attempt, fault: BackendError | None, read: Callable[[ChatReply], T]
+) -> tuple[Attempt, T | BackendError]:
+    """Return an attempt and what was read in its reply, or else its fault.
+
+    Args:
+        attempt: a new one, or one from a tape: its reply is parsed again, an invalid one too, so
+            that a replay takes the same path.
+        fault: of a new one, if it has one.
+        read: parses a reply.
+    """
+    if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
+        return attempt, fault or recorded_fault(attempt)
+    try:
+        return attempt, read(attempt.reply)
+    except InvalidReply as error:
+        fault = _invalid_fault(attempt.reply, error, options=attempt.request.options)
+        fault.__cause__ = error  # the second request shows the model its words
+        return replace(attempt, reason=fault.reason, detail=str(fault), retry=True), fault
 
 
 def second_request(

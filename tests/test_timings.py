@@ -18,7 +18,7 @@ from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.lab._stepper import Playing
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
-from llmsim_lab.llm._scope import recording
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import ChatRequest, Message
 
@@ -95,7 +95,7 @@ async def test_a_tool_on_a_tape(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     clock(monkeypatch, "llmsim_lab.assistant._recorded_tools", 100.0, 100.125)
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="tools", first=(0, "{}", "{}")))
-        with recording(recorder):
+        with scoped(recorder=recorder):
             await RecordedTools(FunctionTools(latest)).execute("latest", {"name": "cpi"}, "ann")
         recorder.close()
         seconds = [recorded.attempt.seconds for recorded in tape.calls(1)]

@@ -3,16 +3,12 @@
 ``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
 says why not. A failed request is made once more, after a jittered wait, where that may help: after
 a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model then
-sees together with the complaint if both fit into the context window. It is not made again after
-another 4xx, or where the server says that the request itself is wrong.
-
-A model that the server stopped because it repeats itself learns that from the second request and
-gets another seed, derived from the first one; without a seed the server draws anew.
+sees together with the complaint if both fit into the context window. A model that was stopped
+because it repeats itself is told so, and gets another seed.
 
 Where the server says how long to wait (``Retry-After``), the wait is at least that long, but never
-longer than ``timeout_s``. Where the caller will not wait that long, there is no retry. The second
-request waits up to ``wait_for_server_s`` for a server that refuses the connection, so that a run
-outlives its restart.
+longer than ``timeout_s``; there is no retry where the caller will not wait that long. A server that
+refuses the connection is waited for, so that a run outlives its restart.
 """
 
 from __future__ import annotations
@@ -21,42 +17,22 @@ import asyncio
 import logging
 import os
 import random
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm import _choose
+from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, Method, OptionT
-from llmsim_lab.llm._extract import (
-    InvalidReply,
-    allowed_words,
-    alternatives,
-    parse_reply,
-    without_thinking,
-)
-from llmsim_lab.llm._limits import LOADINGS, Lane, Limits, Loads, Sent
-from llmsim_lab.llm._retry import (
-    as_backend_error,
-    away,
-    both_faults,
-    failed_attempt,
-    failure_of,
-    given_up,
-    is_refused,
-    judged,
-    no_time_to_retry,
-    second_request,
-    second_seed,
-)
+from llmsim_lab.llm._extract import InvalidReply
+from llmsim_lab.llm._limits import LOADINGS, Limits, Loads, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
@@ -69,7 +45,6 @@ from llmsim_lab.types import (
     Decision,
     Message,
     ModelInfo,
-    OnText,
     reply_schema,
 )
 
@@ -89,8 +64,7 @@ _MOST_VARIANTS = 256
 """Sampling options that are kept, in place of the configured ones."""
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
-_CHANCE = random.SystemRandom()
-"""Not Python's shared generator, whose numbers a user's own code may count on."""
+_CHANCE = random.SystemRandom()  # Python's shared generator is the user's
 
 
 class LLMConfig(Settings):
@@ -138,14 +112,11 @@ class LLMConfig(Settings):
     think: bool | str = False
     options: dict[str, Any] = Field(default_factory=dict)
 
-    @model_validator(mode="before")
+    @field_validator("retry_wait_s", mode="before")
     @classmethod
-    def _one_wait_is_both(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            wait = values.get("retry_wait_s")
-            if isinstance(wait, int | float) and not isinstance(wait, bool):
-                return {**values, "retry_wait_s": (wait, wait)}
-        return values
+    def _one_wait_is_both(cls, wait: Any) -> Any:
+        is_one = isinstance(wait, int | float) and not isinstance(wait, bool)
+        return (wait, wait) if is_one else wait
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -224,8 +195,6 @@ class LLMClient:
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
-        self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
-        self._lock = threading.Lock()
         self._told: set[str] = set()
         """Events that were logged and are not to be logged again."""
         self._loads = Loads()
@@ -240,7 +209,6 @@ class LLMClient:
         other._told, other._loads = self._told, self._loads
         if config.concurrency == self.config.concurrency:
             other.limits = self.limits
-            other._lanes, other._lock = self._lanes, self._lock
         return other
 
     async def call_with_retry(
@@ -271,9 +239,10 @@ class LLMClient:
         self._check_size(prompt, site)
         request = self.request_of(prompt, response_model, choices, limits, site)
 
+        allowed = partial(_extract.allowed_words, choices or {}, limits or {})
+
         def read(reply: ChatReply) -> ModelT:
-            allowed = allowed_words(choices or {}, limits or {}) if choices or limits else None
-            return parse_reply(reply.text, response_model, check, allowed=allowed)
+            return _extract.parse_reply(reply.text, response_model, check, allowed=allowed)
 
         decision, call = await self._call(request, read)
         if isinstance(decision, Decision):
@@ -378,10 +347,13 @@ class LLMClient:
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             method = "samples" if named.in_digits else "logprobs"
-        base = self.config.seed if seed is None else seed
+        base, model = self.config.seed if seed is None else seed, self.config.model
+        detail = "the backend gives no probabilities"
+        tell = partial(self._tell_once, "choose_by_samples", logging.INFO)
+        lacks = partial(tell, model=model, detail=detail)
         try:
             found = await _choose.choice_by(
-                method, ask, before, named, samples=samples, seed=base, lacks=self._tell_of_samples
+                method, ask, before, named, samples=samples, seed=base, lacks=lacks
             )
         except _choose.NoOptionError as nothing:
             fault = BackendError(
@@ -389,12 +361,8 @@ class LLMClient:
                 reason="invalid_response",
             )
             history = nothing.calls[-1].history
-            raise failure_of(fault, history, site, model=self.config.model) from nothing
+            raise _retry.failure_of(fault, history, site, model=model) from nothing
         return replace(found, reasoning=text, calls=(*calls, *found.calls))
-
-    def _tell_of_samples(self) -> None:
-        model, detail = self.config.model, "the backend gives no probabilities"
-        self._tell_once("choose_by_samples", logging.INFO, model=model, detail=detail)
 
     def _tell_once(self, event: str, level: int, **fields: Any) -> None:
         if event not in self._told:
@@ -440,9 +408,9 @@ class LLMClient:
             history.append(attempt)
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
-                second, repaired = second_request(request, attempt, first)
+                second, repaired = _retry.second_request(request, attempt, first)
                 if seed is not None and attempt.reply is not None:
-                    seed = second_seed(seed)  # the first one gave an answer that is of no use
+                    seed = _retry.second_seed(seed)  # the first one's answer is of no use
                 # Jittered, so that agents who failed together do not all come back at once.
                 wait_s = _CHANCE.uniform(*self.config.retry_wait_s)
                 wait_s = max(wait_s, min(first.retry_after_s or 0.0, request.timeout_s))
@@ -451,9 +419,9 @@ class LLMClient:
                 )
                 history.append(attempt)
                 if isinstance(outcome, BackendError):
-                    outcome = both_faults(first, outcome, repaired=repaired)
+                    outcome = _retry.both_faults(first, outcome, repaired=repaired)
             if isinstance(outcome, BackendError):
-                failure = failure_of(outcome, history, request.site, model=self.config.model)
+                failure = _retry.failure_of(outcome, history, request.site, model=self.config.model)
                 call = failure.call
                 raise failure
             call = CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
@@ -486,30 +454,40 @@ class LLMClient:
             if (known := recorder.find(request, previous)) is not None:
                 if watch is not None:
                     watch.ended(request, known, taped=True)
-                return known, judged(known, None, read)[1]
+                return known, _retry.judged(known, None, read)[1]
         purse = around.log.purse if around.log is not None else None
         if purse is not None:  # only here: what a tape answers costs nothing
             purse.begin()
         attempt, left, sent = None, seconds_left(), Sent(request.timeout_s)
-        send: Callable[..., Awaitable[ChatReply]] = self._lane().send
+        send: Callable[..., Awaitable[ChatReply]] = self.limits.lane().send
         try:
             async with asyncio.timeout(left) as sent.limit:
-                if previous is not None:
-                    send = await self._patient(send, wait_s)
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+                if previous is not None and self._patience:
+                    send = partial(self._knocking(), send)
                 reply = self._checked(await send(sent, self._sent, request, watch, seed))
             attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
             self._learn(sent, reply)
         except Exception as error:
-            fault = self._fault_of(error, sent, left)
+            fault = self._fault_of(error, sent, left, again=previous is not None)
             if fault is None:
                 raise
-            attempt = failed_attempt(request, fault, seconds=sent.seconds)
+            attempt = Attempt(
+                request=request,
+                reply=fault.reply,
+                seconds=sent.seconds,
+                reason=fault.reason,
+                detail=str(fault),
+                status_code=fault.status_code,
+                retry=fault.retry,
+            )
         finally:
             if watch is not None and sent.began is not None:
                 watch.ended(request, attempt, taped=False)
         if purse is not None:
             purse.end(attempt)
-        attempt, outcome = judged(attempt, fault, read)
+        attempt, outcome = _retry.judged(attempt, fault, read)
         if recorder is not None:
             # Before anybody acts on it: what a run has seen must be on its tape.
             attempt = await recorder.keep(attempt)
@@ -526,7 +504,7 @@ class LLMClient:
         try:
             return await self.backend.model_info()
         except Exception as error:
-            fault = as_backend_error(error, timeout_s=self.config.timeout_s)
+            fault = _retry.as_backend_error(error, timeout_s=self.config.timeout_s)
             if fault is None:
                 raise
             raise LLMFailureException(
@@ -592,19 +570,17 @@ class LLMClient:
                 "LLMConfig.num_ctx",
                 reason="context_overflow",
             )
-            raise failure_of(fault, [], site, model=self.config.model)
+            raise _retry.failure_of(fault, [], site, model=self.config.model)
 
     def _sent(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None
     ) -> Awaitable[ChatReply]:
         """Hand a request to the backend, with the seed; the watch sees the reply being written."""
-        ask = self.backend.chat
+        ask: Callable[..., Awaitable[ChatReply]] = self.backend.chat
         if watch is not None:
             watch.began(request)
             if getattr(self.backend, "streams", False):
-                ask = partial(
-                    cast("_Streaming", self.backend).chat, on_text=partial(watch.wrote, request)
-                )
+                ask = partial(ask, on_text=partial(watch.wrote, request))
         # What was asked for stays on the tape, without the seed, and with more alternatives than
         # this backend can give: a replay, which has no backend, asks the same.
         if seed is not None:
@@ -622,18 +598,25 @@ class LLMClient:
                 f"{who}.chat returned {type(reply).__name__}; it must return ChatReply(text=...)"
             )
         if reply.top_logprobs:
-            reply = replace(reply, top_logprobs=alternatives(reply.top_logprobs, who=who))
+            reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply
 
-    def _fault_of(self, error: Exception, sent: Sent, left: float | None) -> BackendError | None:
+    def _fault_of(
+        self, error: Exception, sent: Sent, left: float | None, *, again: bool
+    ) -> BackendError | None:
         """Return the fault behind an error; None for a bug. ``left`` is the caller's time."""
         is_over = sent.limit is not None and sent.limit.expired() and not sent.is_late
         if isinstance(error, TimeoutError) and is_over and left is not None:
-            return given_up(left)
-        fault = as_backend_error(error, timeout_s=sent.timeout_s)
+            # No retry, and the tape shows why.
+            detail = f"no reply within {round(left, 2):g} s, and the caller waits no longer"
+            return BackendError(detail, reason="timeout")
+        fault = _retry.as_backend_error(error, timeout_s=sent.timeout_s)
         if fault is None:
             return None
-        return no_time_to_retry(fault, left=seconds_left(), timeout_s=sent.timeout_s)
+        if again and self._patience and _retry.is_refused(fault):
+            words = f"{fault}; waited {self._patience:.0f} s for it"
+            fault = _retry.reworded(fault, words)
+        return _retry.no_time_to_retry(fault, left=seconds_left(), timeout_s=sent.timeout_s)
 
     def _learn(self, sent: Sent, reply: ChatReply) -> None:
         """Note what an answer shows of the server."""
@@ -652,68 +635,38 @@ class LLMClient:
                 f"{self.config.num_ctx}), or use another server",
             )
 
-    async def _patient(
-        self, send: Callable[..., Awaitable[ChatReply]], wait_s: float
-    ) -> Callable[..., Awaitable[ChatReply]]:
-        """Wait; return what sends a request again and again to a server that is away."""
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        patience = self.config.wait_for_server_s if self.config.retry_wait_s[1] > 0 else 0.0
-        if not patience:
-            return send
+    @property
+    def _patience(self) -> float:
+        """How long the second request waits for a server that refuses the connection, seconds."""
+        return self.config.wait_for_server_s if self.config.retry_wait_s[1] > 0 else 0.0
+
+    def _knocking(self) -> tenacity.AsyncRetrying:
+        """Return what sends a request again and again while the server refuses the connection."""
         import tenacity  # here, since few runs need it and it takes long to import
 
         def tell(state: tenacity.RetryCallState) -> None:
-            detail = f"waiting up to {patience:g} s for it; {fault_in(state)}"
+            why = state.outcome and state.outcome.exception()
+            detail = f"waiting up to {self._patience:g} s for it; {why}"
             self._tell_once("server_away", logging.WARNING, detail=detail)
 
-        def fault_in(state: tenacity.RetryCallState) -> BackendError:
-            assert state.outcome is not None
-            fault = as_backend_error(cast("Exception", state.outcome.exception()), timeout_s=0)
-            assert fault is not None
-            return fault
-
-        def give_up(state: tenacity.RetryCallState) -> None:
-            raise away(fault_in(state), state.seconds_since_start or 0.0)
-
-        knocking = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception(is_refused),
-            wait=lambda state: max(0.0, min(_KNOCK_S, patience - (state.seconds_since_start or 0))),
-            stop=tenacity.stop_after_delay(patience),
+        return tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(_retry.is_refused),
+            wait=lambda state: min(_KNOCK_S, self._patience - (state.seconds_since_start or 0.0)),
+            stop=tenacity.stop_after_delay(self._patience),
             before_sleep=tell,
-            retry_error_callback=give_up,
+            reraise=True,
         )
-        return partial(knocking, send)
-
-    def _lane(self) -> Lane:
-        loop = asyncio.get_running_loop()
-        lane = self._lanes.get(loop)
-        if lane is None:
-            with self._lock:
-                # Scripts may use a loop for each run; the lanes of closed ones would pile up.
-                for other in [other for other in self._lanes if other.is_closed()]:
-                    del self._lanes[other]
-                lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
-        return lane
-
-
-class _Streaming(ChatBackend, Protocol):
-    """A backend whose ``streams`` is not False."""
-
-    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply: ...
 
 
 def _reasoned(reply: ChatReply) -> str:
-    text = without_thinking(reply.text).strip()
+    text = _extract.without_thinking(reply.text).strip()
     if not text:
         raise InvalidReply("it is empty")
     return text
 
 
-@lru_cache(maxsize=1024)
-def _system_message(text: str) -> Message:
-    """One message for all requests of a run that share it."""
-    return Message("system", text)
+_system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
+"""One message for all requests of a run that share it."""
 
 
 @lru_cache(maxsize=1024)

@@ -49,9 +49,21 @@ class Limits:
         self._is_fixed = fixed is not None
         self._lock = threading.Lock()  # event loops on other threads share the number
         self._in_flight, self._since, self._total, self._best = 0, 0.0, 0, 1
+        self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._before_cut = 0
         """Those in flight that were sent before the server said that it was too much."""
         self._try(fixed or 1, wanted=1)
+
+    def lane(self) -> Lane:
+        """Return the lane of the event loop that is running."""
+        loop = asyncio.get_running_loop()
+        if (lane := self._lanes.get(loop)) is None:
+            with self._lock:
+                # Scripts may use a loop for each run; the lanes of closed ones would pile up.
+                for other in [other for other in self._lanes if other.is_closed()]:
+                    del self._lanes[other]
+                lane = self._lanes[loop] = Lane(self, loop)
+        return lane
 
     def _try(self, number: int, *, wanted: int) -> None:
         """Count anew, with so many at once, until there are enough answers to judge by."""

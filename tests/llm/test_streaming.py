@@ -15,7 +15,7 @@ from fake_ollama import FakeOllama
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
-from llmsim_lab.llm._scope import InFlight, recording, time_limit, watching
+from llmsim_lab.llm._scope import InFlight, scoped, time_limit
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
@@ -179,7 +179,7 @@ async def test_whoever_watches_sees_the_text_grow() -> None:
 
             return await super().chat(request, on_text=and_look)
 
-    with watching(calls):
+    with scoped(watch=calls):
         await decide(client_of(Seen(json.dumps(GOOD))))
     assert seen == [json.dumps(GOOD)[: 5 * n] for n in range(1, len(seen) + 1)]
     assert len(seen) == calls.pieces > 10
@@ -211,7 +211,7 @@ async def test_a_reply_that_nobody_watches_is_not_streamed() -> None:
 async def test_each_reply_is_streamed_for_whoever_watches() -> None:
     backend = Writer(json.dumps(GOOD))
     client = client_of(backend)
-    with watching(InFlight()):
+    with scoped(watch=InFlight()):
         await decide(client)
         await decide(client)
     assert backend.streamed == [True, True]
@@ -222,7 +222,7 @@ async def test_a_backend_that_cannot_stream_is_asked_as_ever() -> None:
         async def chat(self, request: ChatRequest) -> ChatReply:
             return ChatReply(text="so " * 999)
 
-    with watching(InFlight()):
+    with scoped(watch=InFlight()):
         reply, _ = await client_of(Plain()).converse([Message("user", "?")])
     assert len(reply.text) == 3 * 999
 
@@ -237,13 +237,13 @@ async def test_a_streamed_reply_replays_from_its_tape_without_being_streamed(
     with Tape(tmp_path / "x.tape") as tape:
         run = tape.add_run({}, name="streamed", first=(0, "{}", "{}"))
         live = LiveRecorder(tape, run)
-        with recording(live), watching(InFlight()):
+        with scoped(recorder=live, watch=InFlight()):
             made = await decide(client_of(backend, seed=7))
         live.close()
         replaying, calls = ReplayRecorder(tape, run), InFlight()
         replaying.begin_turn(1)
         silent = ScriptedBackend(TapeMiss("a call was made"))
-        with recording(replaying), watching(calls):
+        with scoped(recorder=replaying, watch=calls):
             replayed = await decide(client_of(silent, seed=7))
     assert (made.call, made.action) == (replayed.call, replayed.action)
     assert made.call is not None

@@ -3,12 +3,9 @@
 ``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
 says why not. A failed request is made once more, after a jittered wait, where that may help: after
 a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model then
-sees together with the complaint if both fit into the context window. A model that was stopped
-because it repeats itself is told so, and gets another seed.
-
-Where the server says how long to wait (``Retry-After``), the wait is at least that long, but never
-longer than ``timeout_s``; there is no retry where the caller will not wait that long. A server that
-refuses the connection is waited for, so that a run outlives its restart.
+sees together with the complaint if both fit into the context window. A server that asks for a
+longer wait (``Retry-After``) is given it, up to ``timeout_s``, and no retry where the caller will
+not wait that long; one that refuses the connection is waited for, so that a run outlives it.
 """
 
 from __future__ import annotations
@@ -53,15 +50,13 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
+Send = Callable[..., Awaitable[ChatReply]]
 
 logger = logging.getLogger("llmsim_lab.llm")
 
-_MOST_CHARS_PER_TOKEN = 16
-"""Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
-_KNOCK_S = 0.5
-"""How often a server that refuses the connection is tried."""
-_MOST_VARIANTS = 256
-"""Sampling options that are kept, in place of the configured ones."""
+_MOST_CHARS_PER_TOKEN = 16  # far above what any tokenizer packs into a token on average
+_KNOCK_S = 0.5  # how often a server that refuses the connection is tried
+_MOST_VARIANTS = 256  # sampling options that are kept, in place of the configured ones
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 _CHANCE = random.SystemRandom()  # Python's shared generator is the user's
@@ -398,7 +393,8 @@ class LLMClient:
         self, request: ChatRequest, read: Callable[[ChatReply], T]
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
-        around, history, call, repaired = scope(), list[Attempt](), None, False
+        history: list[Attempt] = []
+        around, call, repaired = scope(), None, False
         log = around.log
         # Beside the request, not in it: a recording is found by what was asked, and the seed
         # follows from the run's own.
@@ -445,8 +441,7 @@ class LLMClient:
     ) -> tuple[Attempt, T | BackendError]:
         """Make one request, or take it from the tape; return it with what was read, or its fault.
 
-        ``read`` parses a reply; ``seed`` is for the server's sampler; ``previous`` is the first
-        attempt where this is the second, which is made after so many seconds.
+        ``previous`` is the first attempt where this is the second, made after so many seconds.
         """
         recorder, watch, fault = around.recorder, around.watch, None
         if recorder is not None:
@@ -458,30 +453,26 @@ class LLMClient:
         purse = around.log.purse if around.log is not None else None
         if purse is not None:  # only here: what a tape answers costs nothing
             purse.begin()
-        attempt, left, sent = None, seconds_left(), Sent(request.timeout_s)
-        send: Callable[..., Awaitable[ChatReply]] = self.limits.lane().send
+        attempt, sent = None, Sent(request.timeout_s)
+        send: Send = self.limits.lane().send
+        if previous is not None:
+            send = partial(self._again, send, wait_s)
+        if around.deadline is not None:
+            send = partial(_in_time, send)
         try:
-            async with asyncio.timeout(left) as sent.limit:
-                if wait_s > 0:
-                    await asyncio.sleep(wait_s)
-                if previous is not None and self._patience:
-                    send = partial(self._knocking(), send)
-                reply = self._checked(await send(sent, self._sent, request, watch, seed))
+            reply = self._checked(await send(sent, self._hand_over, request, watch, seed))
             attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
             self._learn(sent, reply)
         except Exception as error:
-            fault = self._fault_of(error, sent, left, again=previous is not None)
+            fault = _retry.as_backend_error(error, timeout_s=request.timeout_s)
             if fault is None:
                 raise
-            attempt = Attempt(
-                request=request,
-                reply=fault.reply,
-                seconds=sent.seconds,
-                reason=fault.reason,
-                detail=str(fault),
-                status_code=fault.status_code,
-                retry=fault.retry,
-            )
+            left, timeout_s = seconds_left(), request.timeout_s
+            fault = _retry.no_time_to_retry(fault, left=left, timeout_s=timeout_s)
+            status, detail = fault.status_code, str(fault)
+            why: dict[str, Any] = {"reason": fault.reason, "detail": detail, "retry": fault.retry}
+            why |= {"status_code": status, "reply": fault.reply, "seconds": sent.seconds}
+            attempt = Attempt(request=request, **why)
         finally:
             if watch is not None and sent.began is not None:
                 watch.ended(request, attempt, taped=False)
@@ -572,23 +563,38 @@ class LLMClient:
             )
             raise _retry.failure_of(fault, [], site, model=self.config.model)
 
-    def _sent(
+    def _hand_over(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None
     ) -> Awaitable[ChatReply]:
         """Hand a request to the backend, with the seed; the watch sees the reply being written."""
-        ask: Callable[..., Awaitable[ChatReply]] = self.backend.chat
+        ask: Send = self.backend.chat
         if watch is not None:
             watch.began(request)
             if getattr(self.backend, "streams", False):
                 ask = partial(ask, on_text=partial(watch.wrote, request))
         # What was asked for stays on the tape, without the seed, and with more alternatives than
         # this backend can give: a replay, which has no backend, asks the same.
+        top, options = request.top_logprobs, request.options
+        if seed is None and top is None:
+            return ask(request)
         if seed is not None:
-            request = replace(request, options={**request.options, "seed": seed})
-        if request.top_logprobs is not None:
-            most = min(request.top_logprobs, getattr(self.backend, "max_top_logprobs", 0))
-            request = replace(request, top_logprobs=most or None)
-        return ask(request)
+            options = {**options, "seed": seed}
+        # By name: every call of a run comes by here, and ``replace`` takes three times as long.
+        sent = ChatRequest(
+            model=request.model,
+            messages=request.messages,
+            schema=request.schema,
+            tools=request.tools,
+            options=options,
+            think=request.think,
+            keep_alive=request.keep_alive,
+            timeout_s=request.timeout_s,
+            site=request.site,
+            attempt=request.attempt,
+            top_logprobs=min(top or 0, getattr(self.backend, "max_top_logprobs", 0)) or None,
+            origin=request.origin,
+        )
+        return ask(sent)
 
     def _checked(self, reply: ChatReply) -> ChatReply:
         """Return a backend's reply, if it is one."""
@@ -600,23 +606,6 @@ class LLMClient:
         if reply.top_logprobs:
             reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply
-
-    def _fault_of(
-        self, error: Exception, sent: Sent, left: float | None, *, again: bool
-    ) -> BackendError | None:
-        """Return the fault behind an error; None for a bug. ``left`` is the caller's time."""
-        is_over = sent.limit is not None and sent.limit.expired() and not sent.is_late
-        if isinstance(error, TimeoutError) and is_over and left is not None:
-            # No retry, and the tape shows why.
-            detail = f"no reply within {round(left, 2):g} s, and the caller waits no longer"
-            return BackendError(detail, reason="timeout")
-        fault = _retry.as_backend_error(error, timeout_s=sent.timeout_s)
-        if fault is None:
-            return None
-        if again and self._patience and _retry.is_refused(fault):
-            words = f"{fault}; waited {self._patience:.0f} s for it"
-            fault = _retry.reworded(fault, words)
-        return _retry.no_time_to_retry(fault, left=seconds_left(), timeout_s=sent.timeout_s)
 
     def _learn(self, sent: Sent, reply: ChatReply) -> None:
         """Note what an answer shows of the server."""
@@ -635,27 +624,51 @@ class LLMClient:
                 f"{self.config.num_ctx}), or use another server",
             )
 
-    @property
-    def _patience(self) -> float:
-        """How long the second request waits for a server that refuses the connection, seconds."""
-        return self.config.wait_for_server_s if self.config.retry_wait_s[1] > 0 else 0.0
-
-    def _knocking(self) -> tenacity.AsyncRetrying:
-        """Return what sends a request again and again while the server refuses the connection."""
+    async def _again(self, send: Send, wait_s: float, *what: Any) -> ChatReply:
+        """Send a second request: after a wait, and until a server that is away is back."""
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        patience = self.config.wait_for_server_s if self.config.retry_wait_s[1] > 0 else 0.0
+        if not patience:
+            return await send(*what)
         import tenacity  # here, since few runs need it and it takes long to import
 
+        def fault_in(state: tenacity.RetryCallState) -> BackendError:
+            error = state.outcome and state.outcome.exception()
+            if isinstance(error, BackendError):
+                return error
+            return BackendError(str(error), reason="connection_error", retry=True)
+
         def tell(state: tenacity.RetryCallState) -> None:
-            why = state.outcome and state.outcome.exception()
-            detail = f"waiting up to {self._patience:g} s for it; {why}"
+            detail = f"waiting up to {patience:g} s for it; {fault_in(state)}"
             self._tell_once("server_away", logging.WARNING, detail=detail)
 
-        return tenacity.AsyncRetrying(
+        def give_up(state: tenacity.RetryCallState) -> ChatReply:
+            fault, seconds = fault_in(state), state.seconds_since_start
+            raise _retry.reworded(fault, f"{fault}; waited {seconds:.0f} s for it")
+
+        knocking = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(_retry.is_refused),
-            wait=lambda state: min(_KNOCK_S, self._patience - (state.seconds_since_start or 0.0)),
-            stop=tenacity.stop_after_delay(self._patience),
+            wait=lambda state: min(_KNOCK_S, patience - (state.seconds_since_start or 0.0)),
+            stop=tenacity.stop_after_delay(patience),
             before_sleep=tell,
-            reraise=True,
+            retry_error_callback=give_up,
         )
+        return await knocking(send, *what)
+
+
+async def _in_time(send: Send, *what: Any) -> ChatReply:
+    """Send a request, for no longer than the caller will wait."""
+    left = seconds_left() or 0.0
+    try:
+        async with asyncio.timeout(left) as limit:
+            return await send(*what)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        # No retry, and the tape shows why.
+        detail = f"no reply within {round(left, 2):g} s, and the caller waits no longer"
+        raise BackendError(detail, reason="timeout") from None
 
 
 def _reasoned(reply: ChatReply) -> str:

@@ -164,19 +164,16 @@ class Sent:
     """A request that may take so many seconds once the server works on it.
 
     Attributes:
-        limit: ends it.
         began: when it was sent, seconds of the event loop; None while it waits for its turn.
         seconds: how long it took, once it has ended.
-        is_late: whether it was ended since its time was over.
     """
 
-    __slots__ = ("began", "is_late", "limit", "seconds", "since", "timeout_s")
+    __slots__ = ("began", "is_late", "seconds", "since", "task", "timeout_s")
 
     def __init__(self, timeout_s: float) -> None:
-        self.limit: asyncio.Timeout | None = None
-        self.timeout_s, self.since, self.seconds = timeout_s, 0.0, 0.0
+        self.timeout_s, self.since, self.seconds, self.is_late = timeout_s, 0.0, 0.0, False
         self.began: float | None = None
-        self.is_late = False
+        self.task: asyncio.Task[Any] | None = None
 
 
 class Lane:
@@ -202,22 +199,34 @@ class Lane:
     async def send(
         self, sent: Sent, ask: Callable[..., Awaitable[ChatReply]], *what: Any
     ) -> ChatReply:
-        """Ask when it is this request's turn; ``sent.limit`` must be in force."""
+        """Ask when it is this request's turn.
+
+        Raises:
+            TimeoutError: its time is over.
+        """
         await self._free.acquire()
         now = sent.began = sent.since = self._loop.time()
         self._limits.began(now)
         self._sent[sent] = None
         if self._timer is None or now + sent.timeout_s < self._timer.when():
             self._wake_at(now + sent.timeout_s)
-        tokens, too_many = None, False
+        tokens, too_many, task = None, False, asyncio.current_task()
+        assert task is not None, "requests are made in tasks"
+        sent.task, cancelled = task, task.cancelling()
         try:
             reply = await ask(*what)
             tokens = getattr(reply, "reply_tokens", None) or 1
             return reply
+        except asyncio.CancelledError:
+            if sent.is_late and task.cancelling() == cancelled + 1:  # and nothing else ended it
+                raise TimeoutError from None
+            raise
         except Exception as error:
             too_many = status_of(error) in (429, 503)
             raise
         finally:
+            if sent.is_late:
+                task.uncancel()
             now = self._loop.time()
             sent.seconds = now - sent.began
             self._limits.ended(now, tokens=tokens, too_many=too_many)
@@ -250,8 +259,8 @@ class Lane:
             at = max(sent.since, self._since) + sent.timeout_s
             if at > now:
                 due.append(at)
-            elif sent.limit is not None and not (sent.is_late or sent.limit.expired()):
+            elif sent.task is not None and not sent.is_late:
                 sent.is_late = True
-                sent.limit.reschedule(now)
+                sent.task.cancel()
         if due:
             self._wake_at(min(due))

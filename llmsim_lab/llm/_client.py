@@ -343,9 +343,8 @@ class LLMClient:
         if method is None:
             method = "samples" if named.in_digits else "logprobs"
         base, model = self.config.seed if seed is None else seed, self.config.model
-        detail = "the backend gives no probabilities"
-        tell = partial(self._tell_once, "choose_by_samples", logging.INFO)
-        lacks = partial(tell, model=model, detail=detail)
+        fields = {"model": model, "detail": "the backend gives no probabilities"}
+        lacks = partial(self._tell_once, "choose_by_samples", logging.INFO, **fields)
         try:
             found = await _choose.choice_by(
                 method, ask, before, named, samples=samples, seed=base, lacks=lacks
@@ -610,10 +609,10 @@ class LLMClient:
     def _learn(self, sent: Sent, reply: ChatReply) -> None:
         """Note what an answer shows of the server."""
         self._told.discard("server_away")
-        began = sent.began or 0.0
-        self._loads.note(began, began + sent.seconds, reply.load_seconds)
-        if len(self._loads.seconds) >= LOADINGS:
-            took = ", ".join(f"{seconds:.1f}" for seconds in self._loads.seconds)
+        began, loads = sent.began or 0.0, self._loads
+        loads.note(began, began + sent.seconds, reply.load_seconds)
+        if len(loads.seconds) >= LOADINGS:
+            took = ", ".join(f"{seconds:.1f}" for seconds in loads.seconds)
             self._tell_once(
                 "model_loaded_anew",
                 logging.WARNING,
@@ -633,28 +632,25 @@ class LLMClient:
             return await send(*what)
         import tenacity  # here, since few runs need it and it takes long to import
 
-        def fault_in(state: tenacity.RetryCallState) -> BackendError:
-            error = state.outcome and state.outcome.exception()
-            if isinstance(error, BackendError):
-                return error
-            return BackendError(str(error), reason="connection_error", retry=True)
-
         def tell(state: tenacity.RetryCallState) -> None:
-            detail = f"waiting up to {patience:g} s for it; {fault_in(state)}"
+            why = state.outcome and state.outcome.exception()
+            detail = f"waiting up to {patience:g} s for it; {why}"
             self._tell_once("server_away", logging.WARNING, detail=detail)
-
-        def give_up(state: tenacity.RetryCallState) -> ChatReply:
-            fault, seconds = fault_in(state), state.seconds_since_start
-            raise _retry.reworded(fault, f"{fault}; waited {seconds:.0f} s for it")
 
         knocking = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(_retry.is_refused),
             wait=lambda state: min(_KNOCK_S, patience - (state.seconds_since_start or 0.0)),
             stop=tenacity.stop_after_delay(patience),
             before_sleep=tell,
-            retry_error_callback=give_up,
+            reraise=True,
         )
-        return await knocking(send, *what)
+        try:
+            return await knocking(send, *what)
+        except Exception as error:
+            if not _retry.is_refused(error):
+                raise
+            words = f"{error}; waited {patience:.0f} s for it"
+            raise BackendError(words, reason="connection_error", retry=True) from error
 
 
 async def _in_time(send: Send, *what: Any) -> ChatReply:

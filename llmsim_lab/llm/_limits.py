@@ -12,16 +12,14 @@ from llmsim_lab.llm._retry import status_of
 from llmsim_lab.types import ChatReply
 
 _MOST = 64
-_GROWTH = 1.2
-"""How much faster twice as many at once must be to be worth it."""
-_SLOWER = 0.6
-"""A server that does less than this share of what it did is sent fewer, if it does as much then."""
+_GROWTH, _SLOWER = 1.2, 0.6
+"""How much faster twice as many at once must be to be worth it; and the share of what a server did
+below which it is sent fewer, if it does as much then."""
 _PAUSE = 8
 """Another number is tried when there are an eighth more answers than at the last try."""
-_LOADED_ANEW_S, _SOON_S = 1.0, 60.0
-LOADINGS = 3
-"""A model that was loaded for a second or more, for so many answers in a row, each asked for within
-a minute after the one before it, is in other hands in between."""
+_LOADED_ANEW_S, _SOON_S, LOADINGS = 1.0, 60.0, 3
+"""A model that was loaded for so long, for so many answers in a row, each asked for so soon after
+the one before it, is in other hands in between."""
 
 
 class Limits:
@@ -30,17 +28,11 @@ class Limits:
     It begins with one and doubles the number as long as the server gets a fifth more done in a
     second, then keeps the best. From time to time it tries a larger one again, or half of it where
     the server has become much slower. What is done is counted in tokens, since answers differ in
-    length, over the time in which something is in flight; and a number counts as tried only when so
-    many requests were in flight: a run that asks two agents at a time says nothing about four. The
-    first answer is left out, since a server may load the model for it.
-
-    The number holds for each event loop that the client is used on; usually there is one.
-
-    Args:
-        fixed: a fixed number; None to find one.
+    length, over the time in which something is in flight; a number counts as tried only when so
+    many were in flight; and the first answer is left out, since a server may load the model for it.
 
     Attributes:
-        at_once: requests in flight at most, now.
+        at_once: requests in flight at most, now, on each event loop; usually there is one.
         tokens_per_s: what was measured last with each number that was tried.
     """
 
@@ -89,10 +81,8 @@ class Limits:
     def ended(self, now: float, *, tokens: int | None, too_many: bool = False) -> None:
         """Note that a request has ended.
 
-        Args:
-            now: the time, seconds.
-            tokens: of the answer, 1 where they are not known; None if there was no answer.
-            too_many: whether the server said that it is sent too much.
+        ``tokens`` are those of the answer, 1 where they are not known, None if there was none;
+        ``too_many`` says that the server is sent too much.
         """
         if self._is_fixed:
             return
@@ -183,7 +173,7 @@ class Lane:
     answers one after another has not looked at it before: its queue is not charged to the model.
 
     One timer serves all requests. Nearly every request ends long before its time, and a timer for
-    each, set and taken away again, would cost more than everything else that a limit does.
+    each would cost more than everything else that a limit does.
     """
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
@@ -192,8 +182,7 @@ class Lane:
         self._free = asyncio.Semaphore(self._size)
         self._sent: dict[Sent, None] = {}
         """Those in flight, in the order of sending."""
-        self._since = 0.0
-        """The time of none begins before this."""
+        self._since = 0.0  # the time of none begins before this
         self._timer: asyncio.TimerHandle | None = None
 
     async def send(

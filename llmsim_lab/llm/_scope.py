@@ -39,10 +39,8 @@ class Recorder(Protocol):
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return the recorded outcome of a placed request, or None if it is to be made.
 
-        ``previous`` is the first attempt, where this is the second.
-
-        Raises:
-            TapeMiss: it is not recorded, and no request may be made.
+        ``previous`` is the first attempt where this is the second. What may not be made and is not
+        recorded is a ``TapeMiss``.
         """
         ...
 
@@ -67,12 +65,7 @@ class CallLog:
     """
 
     def __init__(
-        self,
-        run: str,
-        turn: int,
-        purse: Purse | None = None,
-        *,
-        sampling: tuple[int, int] | None = None,
+        self, run: str, turn: int, purse: Purse | None, *, sampling: tuple[int, int] | None
     ) -> None:
         self.run, self.turn, self.purse, self.closed = run, turn, purse, False
         self._sampling = sampling
@@ -204,13 +197,9 @@ def seconds_left() -> float | None:
 
 @dataclass(slots=True, kw_only=True)
 class Waiting:
-    """A request that is being waited for.
+    """A request that is being waited for, since when, and the end of what is written of its reply.
 
-    Attributes:
-        site: who asks, about whom, in which turn; None for a call outside a run.
-        attempt: 1, or 2 for the retry.
-        since: when it began, seconds of ``time.monotonic``.
-        text: the end of what has been written of the reply, where the backend streams it.
+    ``since`` is in seconds of ``time.monotonic``; ``site`` is None for a call outside a run.
     """
 
     site: CallSite | None
@@ -318,9 +307,6 @@ class Budget(Settings):
 
 class Purse:
     """What is left of a budget while a run spends it.
-
-    Args:
-        budget: what may be spent.
 
     Attributes:
         calls: requests begun.

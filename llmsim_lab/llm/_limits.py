@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any
@@ -154,7 +155,7 @@ class Sent:
     """A request that may take so many seconds once the server works on it.
 
     Attributes:
-        began: when it was sent, seconds of the event loop; None while it waits for its turn.
+        began: when it was sent, by ``time.perf_counter``; None while it waits for its turn.
         seconds: how long it took, once it has ended.
     """
 
@@ -194,7 +195,8 @@ class Lane:
             TimeoutError: its time is over.
         """
         await self._free.acquire()
-        now = sent.began = sent.since = self._loop.time()
+        sent.began, now = time.perf_counter(), self._loop.time()
+        sent.since = now
         self._limits.began(now)
         self._sent[sent] = None
         if self._timer is None or now + sent.timeout_s < self._timer.when():
@@ -216,8 +218,7 @@ class Lane:
         finally:
             if sent.is_late:
                 task.uncancel()
-            now = self._loop.time()
-            sent.seconds = now - sent.began
+            sent.seconds, now = time.perf_counter() - sent.began, self._loop.time()
             self._limits.ended(now, tokens=tokens, too_many=too_many)
             self._leave(sent, now)
 

@@ -195,7 +195,7 @@ def seconds_left() -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Waiting:
     """A request that is being waited for, since when, and the end of what is written of its reply.
 

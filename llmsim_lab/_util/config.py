@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import brief, faults
+from llmsim_lab._util.text import brief, clip, each_fault, faults
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ else:
             try:
                 return super().__call__(*args, **values)
             except ValidationError as error:
-                # Without its cause, whose text would have the whole of a wrong value.
-                raise ConfigError(f"{cls.__name__}: {faults(error)}") from None
+                names = [field.alias or name for name, field in cls.model_fields.items()]
+                what = faults(error, names)
+            # Here, so that it has no cause or context, whose texts have the whole of a wrong value.
+            raise ConfigError(f"{cls.__name__}: {what}")
 
     class _Base(BaseModel, metaclass=_Checked):
         pass
@@ -111,12 +113,12 @@ class YamlFile:
             # Files named in it are relative to its folder.
             return model.model_validate(self.values, context={"folder": self.path.parent})
         except ValidationError as error:
-            found = [self._explain(fault, model) for fault in error.errors(include_url=False)]
+            found = each_fault(error, lambda fault: self._explain(fault, model))
             raise ConfigError("\n".join(found)) from None
 
     def fault(self, location: Sequence[str | int], what: str) -> str:
         """Return a message with its place: file, line and key, then what is wrong there."""
-        key = ".".join(str(part) for part in location) or "the file"
+        key = clip(".".join(str(part) for part in location), 200) or "the file"
         return f"{self.place(location)}: {key}: {what}"
 
     def place(self, location: Sequence[str | int]) -> str:
@@ -170,7 +172,10 @@ def _read(text: str) -> tuple[Any, Node | None]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         # Not str(), which for a key that is there twice adds how to switch the check off.
-        raise ValueError(where + (getattr(error, "problem", None) or str(error))) from error
+        what = getattr(error, "problem", None) or str(error)
+        raise ValueError(where + clip(what, 300)) from error
+    except (LookupError, TypeError) as error:  # ruamel.yaml's, for "!!bool maybe"
+        raise ValueError(f"a value is not what its tag names: {error}") from error
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:

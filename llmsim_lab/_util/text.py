@@ -10,7 +10,7 @@ import difflib
 import logging
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import log10
 from typing import Any
@@ -19,6 +19,8 @@ from pydantic import ValidationError
 
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
+
+_MOST_FAULTS = 20
 
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
@@ -135,17 +137,36 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
-def faults(error: ValidationError) -> str:
-    """Return what pydantic found wrong as one line: each place and what is wrong there."""
-    found = []
-    for fault in error.errors(include_url=False):
-        place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
-        what = fault["msg"].removeprefix("Value error, ")
-        # Messages of our own name the value already; the others have no value to show.
-        if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
-            what += f" (it is {brief(fault['input'])})"
-        found.append(f"{place}: {what}" if place else what)
-    return "; ".join(found)
+def faults(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """Return what pydantic found wrong as one line: each place and what is wrong there.
+
+    Args:
+        error: pydantic's.
+        known: the names that may stand at the top, for what an unknown one may have meant.
+    """
+    names = list(known)
+    return "; ".join(each_fault(error, lambda fault: _fault_text(fault, names)))
+
+
+def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
+    """Return what is said of the first 20 faults that pydantic found, and how many more there are.
+
+    A file may have a hundred thousand.
+    """
+    every = error.errors(include_url=False)
+    left = len(every) - _MOST_FAULTS
+    return [*map(say, every[:_MOST_FAULTS]), *([f"and {left:,} more"] if left > 0 else [])]
+
+
+def _fault_text(fault: Any, names: list[str]) -> str:
+    place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+    what = fault["msg"].removeprefix("Value error, ")
+    # Messages of our own name the value already; the others have no value to show.
+    if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
+        what += f" (it is {brief(fault['input'])})"
+    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+        what += closest(place, names) or (f"; there are {', '.join(names)}" if names else "")
+    return f"{clip(place, 200)}: {what}" if place else what
 
 
 def closest(name: str, known: Iterable[str]) -> str:

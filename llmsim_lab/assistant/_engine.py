@@ -107,7 +107,7 @@ class LLMAgentEngine:
         self.config = config
         self.decision_log = decision_log
         self._tools = KnownTools(self.config.confirm)
-        self._confirmed: set[str] = set()
+        self._confirmed: set[tuple[str, str, str]] = set()
 
     async def process_message(self, context: DecisionContext) -> AgentDecision:
         """Decide about a message.
@@ -146,7 +146,7 @@ class LLMAgentEngine:
             if answer is None:
                 return answers.asked_again(pending)
             return answers.dropped(pending)
-        if pending is not None and pending.call_id in self._confirmed:
+        if pending is not None and _which(pending) in self._confirmed:
             return answers.done_before(pending)
         try:
             return await _Deciding(
@@ -191,7 +191,7 @@ class _Deciding:
         config: limits.
         entry: logs what is done.
         executed: gets the calls that were made, also where this fails.
-        confirmed: ids of the pending actions that were run, which do not run again.
+        confirmed: the pending actions that were run, by owner and id, which do not run again.
     """
 
     context: DecisionContext
@@ -202,7 +202,7 @@ class _Deciding:
     config: AgentEngineConfig
     entry: DecisionEntry
     executed: list[ToolCall]
-    confirmed: set[str]
+    confirmed: set[tuple[str, str, str]]
 
     async def outcome(self) -> DecisionOutcome:
         """Return the decision; a pending action counts as confirmed.
@@ -238,9 +238,9 @@ class _Deciding:
         checked = self.toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
             return answers.impossible(pending, checked)
-        if pending.call_id in self.confirmed:  # by another yes, while the tools were listed
+        if _which(pending) in self.confirmed:  # by another yes, while the tools were listed
             return answers.done_before(pending)
-        self.confirmed.add(pending.call_id)
+        self.confirmed.add(_which(pending))
         await self._run(checked)
         return answers.confirmed(pending, self.executed[-1])
 
@@ -325,6 +325,11 @@ class _Deciding:
 
 
 # --- confirmations --------------------------------------------------------------------------------
+
+
+def _which(pending: PendingAction) -> tuple[str, str, str]:
+    # An id alone may be another user's too, where a program makes its own.
+    return pending.user_id, pending.conversation_id, pending.call_id
 
 
 def yes_or_no(message: str) -> Literal["yes", "no"] | None:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -522,7 +523,11 @@ class _ServerGroup:
         self._server: psutil.Process | None = None
         for child in psutil.Process().children() if os.name == "posix" else ():
             with suppress(psutil.Error):
-                if child.environ().get(_MARK) == mark:
+                for _ in range(50):
+                    if environ := child.environ():
+                        break
+                    time.sleep(0.001)  # just started: a program that is being loaded has none yet
+                if environ.get(_MARK) == mark:
                     self._server = child
         self._watch = asyncio.create_task(self._follow())
 

@@ -44,10 +44,11 @@ _DESTRUCTIVE = re.compile(
     r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard|expunge|truncate|unlink|del|rm)s?\b"
     r"|remov(?:e(?!d)|al|ing))|delet(?:e(?!d)|ion|ing)"
 )
-# "get or create" and "read and clear" do more than their first word says.
+# "get or create" and "read write file" do more than their first word says.
 _READS = re.compile(
     r"(?:get|list|show|read|view|search|find|count|describe|look ?up|lookup|fetch)\b"
-    r"(?!.*\b(?:and|or|then)\b)"
+    r"(?!.*\b(?:and|or|then|add|append|create|exec(?:ute)?|increment|insert|modify|push|put"
+    r"|replace|save|send|set|update|write)\b)"
 )
 _UNCHECKED = ("pattern", "patternProperties", "unevaluatedProperties")
 """Keywords that match regular expressions, such as ``^(a+)+$``, which can take for ever: the tool

@@ -159,6 +159,12 @@ def _played_by(model: str, config: Any) -> Any:
         # The word stands for the model; players that are rules or people already stay what they are
         players = {who: word for who, word in config.players.items() if word != "model"}
         return config.model_copy(update={"players": {**players, "*": model}})
+    like = "" if ":" in model else closest(model, _PLAYERS_WITHOUT_MODEL)
+    if like and isinstance(config, WorldConfig):
+        raise ConfigError(
+            f"--model {model}: there is no such player{like}; for a world of your own say "
+            f"{', '.join(sorted(_PLAYERS_WITHOUT_MODEL))}, or a model: {OTHER_MODEL_HELP}"
+        )
     if model == "rule" and hasattr(config, "by_rules"):
         return config.by_rules()
     return with_model(config, model)

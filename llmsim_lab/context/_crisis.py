@@ -347,9 +347,9 @@ class CrisisConfig(RunConfig):
         )
 
     @property
-    def seed_idle(self) -> str:
-        """Why ``seed`` changes nothing: a crisis draws nothing at random."""
-        return "nothing in a crisis is drawn at random but what the model says"
+    def seed_idle(self) -> bool:
+        """True: nothing in a crisis is drawn at random but what the model says."""
+        return True
 
     @property
     def series(self) -> Sequence[Series]:

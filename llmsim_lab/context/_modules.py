@@ -244,15 +244,6 @@ class ComposedModules:
         """The modules' digests by name: what a run was made with."""
         return {module.name: module.digest for module in self.modules}
 
-    def without(self, *names: str) -> ComposedModules:
-        """Return the composition without some modules, to see what they did.
-
-        Raises:
-            ConfigError: there is no such module, or one that stays requires it.
-        """
-        self._check(names)
-        return ComposedModules(module for module in self.modules if module.name not in names)
-
     def silenced(self, *names: str) -> ComposedModules:
         """Return the composition with some modules that say and change nothing.
 
@@ -262,17 +253,14 @@ class ComposedModules:
         Raises:
             ConfigError: there is no such module.
         """
-        self._check(names)
+        if unknown := [name for name in names if name not in self.names]:
+            raise ConfigError(f"no module {unknown[0]!r}; there are: {', '.join(self.names)}")
         # The requirements stay too: the order of the other modules must not change.
         quiet = {"sections": (), "code": None, "code_text": ""}
         return ComposedModules(
             module.model_copy(update=quiet) if module.name in names else module
             for module in self.modules
         )
-
-    def _check(self, names: tuple[str, ...]) -> None:
-        if unknown := [name for name in names if name not in self.names]:
-            raise ConfigError(f"no module {unknown[0]!r}; there are: {', '.join(self.names)}")
 
     def __iter__(self) -> Iterator[BehaviorModule]:
         return iter(self.modules)

@@ -180,10 +180,6 @@ class CrisisScenario(Settings):
             **options,
         )
 
-    def initial_events(self) -> list[dict[str, str]]:
-        """Return the events before the first turn, as ``build_prompt`` takes them."""
-        return [item.event for item in self.first_happenings()]
-
     def first_happenings(self) -> tuple[Happening, ...]:
         """Return the events before the first turn, as a state holds them."""
         return tuple(

@@ -81,16 +81,6 @@ def copyable(text: str) -> str:
     return f"{shown}\n[{'; '.join(notes)}]" if notes else shown
 
 
-def prose(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
-    """Return a text for reading: its lines are kept, in the page's font.
-
-    Args:
-        text: anything.
-        limit: the most characters shown.
-    """
-    return styled(safe(text, limit=limit), AS_WRITTEN, dir="auto")
-
-
 def part_of(title: object, content: object) -> Markup:
     """Return a part of a widget under its title, which folds it away; unfolded at first."""
     return details(styled(title, STRONG, tag="span"), content, open=True)
@@ -145,11 +135,6 @@ class CopyBoxes(w.VBox):
         self.layout.display = "" if texts else "none"
 
 
-def as_text(value: object) -> str:
-    """Return a text as it is, and any other value of a reply as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 # --- the prompt ------------------------------------------------------------------------------
 
 
@@ -184,11 +169,6 @@ def _notes(attempt: Attempt) -> list[str]:
     if attempt.request.attempt > 1 and roles == ["assistant", "user"]:
         notes[-2:] = ["its answer to the attempt before", "what was wrong with that"]
     return notes
-
-
-def bold(text: object) -> Markup:
-    """Return a line in bold."""
-    return styled(safe(text, limit=300), STRONG)
 
 
 def heading(text: str) -> Markup:
@@ -340,8 +320,8 @@ def reply_html(attempt: Attempt, *, wanted: str = "") -> Markup:
         return details(title, shown or pre(lit(text, wanted)), open=there)
 
     def field(value: object) -> Markup:
-        text = as_text(value)
-        shown = prose(lit(text, wanted))
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        shown = styled(lit(text, wanted), AS_WRITTEN, dir="auto")
         few = len(text) <= _FOLDED_FROM
         return shown if few else folded(f"{len(text):,} characters", text, shown=shown)
 

@@ -10,13 +10,12 @@ from markupsafe import Markup
 
 from llmsim_lab._spans import Provenance
 from llmsim_lab._util.checks import plain_text, whole_number
-from llmsim_lab._util.html import LARGE, details, join, pre, safe, styled, visible
+from llmsim_lab._util.html import LARGE, STRONG, details, join, pre, safe, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab._html import (
     CopyBoxes,
     block,
-    bold,
     facts_html,
     legend_html,
     messages_html,
@@ -341,7 +340,7 @@ class PromptViewer(TurnBrowser):
         if not before:
             return safe(f"Turn {seen.turn - 1} has no such prompt to compare with.")
         was, now = before[0].request.messages, seen.attempt.request.messages
-        parts = [bold(f"From turn {seen.turn - 1} to turn {seen.turn}")]
+        parts = [styled(f"From turn {seen.turn - 1} to turn {seen.turn}", STRONG)]
         for then, message in zip_longest(was, now):
             texts = [one.content if one else "" for one in (then, message)]
             parts += [safe(f"{(message or then).role}: "), word_diff(*texts)]

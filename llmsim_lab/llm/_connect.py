@@ -32,6 +32,7 @@ _MAY_BE_THERE_S = 1.0
 """How long an Ollama that nobody named may take for each answer."""
 
 
+@without_locals
 def connect(
     model: str = "auto",
     *,
@@ -70,7 +71,6 @@ def connect(
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
     at = _ServerAddress(host=host, base_url=base_url, api_key=api_key)
-    del host, base_url, api_key  # so that tools for debugging do not show a key in them
     config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     name, backend, chosen = _choose(model, at, config, download=download)
     settled: dict[str, Any] = {"model": name}
@@ -92,7 +92,6 @@ class _ServerAddress:
     api_key: Key | None = field(repr=False)
 
 
-@without_locals
 def _choose(
     model: str, at: _ServerAddress, config: LLMConfig, *, download: bool
 ) -> tuple[str, ChatBackend, str]:
@@ -120,9 +119,13 @@ def _choose(
         return _embedded(name, config, "", download=download)
     if model.strip() in (known.name for known in CATALOGUE):
         likely = f"For that embedded model: 'embedded:{model.strip()}'"
+    elif "://" in model:
+        likely = "An address goes with host= for Ollama, or base_url= for 'openai:NAME'"
     else:
         likely = f"For a model of Ollama's: 'ollama:{model}'"
-    raise ConfigError(f"model {model!r} is not understood; say {_SPECS}. {likely}")
+    raise ConfigError(
+        f"model {without_password(model)!r} is not understood; say {_SPECS}. {likely}"
+    )
 
 
 def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:

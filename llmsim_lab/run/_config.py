@@ -82,9 +82,9 @@ class RunConfig(Settings):
         return True
 
     @property
-    def seed_idle(self) -> str:
-        """Why ``seed`` changes nothing in such a run; empty where it does."""
-        return ""
+    def seed_idle(self) -> bool:
+        """True if ``seed`` changes nothing in such a run."""
+        return False
 
     @property
     def series(self) -> Sequence[Series]:
@@ -184,7 +184,7 @@ class WorldConfig(RunConfig):
 
     Attributes:
         players: who answers for a player, by name; ``*`` stands for all others, which the model
-            answers for if nothing is said.
+            answers for if nothing is said. One word alone, ``random``, is for all.
     """
 
     # Else a default of 2 for a float stays an int, unlike the 2.0 that a replay reads.
@@ -192,6 +192,11 @@ class WorldConfig(RunConfig):
 
     players: dict[str, PlayerWord] = Field(default_factory=dict)
     interventions: tuple[StateChange, ...] = ()
+
+    @field_validator("players", mode="before")
+    @classmethod
+    def _by_name(cls, players: Any) -> Any:
+        return {"*": players} if isinstance(players, str) else players
 
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze lists and dicts: what a turn put into one would be in no state and on no tape."""
@@ -223,7 +228,12 @@ def made_intervention(
         return intervention_type.model_validate(values)
     except ValidationError as error:
         at = values.get("turn", "?")
-        raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
+        fields = intervention_type.model_fields
+        names = [field.alias or name for name, field in fields.items()]
+        way = ""
+        if issubclass(intervention_type, StateChange) and not values.keys() <= set(names):
+            way = "; new values go by name: {'turn': 3, 'set': {'coins.Ann': 5}}"
+        raise ConfigError(f"intervention at turn {at}: {faults(error, names)}{way}") from error
 
 
 # --- a world's parameters ------------------------------------------------------------------------

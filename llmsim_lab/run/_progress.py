@@ -153,8 +153,10 @@ class ProgressLine(InFlight):
         The time left follows from the median of the units so far. Where replies are read as they
         are written, the end of the oldest one follows.
         """
+        # After the last one it stays on that, while a callback or a file takes its time.
+        unit = self._number if self._last is None else min(self._number, self._last)
         of = "" if self._last is None else f" of {self._last}"
-        parts = [f"{self._unit} {self._number}{of}"]
+        parts = [f"{self._unit} {unit}{of}"]
         waiting = self.waiting
         if len(waiting) == 1:
             parts.append(f"waiting for {clip(printable(str(waiting[0])), 40)}")
@@ -176,7 +178,7 @@ class ProgressLine(InFlight):
             return f"{_minutes(now - self._began)} so far"
         usual = median(self._seconds)
         left = usual * (self._last - self._number) + max(0.0, usual - (now - self._unit_began))
-        return f"{_minutes(left)} left"
+        return f"{_minutes(max(0.0, left))} left"
 
 
 def _minutes(seconds: float) -> str:

@@ -183,11 +183,12 @@ def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
             first = (
                 f"run the cell that defines {world}"
                 if file == _NOTEBOOK
-                else f"name the file that defines it: --import {file}.py on the command line"
+                else f"import it: from {file} import {world} in Python, --import {file}.py on the "
+                "command line"
             )
             why = (
                 f"it is one of {name}, which is not known here, and a tape never makes code run; "
-                f'{first}, {world}.replay("...") in Python; where the file or the class was '
+                f"{first}; then make the same call again. Where the file or the class was "
                 f'renamed, write kind = "{name}" in the class'
             )
         raise TapeError(f"run {run} on the tape cannot be played: {why}") from error

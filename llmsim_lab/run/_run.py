@@ -329,7 +329,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             values = {name: getattr(config, name) for name in fields} | values
         if words:
             values["players"] = {**values.get("players", {}), **words}
-        return cast("ConfigT", cls.config_type(**values))
+        try:
+            return cast("ConfigT", cls.config_type.model_validate(values))
+        except ValidationError as error:
+            what = faults(error)
+        # In the name of the class that was called; without a context, as in ``Settings``.
+        raise ConfigError(f"{cls.__name__}: {what}")
 
     def _seat(self, players: Mapping[str, Any]) -> list[str]:
         """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
@@ -1134,7 +1139,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if isinstance(self._session, Recording):
             model = ", llm_client=..." if self.llm_client is not None else ""
             file = f"{str(self._session.tape.path)!r}, {self.run_id}{model}"
-            later = f" (in another session, resume({file}).run({left}))"
+            resume = f"{type(self).__name__}.resume" if self._is_own() else "resume"
+            later = f" (in another session, {resume}({file}).run({left}))"
         return (
             f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
             f"continues it{later}."
@@ -1183,16 +1189,17 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"prompt={' or '.join(names) or 'prompt.edit(...)'}"
             )
         client = _checked_client(llm_client) or self.llm_client
-        if client is not None and isinstance(client.backend, NoModel):
-            if self.config.needs_model:
-                raise ConfigError(
-                    "what comes after a fork is live: give it a model, fork(..., "
-                    "llm_client=connect('auto'))"
-                )
-            client = None
+        lacks_model = client is not None and isinstance(client.backend, NoModel)
+        if lacks_model and not self.config.needs_model:
+            client, lacks_model = None, False
         new = self.branch(at, client, prompts, state=state)
         for values in from_outside:
             new.add_intervention(made_intervention(self.intervention_type, values))
+        if lacks_model:  # after the rest, which is wrong with a model as well
+            raise ConfigError(
+                "what comes after a fork is live: give it a model, fork(..., "
+                "llm_client=connect('auto'))"
+            )
         if self.tape is None:
             return new.note_unrecorded(self.unrecorded)
         if not self.tape.read_only:
@@ -1295,11 +1302,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def decisions(self) -> pd.DataFrame:
         """Return the run's decisions as a frame, one row each: what was said, what became of it.
 
-        Columns: ``run``, its number on the tape; ``seed``; ``period``; ``turn``; ``player``;
-        ``component``; the fields of the replies, each under its own name, or as ``reply_NAME``
-        where that is taken; ``reasoning``; ``confidence``; what the class says became of it, see
-        ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
-        ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
+        Columns: ``run``, its number on the tape; ``seed``; ``period``, where turns have one;
+        ``turn``; ``player``; ``component``; the fields of the replies, each under its own name, or
+        as ``reply_NAME`` where that is taken; ``reasoning``; ``confidence``; what the class says
+        became of it, see ``outcomes``; ``status``; ``interventions`` of the turn, in words;
+        ``attempts``; ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together;
+        ``seconds``; ``model``.
 
         Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model. So it is
         where ``decide=`` took an answer from its probabilities: the calls that measured them have
@@ -1612,7 +1620,13 @@ def fork(
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
     tape = existing_tape(tape)
-    recorded = _load(tape, tape.run(run), llm_client, parts)
+    try:
+        info = tape.run(run)
+    except TapeError as error:
+        if run is not None and turn is None:
+            explain(error, f"The second argument is the run; for turn {run} write turn={run}.")
+        raise
+    recorded = _load(tape, info, llm_client, parts)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
 
 
@@ -1847,7 +1861,7 @@ def existing_tape(tape: Tapes) -> Tape:
     path = Path(tape)
     # Else a tape would be made at a misspelt name, only to be found without a run.
     if not path.exists() or path.stat().st_size == 0:
-        raise TapeError(f"there is no tape at {tape}")
+        raise TapeError(f"there is no tape at {path.absolute()}")
     return Tape(tape)
 
 
@@ -1881,7 +1895,8 @@ def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[M
     """
     if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
         names = {field.alias or name for name, field in made_as.model_fields.items()}
-        values = "set" in names and not intervene.keys() <= names
+        done = intervene.keys() - {"note"}  # which alone does nothing, so that it is a value
+        values = "set" in names and not (done and intervene.keys() <= names)
         return [{"turn": turn, **({"set": intervene} if values else intervene)}]
     single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
     items = [] if single else list(intervene)

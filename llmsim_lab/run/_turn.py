@@ -380,7 +380,9 @@ def decisions_frame(
             outcome_columns |= dict.fromkeys(outcome)
             decisions.append({**fields, **outcome, **shared, **decision_columns(chain, calls)})
     between = dict.fromkeys([*reply_columns, *_REASONS, *outcome_columns])
-    return plain_frame(decisions, (*_BEFORE, *between, *_AFTER))
+    dated = any("period" in own_columns(turn) for turn in turns)
+    before = [name for name in _BEFORE if dated or name != "period"]
+    return plain_frame(decisions, (*before, *between, *_AFTER))
 
 
 def reply_of(call: CallRecord | None) -> dict[str, Any]:

@@ -390,11 +390,9 @@ class SimulationConfig(RunConfig):
         return self.validator.kind == "llm" or any(asking)
 
     @property
-    def seed_idle(self) -> str:
-        """Why ``seed`` changes nothing: there are no random shocks; empty where there are."""
-        if self.economy.shock_scale:
-            return ""
-        return "economy.shock_scale is 0 (above 0 there are random shocks)"
+    def seed_idle(self) -> bool:
+        """True without random shocks."""
+        return not self.economy.shock_scale
 
     @property
     def series(self) -> Sequence[Series]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal
 
@@ -164,19 +164,6 @@ class SocialAgent:
 
     def __repr__(self) -> str:
         return f"<SocialAgent {self.name!r}: {self.state.value}, {self.ticks_in_state} ticks>"
-
-
-def agents_in_state(agents: Iterable[SocialAgent], state: AgentState) -> list[SocialAgent]:
-    """Return the agents that are in a state, in order."""
-    return [agent for agent in agents if agent.state == state]
-
-
-def state_distribution(agents: Iterable[SocialAgent]) -> dict[AgentState, int]:
-    """Return how many agents are in each state; states without agents have 0."""
-    counts = dict.fromkeys(AgentState, 0)
-    for agent in agents:
-        counts[agent.state] += 1
-    return counts
 
 
 def interest_match(agent: SocialAgent, post: Post) -> float:

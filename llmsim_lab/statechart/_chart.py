@@ -319,10 +319,6 @@ class Statechart(Generic[StateT]):
         """Return the chart as a Mermaid state diagram, for Markdown."""
         return self._diagram.mermaid()
 
-    def to_dot(self) -> str:
-        """Return the chart in Graphviz's DOT language."""
-        return self._diagram.dot()
-
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         # Without HTML, which JupyterLab would show instead of the drawing.
         return {

@@ -1,4 +1,4 @@
-"""A statechart as text: for Mermaid, which JupyterLab draws, for Graphviz, and as a table."""
+"""A statechart as text: for Mermaid, which JupyterLab draws, and as a table."""
 
 from __future__ import annotations
 
@@ -62,20 +62,6 @@ class Diagram:
         lines += [f"    {ids[state]} --> [*]" for state in self.states if state in self.final]
         return "\n".join(lines) + "\n"
 
-    def dot(self) -> str:
-        """Return a graph in Graphviz's DOT language."""
-        lines = ["digraph statechart {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
-        lines += ["    __start [shape=point];", f"    __start -> {_dot_text(self.initial)};"]
-        for state in self.states:
-            look = " [peripheries=2]" if state in self.final else ""
-            lines.append(f"    {_dot_text(state)}{look};")
-        lines += [
-            f"    {_dot_text(arrow.source)} -> {_dot_text(arrow.target)} "
-            f"[label={_dot_text(arrow.full_label)}];"
-            for arrow in self.arrows
-        ]
-        return "\n".join([*lines, "}"]) + "\n"
-
     def table(self) -> str:
         """Return the transitions as lines of text, in columns."""
         header = ("from", "trigger", "to")
@@ -95,9 +81,3 @@ def _mermaid_text(text: str) -> str:
         letter if letter.isalnum() or letter in " _-.,()[]/'" else f"#{ord(letter)};"
         for letter in " ".join(visible(text).split())
     )
-
-
-def _dot_text(text: str) -> str:
-    # Backslashes first, else those of the other escapes would be doubled.
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

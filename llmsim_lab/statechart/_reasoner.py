@@ -5,7 +5,7 @@ backend that ignores schemas. Options stand in an order drawn from the run's see
 answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
 questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72
 answers (95 % interval 0 to 9 %), those in places 2 to 4 in 72 %; without a preference for places it
-would be 17 % each. Other models prefer the first; ``ask_rotated`` asks in every rotation.
+would be 17 % each. Other models prefer the first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -30,10 +30,6 @@ from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState
 from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status, Text
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 logger = logging.getLogger(__name__)
 
@@ -72,11 +68,6 @@ class MoveQuestion:
     def place(self) -> tuple[object, ...]:
         """What tells it from other questions of a run: turn, user, trigger, and post if any."""
         return self.turn, self.agent.name, self.trigger, getattr(self.context, "id", None)
-
-    def rotations(self) -> list[MoveQuestion]:
-        """Return the question once for each rotation of its options, the given order first."""
-        options = list(self.options)
-        return [replace(self, options=options[n:] + options[:n]) for n in range(len(options))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,44 +132,6 @@ class Chooser(ABC):
     @abstractmethod
     async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer questions, in their order, with how each answer came about; see ``decide``."""
-
-    async def ask_rotated(self, questions: Sequence[MoveQuestion]) -> pd.DataFrame:
-        """Ask every question with its options in every rotation; return one row an answer.
-
-        Over all rotations of a question each option stands in each place once. A reasoner that
-        only weighs the options therefore picks the one in first place in ``1 / options`` of the
-        cases, whatever it prefers.
-
-        Columns: ``question``, its number; ``agent``; ``trigger``; ``post``, its id or None;
-        ``rotation``, 0 for the given order; ``options``, how many; ``shown_first``; ``chosen``;
-        ``place``, where the chosen one stood, 1 for first; ``status``.
-
-        Args:
-            questions: for example a run's ``questions()``.
-
-        Raises:
-            ConfigError: the reasoner shuffles the options itself; ``Reasoner(client)`` does not.
-        """
-        import pandas as pd
-
-        # A rule has a seed too, but for its draws; only a model reads an order.
-        if getattr(self, "llm_client", None) and getattr(self, "seed", None) is not None:
-            raise ConfigError("a reasoner with a seed shuffles the options; use Reasoner(client)")
-        asked = [
-            (number, turned, one)
-            for number, question in enumerate(questions)
-            for turned, one in enumerate(question.rotations())
-        ]
-        choices = await self.choose_all([one for _, _, one in asked])
-        rows = []
-        for (number, turned, one), choice in zip(asked, choices, strict=True):
-            options = list(one.options)
-            about = number, one.agent.name, one.trigger, one.place[-1], turned
-            shown = len(options), options[0].value
-            chosen = choice.state.value, options.index(choice.state) + 1, choice.status
-            rows.append((*about, *shown, *chosen))
-        columns = ["question", "agent", "trigger", "post", "rotation", "options", "shown_first"]
-        return pd.DataFrame(rows, columns=[*columns, "chosen", "place", "status"])
 
 
 class NextState(Decision):

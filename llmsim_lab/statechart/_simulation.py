@@ -19,9 +19,7 @@ from llmsim_lab.statechart import _analysis
 from llmsim_lab.statechart._agent import (
     Post,
     SocialAgent,
-    agents_in_state,
     interested,
-    state_distribution,
 )
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart, read_table
@@ -292,13 +290,12 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             for profile in self.config.agents
         )
 
-    def agents_in_state(self, state: AgentState) -> list[SocialAgent]:
-        """Return the users that are in a state after the latest turn."""
-        return agents_in_state(self.agents, state)
-
     def state_distribution(self) -> dict[AgentState, int]:
-        """Return how many users are in each state after the latest turn."""
-        return state_distribution(self.agents)
+        """Return how many users are in each state after the latest turn; 0 for none."""
+        counts = dict.fromkeys(AgentState, 0)
+        for agent in self.agents:
+            counts[agent.state] += 1
+        return counts
 
     @property
     def posts(self) -> dict[int, Post]:

@@ -560,7 +560,6 @@ def runs_on(tape: Tape, run: int | str | Sequence[int] | None) -> list[int]:
 def check_independent(simulations: Sequence[AnyRun]) -> None:
     """Raise ConfigError if runs are of different worlds, or had the same luck."""
     known: dict[tuple[object, ...], AnyRun] = {}
-    idle: dict[int | None, list[AnyRun]] = {}
     first = simulations[0]
     for simulation in simulations:
         if type(simulation) is not type(first):
@@ -570,39 +569,13 @@ def check_independent(simulations: Sequence[AnyRun]) -> None:
             )
         config, client = simulation.config, simulation.llm_client
         sampling = (config.replicate, client.config.seed if client else None)
-        luck = (config.seed, *(sampling if getattr(config, "seed_idle", "") else ()))
+        luck = (config.seed, *(sampling if config.seed_idle else ()))
         other: AnyRun = known.setdefault(luck, simulation)
         if other is not simulation:
             raise ConfigError(
                 f"runs {other.run_id} and {simulation.run_id} have the same seed, {config.seed}, "
                 "and are not independent; choose runs with different seeds"
             )
-        alike = idle.setdefault(sampling[1], [])
-        for other in alike:
-            if why := _idle_seeds([other.config, config], model_seed=sampling[1]):
-                raise ConfigError(f"runs {other.run_id} and {simulation.run_id}: {why}")
-        alike.append(simulation)
-
-
-def _idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
-    """Return why runs that differ in their seeds alone cannot differ; empty where they can.
-
-    Args:
-        configs: the runs' configurations.
-        model_seed: the seed that their model is asked with; None draws anew.
-    """
-    first = configs[0]
-    seeds = list(dict.fromkeys(config.seed for config in configs))
-    why = getattr(first, "seed_idle", "")
-    if len(seeds) < 2 or not why or (first.needs_model and model_seed is None):
-        return ""
-    same = {"seed": first.seed, "name": first.name}
-    if any(config.model_copy(update=same) != first for config in configs):
-        return ""
-    if first.needs_model:
-        why += f", and llm.seed={model_seed} gives the model's answers again; vary that"
-    listed = ", ".join(map(str, seeds[:5])) + (", …" if len(seeds) > 5 else "")
-    return f"runs that differ only in their seeds ({listed}) cannot differ: {why}"
 
 
 def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:

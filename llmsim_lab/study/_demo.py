@@ -183,7 +183,8 @@ class RateAnswer:
             f"Its chance of a rise is {self.chance_low:.0%} where the rate is too low and "
             f"{self.chance_high:.0%} where it is too high (difference over "
             f"{counted(self.seeds, 'seed')} {100 * self.difference:+.1f} points{around}; to answer "
-            f"the economy takes {100 * ANSWERS:.0f} or more)."
+            f"the economy takes {100 * ANSWERS:.0f} or more, such as {RIGHT:.0%} and "
+            f"{1 - RIGHT:.0%})."
         )
 
     def __str__(self) -> str:

@@ -25,8 +25,8 @@ from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, clip, closest, duration, log_event, roughly
-from llmsim_lab._util.waiting import run_sync
+from llmsim_lab._util.text import among, clip, closest, counted, duration, log_event, roughly
+from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._embedded.store import CATALOGUE
@@ -301,7 +301,20 @@ class Study:
         work = self.arun(
             parallel=parallel, executor=executor, budget=budget, on_run=on_run, progress=progress
         )
-        return run_sync(work)
+        try:
+            return run_sync(work)
+        except KeyboardInterrupt as error:
+            explain(error, self._what_now())
+            raise
+
+    def _what_now(self) -> str:
+        """Return what is kept of a study that was stopped, and how it continues."""
+        path = self._tape_path
+        later = f" (in another session, the same Study with tape={str(path)!r})" if path else ""
+        return (
+            f"{self.counts['done']} of {counted(len(self._entries), 'run')} are done and kept, and "
+            f"of the others all whole turns; .run() plays the rest{later}."
+        )
 
     async def arun(
         self,

@@ -346,7 +346,7 @@ def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
 def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
     new = not path.exists() or path.stat().st_size == 0
     if new and read_only:
-        raise TapeError(f"there is no tape at {path}")
+        raise TapeError(f"there is no tape at {path.absolute()}")
     if not new:
         _check_header(path)
         if not read_only and not os.access(path, os.W_OK):
@@ -368,7 +368,7 @@ def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
             # SQLite has only now taken back the pages that were written.
             if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
                 if read_only:
-                    raise TapeError(f"there is no tape at {path}")
+                    raise TapeError(f"there is no tape at {path.absolute()}")
                 _create(connection)
             _check_schema(connection, path)
             connection.execute("PRAGMA foreign_keys = ON")

@@ -184,6 +184,16 @@ async def test_a_pending_action_runs_once(at_once: bool) -> None:
     assert len(tools.ran) == 1
 
 
+async def test_one_users_yes_is_not_used_up_by_an_action_of_anothers_with_the_same_id() -> None:
+    tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
+    made = engine("unused", tools=tools)
+    for user in ("ann", "bob"):
+        own = waiting().model_copy(update={"call_id": "1", "user_id": user})
+        yes = context("yes", user_id=user, pending_confirmation=own)
+        assert (await made.process_message(yes)).text == "Done: delete task 1."
+    assert len(tools.ran) == 2
+
+
 async def test_conversations_of_one_name_on_one_engine_do_not_use_up_each_others_yes() -> None:
     tools = MemoryTasks(ann=["Buy milk", "Call mum"])
     made = engine(call("delete_task", task_id=1), tools=tools)

@@ -23,7 +23,6 @@ from builders import make_client
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine, OllamaAdapter
 from llmsim_lab.types import ChatReply, ToolCall
 
-LOOK = call("list_tasks")
 ADD = call("add_task", title="x")
 
 

@@ -19,7 +19,7 @@ from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.run import fork, replay, resume
+from llmsim_lab.run import replay, resume
 from llmsim_lab.statechart import Reasoner, SocialSimulation
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
@@ -97,31 +97,6 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
         assert (found.name, found.source) == ("findings", "the tools' answers")
         user = next(message for message in request.messages if message.role == "user")
         assert user.content.endswith(f"What you looked up:\n{found.of(user.content)}")
-
-
-def test_a_crisis_is_replayed_with_no_tool_run(tmp_path: Path) -> None:
-    path, gauge = tmp_path / "crisis.tape", Gauge()
-    live = crisis(path, crisis_client(curious(answer)), gauge.tools())
-    live.run(2)
-    live.close()
-    assert len(gauge.read) == 4
-    client = crisis_client([])
-    again = replay(path, agents=players(client, NoTools()))
-    assert again.to_frame().equals(live.to_frame())
-    assert deciding(client, "agent") == []
-
-
-def test_a_fork_of_a_crisis_looks_things_up_anew(tmp_path: Path) -> None:
-    path, gauge = tmp_path / "crisis.tape", Gauge()
-    live = crisis(path, crisis_client(curious(answer)), gauge.tools())
-    live.run(2)
-    live.close()
-    gauge.read.clear()
-    client = crisis_client(curious(answer))
-    branch = fork(path, turn=1, llm_client=client, agents=players(client, gauge.tools()))
-    branch.run(1)
-    branch.close()
-    assert sorted(gauge.read) == ["Ada", "Bo"]
 
 
 def social(path: Path | None, client: LLMClient, tools: Any) -> SocialSimulation:

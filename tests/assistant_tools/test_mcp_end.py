@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import psutil
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor, _mcp_executor
@@ -86,6 +88,25 @@ async def test_what_a_server_has_started_ends_when_it_is_closed() -> None:
         assert runs(child)
     assert not runs(server)
     await until(lambda: not runs(child))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")
+async def test_it_does_too_where_the_server_had_no_environment_yet_when_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the system shows a process whose program is being loaded: half of all starts."""
+    whole, looked = psutil.Process.environ, set[int]()
+
+    def empty_at_first(process: psutil.Process) -> dict[str, str]:
+        first = process.pid not in looked
+        looked.add(process.pid)
+        return {} if first else whole(process)
+
+    monkeypatch.setattr(psutil.Process, "environ", empty_at_first)
+    async with MCPToolExecutor(RAW) as tools:
+        server, child = (await tools.execute("spawn", {}, "ann")).data
+        os.kill(server, signal.SIGKILL)
+        await until(lambda: not runs(child))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")

@@ -88,6 +88,8 @@ def test_a_hint_that_is_missing_has_the_default_of_mcp(
         ("look_up_word", False),
         ("get_or_create_note", True),
         ("read_and_archive", True),
+        ("read_write_file", True),
+        ("findReplace", True),
         ("list_delete", True),
         ("gets", True),
         ("send_mail", True),

@@ -251,15 +251,6 @@ class Notebook:
         self.page.evaluate("(index) => {window.panel.content.activeCellIndex = index}", index)
         self.command("notebook:run-cell")
 
-    def start_cell(self, index: int) -> None:
-        """Run one cell, and wait for nothing."""
-        self.page.evaluate(START, index)
-
-    def interrupt(self) -> None:
-        """Interrupt the kernel, as the menu's entry does, and wait until it has heard."""
-        self.command("notebook:interrupt-kernel")
-        self.page.wait_for_function(IDLE)
-
     def reload(self) -> None:
         """Save and load the page anew; the kernel keeps running."""
         self.lab.reload()

@@ -24,7 +24,6 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab.run import load
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
     from playwright.sync_api import Browser, Locator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -154,12 +153,6 @@ def picture(
             "height": height or bottom["y"] + bottom["height"] - top["y"] + 10,
         }
         return notebook.page.screenshot(clip=clip)
-
-
-def _packed(image: Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG", optimize=True)
-    return buffer.getvalue()
 
 
 def main() -> None:

@@ -40,81 +40,6 @@ def shows(notebook: Notebook, text: str) -> None:
     expect(notebook.output(WIDGET)).to_contain_text(text)
 
 
-def test_a_message_is_answered_and_its_tool_call_unfolds(notebook: Notebook) -> None:
-    send(notebook, "Good morning")
-    shows(notebook, "You wrote: Good morning")
-    expect(message(notebook)).to_have_value("")
-    send(notebook, "Add water the plants")
-    shows(notebook, "I have added it.")
-    call = notebook.output(WIDGET).locator("details")
-    arguments = call.get_by_text('"title": "water the plants"').first
-    for _ in range(3):
-        call.get_by_text("add_task: done").click()
-        expect(arguments).to_be_visible()
-        call.get_by_text("add_task: done").click()
-        expect(arguments).to_be_hidden()
-    notebook.says(WIDGET, "2 messages so far.")
-    assert notebook.evaluate("assistant.tasks") == ["Buy milk", "Call mum", "water the plants"]
-    assert notebook.faults() == []
-
-
-def test_a_deletion_is_done_after_yes_and_dropped_after_no(notebook: Notebook) -> None:
-    yes, no = (notebook.button(name, cell=WIDGET) for name in ("Yes", "No"))
-    expect(yes).to_be_hidden()
-    send(notebook, "Delete task 1")
-    notebook.says(WIDGET, "The assistant waits for a yes or a no.")
-    shows(notebook, "Do this? delete task 1")
-    no.click()
-    shows(notebook, "I will not delete task 1")
-    expect(yes).to_be_hidden()
-    assert notebook.evaluate("assistant.tasks") == ["Buy milk", "Call mum"]
-    send(notebook, "Delete task 1")
-    notebook.says(WIDGET, "The assistant waits for a yes or a no.")
-    assert notebook.evaluate("assistant.tasks") == ["Buy milk", "Call mum"]
-    yes.click()
-    shows(notebook, "delete_task: done")
-    expect(yes).to_be_hidden()
-    assert notebook.evaluate("assistant.tasks") == ["Call mum"]
-
-
-def test_stop_gives_up_a_message_and_keeps_its_text(notebook: Notebook) -> None:
-    stop = notebook.button("Stop", cell=WIDGET)
-    notebook.evaluate("assistant.set(waiting=True)")
-    for _ in range(3):
-        expect(stop).to_be_disabled()
-        send(notebook, "Take your time")
-        notebook.says(WIDGET, "The assistant is at work.")
-        expect(notebook.button("Send", cell=WIDGET)).to_be_disabled()
-        stop.click()
-        notebook.says(WIDGET, "Stopped.")
-        expect(message(notebook)).to_have_value("Take your time")
-    assert notebook.evaluate("len(chat.chat.exchanges)") == 0
-    notebook.evaluate("assistant.set(waiting=False)")
-    notebook.click("Send", cell=WIDGET)
-    shows(notebook, "You wrote: Take your time")
-
-
-def test_an_error_is_shown_and_the_message_tried_again(notebook: Notebook) -> None:
-    alert = notebook.output(WIDGET).get_by_role("alert")
-    notebook.evaluate("assistant.set(broken=True)")
-    send(notebook, "Are you there?")
-    for _ in range(3):
-        expect(alert).to_contain_text("the model's address is not set")
-        expect(message(notebook)).to_have_value("Are you there?")
-        expect(notebook.button("Try again", cell=WIDGET)).to_be_visible()
-        before = notebook.evaluate("assistant.asked")
-        notebook.click("Try again", cell=WIDGET)
-        notebook.until(f"assistant.asked > {before}")
-    assert notebook.axe_faults() == []
-    notebook.screenshot("chat_error", of=notebook.output(WIDGET))
-    notebook.evaluate("assistant.set(broken=False)")
-    notebook.click("Try again", cell=WIDGET)
-    shows(notebook, "You wrote: Are you there?")
-    expect(alert).to_have_count(0)
-    expect(message(notebook)).to_have_value("")
-    assert notebook.faults() == []
-
-
 def test_markup_in_a_message_is_text(notebook: Notebook) -> None:
     title = notebook.page.title()
     send(notebook, HOSTILE)
@@ -122,17 +47,6 @@ def test_markup_in_a_message_is_text(notebook: Notebook) -> None:
     talk = notebook.output(WIDGET).locator(".widget-html")
     assert talk.locator("script, img, b").count() == 0
     assert notebook.page.title() == title
-
-
-def test_a_new_conversation_forgets_the_old_one(notebook: Notebook) -> None:
-    for _ in range(3):
-        send(notebook, "Delete task 1")
-        notebook.says(WIDGET, "The assistant waits for a yes or a no.")
-        notebook.click("New conversation", cell=WIDGET)
-        shows(notebook, "Nothing was said yet.")
-        expect(notebook.button("Yes", cell=WIDGET)).to_be_hidden()
-        notebook.says(WIDGET, "0 messages so far.")
-    assert notebook.evaluate("assistant.tasks") == ["Buy milk", "Call mum"]
 
 
 def test_the_keyboard_alone_reaches_everything(notebook: Notebook) -> None:

@@ -57,22 +57,7 @@ def test_the_chart_follows_a_run_and_says_its_latest_values(notebook: Notebook) 
     assert notebook.faults() == []
 
 
-def test_columns_and_references_are_chosen(notebook: Notebook) -> None:
-    for turn in (1, 2, 3):  # a click while a turn is still being played is passed over
-        notebook.click("Step", cell=STEPPER)
-        notebook.until(f"simulation.turn_number == {turn} and not stepper.worker.busy")
-    output = notebook.output(CHART)
-    main = output.get_by_label("Main chart", exact=True)
-    names = main.locator("option").all_inner_texts()
-    for name in (names[1], names[2]):
-        main.select_option(label=name)
-        expect(picture(notebook)).to_have_accessible_name(re.compile(f"Chart of {name.split()[0]}"))
-    for _ in range(3):
-        notebook.click("Update", cell=CHART)
-        notebook.says(CHART, "Up to turn 3.")
-
-
-def test_files_are_made_and_the_table_is_shown(notebook: Notebook) -> None:
+def test_files_are_downloaded(notebook: Notebook) -> None:
     notebook.click("Step", cell=STEPPER)
     output = notebook.output(CHART)
     for _ in range(3):
@@ -84,22 +69,6 @@ def test_files_are_made_and_the_table_is_shown(notebook: Notebook) -> None:
                 link.click()
             assert download.value.suggested_filename == f"chart.{kind.lower()}"
             assert download.value.path().stat().st_size > 100
-    notebook.button("Play", cell=STEPPER).click()
-    notebook.says(STEPPER, "Turn 5 is played.")
-    notebook.button("Play", cell=STEPPER).click()
-    notebook.says(STEPPER, "Turn 9 is played.")
-    notebook.button("Play", cell=STEPPER).click()
-    notebook.says(STEPPER, "Turn 13 is played.")
-    for _ in range(3):
-        notebook.click("Show table", cell=CHART)
-        expect(output.get_by_role("table").last).to_be_visible()
-        page = output.get_by_label("Page (1 is the latest)")
-        for number, turn in (("2", "3"), ("1", "13")):
-            page.fill(number)
-            page.press("Tab")
-            expect(output.get_by_role("rowheader", name=turn, exact=True).first).to_be_visible()
-        notebook.click("Hide table", cell=CHART)
-        expect(page).to_be_hidden()
     assert notebook.faults() == []
 
 

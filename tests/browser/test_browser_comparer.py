@@ -96,35 +96,6 @@ def test_variants_are_run_stopped_and_compared(notebook: Notebook) -> None:
     assert notebook.faults() == []
 
 
-def test_samples_that_fail_are_counted_and_told(notebook: Notebook) -> None:
-    output = notebook.output(WIDGET)
-    make_bold(notebook)
-    notebook.evaluate("model.set(broken=True)")
-    notebook.click("Run", cell=WIDGET)
-    expect(output).to_contain_text("8 of 8 samples played, 8 failed")
-    expect(output).to_contain_text("All 8 failed, the first with:")
-    notebook.screenshot("comparer_failed", of=output)
-    notebook.evaluate("model.set(broken=False)")
-    notebook.click("Play again", cell=WIDGET)
-    expect(output).to_contain_text("8 of 8 samples played, 0 of them failed")
-    assert notebook.faults() == []
-
-
-def test_variants_are_added_and_removed(notebook: Notebook) -> None:
-    for count in (3, 4, 5):
-        notebook.click("Add variant", cell=WIDGET)
-        expect(prompts(notebook)).to_have_count(count)
-    for count in (4, 3, 2):
-        notebook.button("Remove", cell=WIDGET).last.click()
-        expect(prompts(notebook)).to_have_count(count)
-    notebook.output(WIDGET).get_by_label("Show a variant as the model would get it").check()
-    preview = notebook.output(WIDGET).get_by_label("Turn", exact=True)
-    for turn in ("3", "2", "1"):
-        preview.select_option(label=turn)
-        expect(notebook.output(WIDGET)).to_contain_text(f"at turn {turn}")
-    assert notebook.faults() == []
-
-
 def test_it_reads_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
     make_bold(notebook)
     notebook.click("Run", cell=WIDGET)

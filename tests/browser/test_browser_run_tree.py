@@ -66,33 +66,6 @@ def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None
     assert notebook.faults() == []
 
 
-def test_runs_are_opened_in_a_stepper_and_closed(notebook: Notebook) -> None:
-    for run in (1, 2, 3):
-        choose(notebook, "Run", run - 1)
-        notebook.click("Open")
-        notebook.says(WIDGET, f"Run {run} is open below.")
-        notebook.click("Previous")
-        expect(notebook.output(WIDGET)).to_contain_text("Turn 7 (")
-        if run == 1:
-            assert notebook.axe_faults() == []
-        notebook.click("Close")
-        expect(notebook.button("Previous", cell=WIDGET)).to_have_count(0)
-
-
-def test_the_tape_is_verified_stopped_and_read_again(notebook: Notebook) -> None:
-    for _ in range(3):
-        notebook.click("Refresh")
-        notebook.says(WIDGET, "The tape was read again.")
-        notebook.click("Verify")
-        notebook.says(WIDGET, "The tape is sound; 3 runs replayed to the same turns.")
-    for _ in range(3):
-        notebook.click("Verify")
-        if notebook.button("Stop", cell=WIDGET).is_enabled():
-            notebook.button("Stop", cell=WIDGET).click(force=True)
-        expect(notebook.button("Verify", cell=WIDGET)).to_be_enabled()
-        expect(notebook.output(WIDGET).get_by_role("alert")).to_have_count(0)
-
-
 def test_it_reads_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
     choose(notebook, "Compare with", 2)
     notebook.says(WIDGET, "are compared.")

@@ -64,20 +64,3 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
     notebook.click("Close", cell=WIDGET)
     expect(output).not_to_contain_text("Turn 8 of 8")
     assert notebook.faults() == []
-
-
-def test_it_follows_a_study_that_a_task_plays(lab: LabPage) -> None:
-    cells = [
-        SETUP.replace('"board.tape"', "") + "model.set(broken=False, pause_s=0.3)\n",
-        "StudyBoard(study)",
-        "import asyncio\ntask = asyncio.create_task(study.arun(progress=False))",
-    ]
-    notebook = lab.write("study_board_task", cells)
-    notebook.run_all()
-    output = notebook.output(WIDGET)
-    expect(output.get_by_role("button", name=re.compile("seed 0: done"))).to_have_count(3)
-    expect(notebook.button("Run", cell=WIDGET)).to_be_disabled()
-    notebook.click("Stop", cell=WIDGET)
-    notebook.until("task.cancelled()")
-    expect(notebook.button("Run", cell=WIDGET)).to_be_enabled()
-    assert notebook.faults() == []

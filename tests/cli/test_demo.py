@@ -13,7 +13,7 @@ from cli_kit import Run
 from fake_ollama import FakeOllama
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.llm import Tape, connect
+from llmsim_lab.llm import Tape, _connect
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import demo_runs
 
@@ -75,7 +75,7 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
 def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
 ) -> None:
-    monkeypatch.setitem(connect.__globals__, "runtime_installed", lambda: False)
+    monkeypatch.setattr(_connect, "runtime_installed", lambda: False)
     ticks = itertools.count(100, 2.5)
     clock = SimpleNamespace(perf_counter=lambda: next(ticks))
     monkeypatch.setattr("llmsim_lab.cli._demo.time", clock)

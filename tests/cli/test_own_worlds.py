@@ -178,6 +178,10 @@ def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> No
         (("pot.py", "--set", "factor"), "'factor' is not a name and a value"),
         (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
         (("pot.py", "--model", "rule"), "PublicGoods has no rule"),
+        (
+            ("pot.py", "--model", "randm"),
+            "(did you mean 'random'?); for a world of your own say per",
+        ),
         (("wrong.yaml", "--config", "wrong.yaml"), "wrong.yaml is a configuration itself"),
         (("kind.yaml",), "kind.yaml, line 1: kind: pot.py:PublicGoods: data never make code run"),
         (("ruled.py:Failing", "--model", "random"), "ruled.py, line 16: ZeroDivisionError"),
@@ -262,8 +266,7 @@ def test_without_the_file_the_error_names_class_and_option(taped: Run, verb: str
     status, _, err = taped(verb, "t.tape")
     assert status == 1
     assert "it is one of pot:PublicGoods, which is not known here" in err
-    assert "--import pot.py" in err
-    assert 'PublicGoods.replay("...")' in err
+    assert "from pot import PublicGoods in Python, --import pot.py on the command line" in err
 
 
 def test_a_recorded_run_continues_and_begins_anew(taped: Run) -> None:

@@ -263,8 +263,8 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("replay", "nowhere.tape"), "there is no tape at nowhere.tape"),
-        (("resume", "nowhere.tape"), "there is no tape at nowhere.tape"),
+        (("replay", "nowhere.tape"), "/nowhere.tape"),
+        (("resume", "nowhere.tape"), "/nowhere.tape"),
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
         (("replay", "rules.tape", "--turns", "9"), "turn"),
@@ -506,7 +506,7 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     assert status == 1
     assert "name both: --run 1 --run 2 (in Python, runs=[1, 2])" in err
     assert "say which runs to take off" in llmsim_lab(*prune)[2]
-    assert "there is no tape at b.tape" in llmsim_lab("tape", "prune", "b.tape", "--run", "1")[2]
+    assert "/b.tape" in llmsim_lab("tape", "prune", "b.tape", "--run", "1")[2]
     assert not Path("b.tape").exists()
 
 

@@ -28,7 +28,8 @@ def test_an_aware_agent_is_told_that_this_is_a_simulation() -> None:
 
 def test_an_unaware_agent_reads_nothing_of_a_simulation() -> None:
     scenario = CrisisScenario.load("strait")
-    prompt = scenario.builder().build_prompt("Taiwan", 1, {}, {}, {}, scenario.initial_events())
+    events = [event.model_dump() for event in scenario.events]
+    prompt = scenario.builder().build_prompt("Taiwan", 1, {}, {}, {}, events)
     assert "simulat" not in prompt.lower()
 
 

@@ -24,6 +24,7 @@ for name in ("strait", "bank_run"):
     scenario = CrisisScenario.load(name)
     modules = scenario.compose()
     engine = scenario.engine(modules)
+    events = [event.model_dump() for event in scenario.events]
     for step in (1, 2, 3):
         records = apply_deterministic_updates(modules, engine, step)
         state = engine.get_current_state()
@@ -33,7 +34,7 @@ for name in ("strait", "bank_run"):
             builder = scenario.builder(modules, **options)
             for agent, own in state["agent_vars"].items():
                 prompt = builder.build_prompt(
-                    agent, step, own, state["global_vars"], said, scenario.initial_events()
+                    agent, step, own, state["global_vars"], said, events
                 )
                 print(prompt, prompt.digest, prompt.provenance)
         print(records)

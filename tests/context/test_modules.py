@@ -147,20 +147,9 @@ def test_a_variable_that_two_modules_define_is_refused_naming_both() -> None:
         ComposedModules([make_module("a", variables=gold), make_module("b", variables=gold)])
 
 
-def test_a_module_can_be_left_out() -> None:
-    composed = ComposedModules([make_module("a"), make_module("b", requires=["a"])])
-    assert composed.without("b").names == ("a",)
-
-
-def test_a_module_that_another_needs_cannot_be_left_out() -> None:
-    composed = ComposedModules([make_module("a"), make_module("b", requires=["a"])])
-    with pytest.raises(ConfigError, match="'b' requires 'a'"):
-        composed.without("a")
-
-
-def test_leaving_out_what_is_not_there_is_refused() -> None:
+def test_silencing_what_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match="no module 'x'; there are: a"):
-        ComposedModules([make_module("a")]).without("x")
+        ComposedModules([make_module("a")]).silenced("x")
 
 
 def raise_by_one(agent: str, own: Any, world: Any, step: int) -> dict[str, Any]:

@@ -43,8 +43,9 @@ def write(folder: Path, text: str = GOOD) -> Path:
 
 def prompts(scenario: CrisisScenario, **options: Any) -> list[Any]:
     builder, state = scenario.builder(**options), scenario.engine().get_current_state()
+    events = [event.model_dump() for event in scenario.events]
     return [
-        builder.build_prompt(agent, 1, own, state["global_vars"], {}, scenario.initial_events())
+        builder.build_prompt(agent, 1, own, state["global_vars"], {}, events)
         for agent, own in state["agent_vars"].items()
     ]
 

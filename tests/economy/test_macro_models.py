@@ -48,11 +48,6 @@ def hold(rates: Iterable[float]) -> list[GlobalState]:
     return path
 
 
-def as_vector(state: GlobalState) -> Vector:
-    lags = state.lags
-    return np.array([*lags.inflation, *lags.output_gap, *lags.interest_rate])
-
-
 # --- the steady state -------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from assistant_kit import MemoryTasks, call, engine
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import Chat, DecisionType
-from llmsim_lab.assistant._types import AgentDecision, DecisionContext, ToolResult
+from llmsim_lab.assistant._types import AgentDecision, DecisionContext
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import AssistantChat, PromptViewer, RunTree
 
@@ -61,15 +61,6 @@ async def test_enter_sends_and_within_a_text_makes_a_line() -> None:
     assert widget.message.value == ""
 
 
-async def test_tool_calls_are_folded_beside_the_message() -> None:
-    widget = AssistantChat(
-        engine(call("add_task", title="Water plants"), "I have added it."), user_id="ann"
-    )
-    await said(widget, "Add: water plants")
-    assert "<details><summary>add_task: done</summary>" in widget.talk.value
-    assert "Water plants" in widget.talk.value
-
-
 async def test_a_deletion_is_done_only_after_a_click_on_yes() -> None:
     tools = MemoryTasks(ann=["Buy milk"])
     widget = AssistantChat(engine(call("delete_task", task_id=1), tools=tools), user_id="ann")
@@ -113,53 +104,6 @@ async def test_a_click_answers_only_the_question_that_is_shown() -> None:
     assert tools.tasks["ann"] == {1: "Buy milk"}
 
 
-async def test_a_conversation_cannot_be_cleared_while_a_message_is_under_way() -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def decide(_: DecisionContext) -> AgentDecision:
-        begun.set()
-        await go_on.wait()
-        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Yes?")
-
-    chat = Chat(decide, user_id="ann")
-    sending = asyncio.create_task(chat.send("Hi"))
-    await begun.wait()
-    with pytest.raises(ConfigError, match="a message is under way"):
-        chat.clear()
-    go_on.set()
-    await sending
-    chat.clear()
-    assert chat.exchanges == ()
-
-
-async def test_what_was_said_before_reaches_the_engine() -> None:
-    seen: list[DecisionContext] = []
-
-    async def decide(context: DecisionContext) -> AgentDecision:
-        seen.append(context)
-        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Yes?")
-
-    widget = AssistantChat(Chat(decide, user_id="ann"))
-    await said(widget, "one")
-    await said(widget, "two")
-    assert [message.content for message in seen[-1].message_history] == ["one", "Yes?"]
-    assert {context.user_id for context in seen} == {"ann"}
-
-
-async def test_hostile_text_of_user_model_and_tool_is_escaped() -> None:
-    tools = MemoryTasks()
-    tools.instead = lambda name: ToolResult(success=True, data={"text": HOSTILE})
-    widget = AssistantChat(engine(call("list_tasks"), HOSTILE, tools=tools), user_id="ann")
-    await said(widget, HOSTILE)
-    for html in (widget.talk.value, str(widget.static_html())):
-        assert "<script" not in html
-        assert "<img" not in html
-        assert "</style" not in html
-        assert "\x1b" not in html
-        assert "\u202e" not in html
-    assert "\x1b" not in widget.static_text()
-
-
 async def test_a_hostile_question_is_escaped() -> None:
     widget = AssistantChat(engine(call("add_task", title=HOSTILE)), user_id="ann")
     widget.chat = Chat(_asks(HOSTILE), user_id="ann")
@@ -179,23 +123,6 @@ def _asks(description: str) -> Any:
         )
 
     return decide
-
-
-async def test_a_very_long_answer_stays_small() -> None:
-    widget = AssistantChat(engine("x" * 100_000), user_id="ann")
-    await said(widget, "Tell me all")
-    assert len(widget.talk.value) < 10_000
-    assert "more characters" in widget.talk.value
-
-
-async def test_a_long_talk_shows_its_latest_part() -> None:
-    chat = Chat(engine("Fine."), user_id="ann")
-    for number in range(60):
-        await chat.send(f"message {number}")
-    widget = AssistantChat(chat)
-    assert "10 earlier messages are not shown" in widget.talk.value
-    assert "message 9<" not in widget.talk.value
-    assert "message 59<" in widget.talk.value
 
 
 async def test_an_empty_message_is_not_sent() -> None:
@@ -285,16 +212,6 @@ async def test_the_static_view_is_the_conversation() -> None:
         "Assistant (invoke tool): I have added it."
     )
     assert "add_task: done" in bundle["text/html"]
-
-
-async def test_two_messages_at_once_are_refused() -> None:
-    async def decide(_: DecisionContext) -> AgentDecision:
-        await asyncio.sleep(0.01)
-        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Hello")
-
-    chat = Chat(decide, user_id="ann")
-    results = await asyncio.gather(chat.send("one"), chat.send("two"), return_exceptions=True)
-    assert [type(result) for result in results] == [AgentDecision, ConfigError]
 
 
 def test_an_engine_needs_a_user() -> None:

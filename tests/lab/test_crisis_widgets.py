@@ -38,12 +38,3 @@ def test_the_other_widgets_need_no_special_case(tmp_path: Path) -> None:
     assert "Crisis level" in TurnStepper(simulation).static_text()
     assert "Crisis level" in str(RateChart(simulation).static_html())
     assert "crisis" in RunTree(tmp_path / "a.tape").static_text()
-
-
-async def test_the_stepper_plays_a_crisis() -> None:
-    simulation = make_crisis()
-    stepper = TurnStepper(simulation)
-    stepper.step_button.click()
-    await stepper.idle()
-    assert simulation.turn_number == 1
-    assert "Water level" in stepper.static_text() or "Water level" in str(stepper.static_html())

@@ -83,23 +83,6 @@ async def test_hostile_texts_are_escaped_everywhere() -> None:
 # --- the general widgets --------------------------------------------------------------------------
 
 
-async def test_the_stepper_plays_rounds_and_forks_with_an_injected_post() -> None:
-    made = make_social(users=3)
-    stepper = TurnStepper(made)
-    for _ in range(3):
-        stepper.step_button.click()
-        await stepper.idle()
-    assert made.turn_number == 3
-    assert "reasoner" in stepper.static_html()
-    assert "Likes" in stepper.static_text()
-
-
-def test_the_prompts_of_a_turn_are_found(run: SocialSimulation) -> None:
-    viewer = PromptViewer(run)
-    viewer.show(turn=3)
-    assert "decides" in viewer.static_text()
-
-
 async def test_the_tree_of_runs_and_the_chart_know_social_runs(tmp_path: Path) -> None:
     made = make_social(tmp_path / "x.tape")
     made.run(4)

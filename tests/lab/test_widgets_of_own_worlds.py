@@ -118,16 +118,6 @@ def test_an_answer_is_told_in_numbers_that_can_be_read() -> None:
     assert told == "percent 53.35, tiny 1.2e-07, whole 2, shares [0.33], yes True"
 
 
-async def test_the_stepper_plays_and_forks(tmp_path: Path) -> None:
-    stepper = lab.TurnStepper(await live(tmp_path / "t.tape"))
-    await stepper.step()
-    assert stepper.simulation.turn_number == 3
-    fork = stepper.fork(1, intervene=[{"turn": 1, "set": {"coins.Ann": 7}}])
-    await stepper.step()
-    assert fork.state.coins["Ann"] != stepper.forks[0].turns[1].state.coins["Ann"] == 7
-    stepper.close()
-
-
 async def test_a_chart_offers_the_states_numbers_and_no_reference_of_other_worlds(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,6 @@ from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
-from llmsim_lab.llm import connect as connect_function
 from llmsim_lab.llm._ollama.backend import OllamaProbe, look
 from llmsim_lab.models import PolicyDecision
 
@@ -171,7 +170,7 @@ def test_nothing_to_talk_to_names_three_ways_out() -> None:
 
 
 def test_without_the_runtime_the_way_to_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connect_function.__globals__, "runtime_installed", lambda: False)
+    monkeypatch.setattr(_connect, "runtime_installed", lambda: False)
     for model in ("auto", "embedded"):
         with pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[embedded\]'"):
             connect(model)

@@ -137,6 +137,8 @@ async def test_what_a_function_returns_in_place_of_a_key_is_not_in_the_error(val
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "host": f"http://x?key={KEY}"}),
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "api_key": KEY}),
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "api_key": f"{KEY} …"}),
+        ("openai:m", {"key": KEY}),
+        (f"https://me:{KEY}@127.0.0.1:9/v1", {}),
         ("ollama", {"host": f"http://127.0.0.1:9?api_key={KEY}"}),
         ("ollama", {"host": f"http://me:{KEY}@127.0.0.1:9"}),
         ("ollama:m", {"api_key": KEY}),

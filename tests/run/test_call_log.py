@@ -13,7 +13,6 @@ from counter_kit import Addition, CounterConfig, CounterIntervention, Total, ans
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
-from llmsim_lab.lab import PromptViewer, RateChart, RunTree, TurnStepper
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import Run, load, replay
 from llmsim_lab.run._turn import RunTurn
@@ -87,16 +86,6 @@ def test_every_call_is_in_turns_frames_and_statuses(silent: Silent) -> None:
     assert decisions["player"].tolist() == ["Ann", "Bob", "Cy"] * 2
     assert decisions["component"].unique().tolist() == ["adder"]
     assert all(decisions["reasoning"])
-
-
-def test_every_call_is_shown_by_every_general_widget(silent: Silent) -> None:
-    assert "3 ok" in TurnStepper(silent).static_text()
-    assert "Ann" in PromptViewer(silent).static_text()
-    assert "calls" in RateChart(silent, main="calls").static_text().lower()
-    if silent.tape is not None:
-        assert "turns 1 to 2" in RunTree(silent.tape).static_text()
-    assert "no model was asked" not in silent._repr_html_()
-    assert "Cy" in silent.turns[1]._repr_html_()
 
 
 def test_the_tape_names_every_call_of_a_turn(tmp_path: Path) -> None:

@@ -89,6 +89,12 @@ def test_a_number_that_a_model_wrote_as_a_text_is_a_number_in_the_table() -> Non
     assert frame.said.tolist() == ["3"] * 4  # a text that is asked for stays one
 
 
+def test_only_turns_that_have_a_period_have_a_column_of_it() -> None:
+    answer = {"support": 1, "share": 0.5, "tokens": 1, "said": "so"}
+    assert "period" not in voters(answer, answer, answer, answer)
+    assert "period" in load(data_path("tapes/first_run.tape"), 1).decisions()
+
+
 class Size(IntEnum):
     SMALL = 1
     LARGE = 2

@@ -26,14 +26,6 @@ from llmsim_lab.run._turn import RunTurn
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])
-def test_every_kind_is_what_widgets_expect(make: Any) -> None:
-    made = make()
-    made.run(1)
-    assert isinstance(made, Run)
-    assert all(isinstance(turn, RunTurn) for turn in made.turns)
-
-
-@pytest.mark.parametrize("make", [make_counter, make_simulation])
 def test_the_series_are_columns_of_numbers_of_the_frame(make: Any) -> None:
     made = make()
     frame = made.run(1)
@@ -55,10 +47,6 @@ def test_a_turn_in_words_has_the_kinds_columns() -> None:
 def test_a_kind_whose_configuration_names_no_series_has_none() -> None:
     config: Any = RunConfig()
     assert list(CounterSimulation.series_of(config)) == []
-
-
-def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
-    assert RunConfig().needs_model
 
 
 def test_an_intervention_that_does_nothing_says_so() -> None:

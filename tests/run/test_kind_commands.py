@@ -42,37 +42,6 @@ def llmsim_lab(
     return run
 
 
-def test_a_run_is_shown_with_its_kind_and_columns(llmsim_lab: Run) -> None:
-    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--run", "1")
-    assert status == 0
-    assert "kind:          counter" in out
-    header = next(line for line in out.splitlines() if "model decisions" in line)
-    assert header.split() == ["turn", "total", "plus", "model", "decisions", "from", "outside"]
-    assert any(line.split()[:3] == ["2", "50", "10"] for line in out.splitlines())
-    assert "turn 1: value=40" in out
-
-
-def test_a_turn_is_shown_in_the_kinds_words(llmsim_lab: Run) -> None:
-    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--turn", "2")
-    assert status == 0
-    assert "Turn 2 of run 2" in out
-    assert "it led to: total 7, added 10" in out
-    assert "adder of Ann: ok, confidence 0.5" in out
-
-
-def test_a_tape_is_verified_by_replaying_it(llmsim_lab: Run) -> None:
-    status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
-    assert (status, out) == (0, "a.tape is sound: 2 runs, 6 calls; 2 replayed to the same turns.\n")
-
-
-def test_differences_are_shown_by_the_kinds_columns(llmsim_lab: Run) -> None:
-    status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "2")
-    assert status == 0
-    assert "Their trajectories part at turn 2, in: total" in out
-    assert "total, run 1 -> 2" in out
-    assert "50 -> 7" in out
-
-
 def test_runs_of_two_kinds_are_told_apart(llmsim_lab: Run) -> None:
     config = in_words(
         nations=({"name": "Aland", "kind": "taylor"},), validator={"kind": "always_valid"}

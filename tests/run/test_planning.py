@@ -212,6 +212,11 @@ def test_a_forks_new_values_by_name_are_set_in_the_turn_that_it_begins_at() -> N
     assert make_counter().fork(intervene={"value": 3}).state.value == 3
 
 
+def test_a_note_alone_is_a_value_of_the_state() -> None:
+    with pytest.raises(ConfigError, match="the state has nothing called 'note'; it has coins"):
+        PublicGoods(players="random").fork(intervene={"note": "a tax"})
+
+
 @pytest.mark.parametrize("kind", [list, tuple, iter])
 def test_a_forks_interventions_may_come_in_anything_that_can_be_gone_through(
     kind: Callable[[Any], Any],

@@ -121,6 +121,16 @@ def test_the_time_left_follows_from_the_median_turn(line: ProgressLine, clock: C
     assert line.text == "turn 6 of 8 · 0:24 left"
 
 
+def test_after_the_last_turn_it_stays_on_that_with_nothing_left(
+    line: ProgressLine, clock: Clock
+) -> None:
+    for _ in range(6):
+        clock.now += 10
+        line.advance()
+    clock.now += 5
+    assert line.text == "turn 8 of 8 · 0:00 left"
+
+
 def test_hours_are_written_out(clock: Clock) -> None:
     line = ProgressLine(str, unit="sample", number=1, last=100, clock=clock)
     clock.now = 60

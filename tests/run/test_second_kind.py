@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,18 +18,14 @@ from counter_kit import (
     CounterIntervention,
     CounterSimulation,
     Total,
-    answer,
     counter_client,
     make_counter,
 )
 
-from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.run import fork, load, replay, rerun, resume
-from llmsim_lab.run._registry import class_of_config
-from llmsim_lab.tape import verify
-from llmsim_lab.types import ChatRequest
 
 TURNS = 3
 
@@ -47,11 +42,6 @@ def path(tmp_path: Path) -> Path:
 def requests(client: LLMClient) -> int:
     assert isinstance(client.backend, ScriptedBackend)
     return len(client.backend.requests)
-
-
-def without_bob(request: ChatRequest) -> Any:
-    assert request.site is not None
-    return ConnectionError("gone") if request.site.agent == "Bob" else answer(request)
 
 
 def totals(simulation: Any) -> list[int]:
@@ -80,24 +70,6 @@ def test_the_frame_has_the_kinds_columns_between_those_of_every_run() -> None:
     assert frame.total.tolist() == [0, 8]
 
 
-def test_the_frame_of_decisions_has_a_row_each() -> None:
-    made = make_counter()
-    made.run(1)
-    frame = made.decisions()
-    assert frame.player.tolist() == ["Ann", "Bob"]
-    assert frame.model.tolist() == ["scripted", "scripted"]
-
-
-def test_a_turn_that_fails_changes_nothing_and_may_be_tried_again() -> None:
-    made = make_counter(replies=without_bob)
-    with pytest.raises(LLMFailureException):
-        made.run(1)
-    assert totals(made) == [0]
-    made.adders = tuple(Adder(name, counter_client()) for name in ("Ann", "Bob"))
-    made.run(1)
-    assert totals(made) == [0, 8]
-
-
 def test_a_turn_with_another_number_than_the_next_is_an_error() -> None:
     class Skipping(CounterSimulation):
         async def _play(self, before: Any, planned: Any) -> Any:
@@ -119,25 +91,11 @@ def test_the_latest_state_is_changed_at_once() -> None:
     assert made.to_frame().interventions[0] == "turn 0: value=7"
 
 
-def test_a_later_state_is_changed_when_the_run_gets_there() -> None:
-    made = make_counter()
-    made.intervene(2, value=50)
-    made.run(3)
-    assert totals(made) == [0, 8, 50, 62]
-
-
 def test_what_is_planned_can_reach_into_the_turn() -> None:
     made = make_counter()
     made.intervene(1, value=1000, during=True)
     made.run(1)
     assert totals(made) == [0, 1008]
-
-
-def test_an_intervention_in_the_past_is_an_error() -> None:
-    made = make_counter()
-    made.run(2)
-    with pytest.raises(ConfigError, match="turn 1 has been played"):
-        made.intervene(1, value=3)
 
 
 def test_an_intervention_with_a_wrong_field_names_it() -> None:
@@ -148,39 +106,12 @@ def test_an_intervention_with_a_wrong_field_names_it() -> None:
 # --- the tape ----------------------------------------------------------------------------------
 
 
-def test_a_replay_equals_the_run_and_asks_no_model(path: Path) -> None:
-    original = load(path)
-    again = replay(path)
-    assert isinstance(again, CounterSimulation)
-    assert again.turns == original.turns
-    assert again.to_frame().equals(original.to_frame())
-    assert totals(again) == [0, 8, 100, 112]
-
-
 def test_what_was_loaded_has_its_values_of_their_types(path: Path) -> None:
     turn = load(path).turns[2]
     assert turn.state == Total(100, (8, 18))
     assert turn.added == {"Ann": 5, "Bob": 5}
     assert turn.interventions == (CounterIntervention(turn=2, value=100),)
     assert turn.chains[0].call.request.site.agent == "Ann"
-
-
-def test_a_replay_with_another_prompt_is_a_miss_that_shows_the_difference(path: Path) -> None:
-    adders = [Adder(name, counter_client()) for name in ("Ann", "Eve")]
-    with pytest.raises(TapeMiss, match="Eve"):
-        replay(path, adders=adders)
-
-
-def test_a_record_that_was_tampered_with_is_found_out(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    [text] = connection.execute("SELECT record FROM turns WHERE turn = 1").fetchone()
-    record = json.loads(text)
-    record["state"]["value"] = 9
-    connection.execute("UPDATE turns SET record = ? WHERE turn = 1", (json.dumps(record),))
-    connection.commit()
-    connection.close()
-    with pytest.raises(TapeError, match=r"came out differently.*value was 9 and is 8"):
-        replay(path)
 
 
 def test_a_damaged_record_of_the_kinds_own_is_named(path: Path) -> None:
@@ -193,85 +124,11 @@ def test_a_damaged_record_of_the_kinds_own_is_named(path: Path) -> None:
         load(path)
 
 
-def test_a_resumed_run_equals_one_never_interrupted(tmp_path: Path) -> None:
-    begun = make_counter(tmp_path / "x.tape", interventions=[{"turn": 3, "value": 5}])
-    begun.run(2)
-    begun.close()
-    client = counter_client()
-    resumed = resume(tmp_path / "x.tape", llm_client=client)
-    resumed.run(2)
-    whole = make_counter(interventions=[{"turn": 3, "value": 5}])
-    whole.run(4)
-    assert totals(resumed) == totals(whole) == [0, 8, 18, 5, 19]
-    assert requests(client) == 4
-
-
-def test_calls_that_a_broken_turn_had_paid_for_are_not_made_again(tmp_path: Path) -> None:
-    begun = make_counter(tmp_path / "x.tape", replies=without_bob)
-    with pytest.raises(LLMFailureException):
-        begun.run(1)
-    begun.close()
-    client = counter_client()
-    resume(tmp_path / "x.tape", llm_client=client).run(1)
-    assert requests(client) == 1
-
-
-def test_a_rerun_begins_anew_beside_the_first(path: Path) -> None:
-    client = counter_client(lambda _: {"add": 1, "reasoning": "Less."})
-    new = rerun(path, llm_client=client)
-    new.run(2)
-    assert (new.run_id, totals(new)) == (2, [0, 2, 100])
-
-
-def test_a_fork_shares_the_turns_before_it_and_changes_what_it_is_told(path: Path) -> None:
-    client = counter_client()
-    new = fork(path, turn=1, intervene=[{"turn": 1, "value": -8}], llm_client=client)
-    new.run(1)
-    assert totals(new) == [0, -8, 100]
-    assert requests(client) == 2
-    assert new.tape is not None
-    assert new.tape.run(2).fork_turn == 1
-    new.close()
-    assert replay(path, 2).turns == new.turns
-
-
-def test_a_fork_with_an_edited_prompt_asks_with_it(path: Path) -> None:
-    recorded = load(path)
-    edited = recorded.prompts["adder:Ann"].edit(
-        "Asks.\n\n## System\nYou are {{ name }}.\n\n## User\nNow {{ total }}, be bold.\n"
-    )
-    client = counter_client()
-    new = fork(path, turn=2, prompt=edited, llm_client=client)
-    new.run(1)
-    assert all("be bold" in chain.prompt for chain in new.turns[-1].chains)
-    new.close()
-    assert replay(path, 2).turns == new.turns
-
-
 def test_a_fork_with_another_state_goes_on_from_there(path: Path) -> None:
     new = fork(path, turn=1, state=Total(500), llm_client=counter_client())
     assert totals(new) == [0, 500]
     with pytest.raises(ConfigError, match="is not a Total, which a state of CounterSimulation is"):
         fork(path, turn=1, state=500, llm_client=counter_client())
-
-
-def test_a_fork_with_a_prompt_that_nobody_uses_is_an_error(path: Path) -> None:
-    other = load(path).prompts["adder:Ann"].parse("X.\n\n## User\nx\n", name="nobody")
-    with pytest.raises(ConfigError, match="uses a prompt named nobody; its prompts are: adder"):
-        fork(path, prompt=other, llm_client=counter_client())
-
-
-def test_parts_of_the_users_own_must_be_given_again(tmp_path: Path) -> None:
-    client = counter_client()
-    made = CounterSimulation(
-        llm_client=client, adders=[Adder("Zoe", client)], tape=tmp_path / "x.tape"
-    )
-    made.run(1)
-    made.close()
-    with pytest.raises(ConfigError, match=r"pass the same again: adders=\.\.\."):
-        replay(tmp_path / "x.tape")
-    again = replay(tmp_path / "x.tape", adders=[Adder("Zoe", counter_client())])
-    assert again.turns == made.turns
 
 
 def test_a_part_that_the_kind_does_not_have_is_an_error(path: Path) -> None:
@@ -394,57 +251,3 @@ def test_what_makes_a_part_need_not_say_what_it_takes(
     with pytest.raises(ValueError, match="no signature found"):
         inspect.signature(held)
     assert replay(tmp_path / "z.tape", adders=held).turns == zoes.turns
-
-
-def test_a_configuration_finds_the_class_that_plays_and_records_it(tmp_path: Path) -> None:
-    config = CounterConfig(turns=2)
-    cls = class_of_config(config)
-    made = cls(config, tape=tmp_path / "x.tape", llm_client=counter_client())
-    made.run()
-    assert isinstance(made, CounterSimulation)
-    assert load(tmp_path / "x.tape").turn_number == made.turn_number == 2
-
-
-def test_a_fork_keeps_what_the_recorded_run_had_planned(path: Path) -> None:
-    client = counter_client()
-    for made in (fork(path, turn=1, llm_client=client), load(path).fork(1, llm_client=client)):
-        made.run(1)
-        assert totals(made) == [0, 8, 100]
-
-
-# --- what reads tapes --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tape(path: Path) -> Iterator[Tape]:
-    new = fork(path, turn=1, intervene=[{"turn": 2, "value": 0}], llm_client=counter_client())
-    new.run(2)
-    new.close()
-    with Tape(path, read_only=True) as tape:
-        yield tape
-
-
-def test_the_tape_knows_the_runs_and_their_forks(tape: Tape) -> None:
-    assert tape.tree().lines[1:] == (
-        "1 counter · run · turn 2: value 100 · turns 1 to 3 · done · scripted",
-        "└─ 2 counter · fork at turn 1 · turn 2: value 0 · turns 2 to 3 · done · scripted",
-    )
-
-
-def test_the_tapes_frame_is_the_runs_own(tape: Tape) -> None:
-    assert tape.turns_frame(2).equals(load(tape, 2).to_frame())
-
-
-def test_two_runs_are_compared_by_the_kinds_columns(tape: Tape) -> None:
-    assert tape.compare(1, 2)["total", "difference"].tolist() == [0, 0, -100, -100]
-
-
-def test_the_tape_is_sound(tape: Tape) -> None:
-    assert verify(tape) == []
-
-
-def test_runs_come_through_json_lines(tape: Tape, tmp_path: Path) -> None:
-    [lines] = tape.export(tmp_path / "x.jsonl")
-    with Tape(tmp_path / "y.tape") as other:
-        other.import_jsonl(lines)
-        assert replay(other, 2).turns == load(tape, 2).turns

@@ -214,7 +214,27 @@ def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
         pot(llm_client=pot_client(reply), tape=path).run(5)
     assert caught.value.__notes__ == [
         "Turn 2 was not finished: the run is kept up to turn 1, and .run(4) continues it "
-        f"(in another session, resume({str(path)!r}, 1, llm_client=...).run(4))."
+        f"(in another session, PublicGoods.resume({str(path)!r}, 1, llm_client=...).run(4))."
+    ]
+
+
+def test_what_is_wrong_with_a_fork_of_a_recorded_run_is_said_before_it_lacks_a_model(
+    tmp_path: Path,
+) -> None:
+    pot(tape=tmp_path / "pot.tape").run(1)
+    recorded = PublicGoods.load(tmp_path / "pot.tape", 1)
+    with pytest.raises(ConfigError, match=r"did you mean 'coins\.Ann'"):
+        recorded.fork(1, intervene={"coins.An": 5})
+    with pytest.raises(ConfigError, match="give it a model"):
+        recorded.fork(1, intervene={"coins.Ann": 5})
+
+
+def test_a_fork_of_a_run_that_is_missing_says_how_to_name_a_turn(tmp_path: Path) -> None:
+    pot(tape=tmp_path / "pot.tape").run(1)
+    with pytest.raises(TapeError, match="has no run 99") as caught:
+        fork(tmp_path / "pot.tape", 99)
+    assert caught.value.__notes__ == [
+        "The second argument is the run; for turn 99 write turn=99.",
     ]
 
 
@@ -493,10 +513,22 @@ def test_class_and_parameters_can_be_pickled() -> None:
     assert cls(config).factor == 3
 
 
+def test_a_value_of_a_wrong_type_is_named_with_the_class_that_was_called() -> None:
+    with pytest.raises(ConfigError, match=r"^PublicGoods: factor: .*\(it is 'much'\)"):
+        pot(factor="much")
+
+
+def test_an_intervention_that_a_world_does_not_know_shows_the_one_that_it_does() -> None:
+    run = pot()
+    run.run(1)
+    with pytest.raises(ConfigError, match=r"shock: .*there are turn, set, note; .*'set': \{'coins"):
+        run.fork(1, intervene=[{"turn": 2, "shock": {"supply": 4}}])
+
+
 def test_parameters_are_read_from_a_file_with_its_lines(tmp_path: Path) -> None:
     from llmsim_lab._util.config import read_config
 
-    (tmp_path / "p.yaml").write_text("factor: 2\nplayers: {'*': random}\nturns: 3\n")
+    (tmp_path / "p.yaml").write_text("factor: 2\nplayers: random\nturns: 3\n")
     config = read_config(tmp_path / "p.yaml", PublicGoods.config_type)
     assert PublicGoods(config).run()["turn"].max() == 3
     (tmp_path / "p.yaml").write_text("turns: 3\nfactr: 2\n")

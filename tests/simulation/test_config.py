@@ -10,7 +10,7 @@ import pytest
 from builders import make_client, make_config, requests_of
 from pydantic import ValidationError
 
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import NationConfig
@@ -94,10 +94,6 @@ def test_a_whole_yaml_file_is_read(tmp_path: Path) -> None:
     assert config.interventions[1].set_to == {"inflation": 8}
 
 
-def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
-    assert read(tmp_path, "# nothing yet\n") == SimulationConfig()
-
-
 def test_a_configuration_comes_back_from_json_as_it_was() -> None:
     config = make_config(interventions=[{"turn": 1, "set": {"inflation": 3}}], llm={"seed": 1})
     assert SimulationConfig.model_validate_json(config.model_dump_json()) == config
@@ -172,7 +168,6 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
             "turns: -1",
             "HERE/run.yaml, line 1: turns: Input should be greater than or equal to 0 (it is -1)",
         ),
-        ("\n\nturns: many", "line 3: turns: Input should be a valid integer"),
         ("turns: 2.5", "(it is 2.5)"),
         ("seed: -2", "line 1: seed: Input should be greater than or equal to 0 (it is -2)"),
         ("llm:\n  seed: 1\n  temperature: hot", "line 3: llm.temperature: Input should be a valid"),
@@ -195,52 +190,11 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
             "line 4: interventions.0.set.inflaton: Input should be 'interest_rate', 'inflation'",
         ),
         ("start: 1979", "line 1: start: Input should be a valid string (it is 1979)"),
-        ("1: 2", "line 1: 1: Keys should be strings"),
-        ("- turns", "HERE/run.yaml must hold keys and values, such as 'turns: 8', not list"),
-        ("just words", "must hold keys and values, such as 'turns: 8', not str"),
-        ("turns: [", "HERE/run.yaml is not valid YAML: "),
-        ("turns: 1\nturns: 2", 'is not valid YAML: line 2, column 1: found duplicate key "turns"'),
-        ("llm:\n  seed: 1\n  seed: 2", "line 3"),
         ("start: 2021-13-45", "is not valid YAML: month must be in 1..12"),
-        ("? [a]\n: 1", "line 1: ('a',): Keys should be strings"),
     ],
 )
 def test_a_fault_in_a_file_is_explained(tmp_path: Path, text: str, message: str) -> None:
     assert message in complaint(tmp_path, text)
-
-
-def test_every_fault_gets_its_own_line_and_no_follow_up(tmp_path: Path) -> None:
-    said = complaint(tmp_path, "turns: -1\nnations:\n  - {name: A, kind: robot}\n  - {nam: B}")
-    assert [line.split(": ")[1] for line in said.splitlines()] == [
-        "turns",
-        "nations.0.kind",
-        "nations.1.name",
-        "nations.1.nam",
-    ]
-    assert "Value error" not in said
-
-
-def test_a_long_wrong_value_is_cut(tmp_path: Path) -> None:
-    said = complaint(tmp_path, f"turns: {'x' * 500}")
-    assert len(said) < 250
-    assert "…" in said
-
-
-def test_keys_merged_from_an_anchor_are_not_taken_for_doubles(tmp_path: Path) -> None:
-    config = read(
-        tmp_path,
-        "nations:\n  - &base {name: A, temperament: bold}\n  - {<<: *base, name: B}\n",
-    )
-    assert [(n.name, n.temperament) for n in config.nations] == [("A", "bold"), ("B", "bold")]
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.yaml", tmp_path):
-        with pytest.raises(ConfigError, match="cannot read the configuration"):
-            SimulationConfig.from_yaml(path)
-    (tmp_path / "latin.yaml").write_bytes(b"name: \xff")
-    with pytest.raises(ConfigError, match=r"cannot read the configuration .*latin\.yaml"):
-        SimulationConfig.from_yaml(tmp_path / "latin.yaml")
 
 
 def test_a_kind_that_is_unknown_is_named_and_a_class_may_have_its_own_fields(
@@ -260,11 +214,6 @@ def test_a_kind_that_is_unknown_is_named_and_a_class_may_have_its_own_fields(
         SimulationConfig.from_yaml(path)
 
 
-def test_every_fault_of_a_file_is_a_lab_error(tmp_path: Path) -> None:
-    with pytest.raises(LabError):
-        read(tmp_path, "turns: -1")
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -272,7 +221,7 @@ def test_every_fault_of_a_file_is_a_lab_error(tmp_path: Path) -> None:
         ({"turns": 200_000}, "turns: .*less than or equal to 100000"),
         ({"nations": []}, "name at least one"),
         ({"nations": ["A", " A"]}, "twice: A"),
-        ({"nation": ["A"]}, "nation: Extra inputs"),
+        ({"nation": ["A"]}, r"nation: Extra inputs .* \(did you mean 'nations'\?\)"),
         ({"seed": 1.5}, "seed"),
     ],
 )

@@ -175,14 +175,6 @@ async def test_run_works_where_a_loop_runs_already_as_in_a_notebook_cell() -> No
     assert make_simulation().run(2).turn.tolist() == [0, 1, 2]
 
 
-def test_run_works_from_another_thread() -> None:
-    frames: list[pd.DataFrame] = []
-    thread = threading.Thread(target=lambda: frames.append(make_simulation().run(2)))
-    thread.start()
-    thread.join(timeout=30)
-    assert frames[0].turn.tolist() == [0, 1, 2]
-
-
 async def test_step_and_run_may_take_turns() -> None:
     simulation = make_simulation()
     await simulation.step()

@@ -11,7 +11,7 @@ import pytest
 from fake_ollama import FakeOllama
 from social_kit import OPTIONS, any_option, make_question, picks, social_client
 
-from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
+from llmsim_lab.errors import BackendError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.statechart import AgentState, Reasoner, SocialAgent
 from llmsim_lab.statechart._reasoner import MoveQuestion, RuleReasoner
@@ -200,29 +200,6 @@ async def test_the_rule_draws_by_its_shares() -> None:
     states = await RuleReasoner(seed=5).decide(questions)
     for option, share in RuleReasoner().shares(questions[0]).items():
         assert states.count(option) / len(states) == pytest.approx(share, abs=0.04)
-
-
-# --- what stands first ------------------------------------------------------------------------
-
-
-def test_in_all_rotations_each_option_stands_in_each_place_once() -> None:
-    orders = [one.options for one in make_question().rotations()]
-    assert orders[0] == OPTIONS
-    for place in range(len(OPTIONS)):
-        assert sorted(order[place] for order in orders) == sorted(OPTIONS)
-
-
-async def test_a_question_asked_in_all_rotations_is_a_row_for_each() -> None:
-    answers = await Reasoner(social_client(picks("engaging_like"))).ask_rotated([make_question()])
-    assert len(answers) == len(OPTIONS)
-    assert sorted(answers["place"]) == list(range(1, len(OPTIONS) + 1))
-    assert set(answers["chosen"]) == {"engaging_like"}
-    assert set(answers["status"]) == {"ok"}
-
-
-async def test_a_reasoner_that_shuffles_is_no_use_for_rotations() -> None:
-    with pytest.raises(ConfigError, match=r"use Reasoner\(client\)"):
-        await Reasoner(social_client(), seed=1).ask_rotated([make_question()])
 
 
 async def test_the_scripted_model_of_these_tests_answers_all_kinds_of_questions() -> None:

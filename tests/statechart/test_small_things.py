@@ -7,24 +7,17 @@ from social_kit import make_question, make_social, social_config
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig
-from llmsim_lab.statechart._agent import agents_in_state, interest_match, state_distribution
+from llmsim_lab.statechart._agent import interest_match
 from llmsim_lab.statechart._reasoner import RuleReasoner, format_context
 
 
-def test_agents_are_found_and_counted_by_state() -> None:
-    agents = [SocialAgent("Ada"), SocialAgent("Bea", state=AgentState.RESTING), SocialAgent("Cy")]
-    assert [agent.name for agent in agents_in_state(agents, AgentState.IDLE)] == ["Ada", "Cy"]
-    counts = state_distribution(agents)
-    assert counts[AgentState.IDLE] == 2
-    assert set(counts) == set(AgentState)
-    assert sum(counts.values()) == 3
-    assert repr(agents[1]) == "<SocialAgent 'Bea': resting, 0 ticks>"
-
-
-def test_a_run_finds_its_users_by_state() -> None:
+def test_users_are_counted_by_state() -> None:
     simulation = make_social(users=3, reasoner={"kind": "rule"})
     simulation.run(1)
-    assert len(simulation.agents_in_state(AgentState.SCROLLING)) == 3
+    counts = simulation.state_distribution()
+    assert {state: count for state, count in counts.items() if count} == {AgentState.SCROLLING: 3}
+    assert set(counts) == set(AgentState)
+    assert repr(simulation.agents[0]).endswith(": scrolling, 0 ticks>")
 
 
 def test_a_post_says_who_wrote_what_about_what() -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from social_kit import any_option, make_social, picks, social_client, social_config
+from social_kit import any_option, make_social, picks, social_client
 
 from llmsim_lab.cli import main
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.statechart._analysis import state_frame
 from llmsim_lab.statechart._reasoner import RuleReasoner
@@ -111,17 +110,6 @@ def test_a_fork_shares_the_turns_before_it_and_goes_its_own_way(path: Path) -> N
     assert replay(path, 2).state == other.state
 
 
-def test_a_fork_may_have_another_prompt_which_reaches_the_model(path: Path) -> None:
-    prompt = Prompt.load("social_reasoner")
-    client = social_client()
-    changed = prompt.replace("a social media user", "a person in a great hurry")
-    fork(path, turn=3, prompt=changed, llm_client=client).run(2)
-    assert isinstance(client.backend, ScriptedBackend)
-    asked = [r for r in client.backend.requests if r.site and r.site.component == "reasoner"]
-    assert asked
-    assert all("in a great hurry" in request.prompt for request in asked)
-
-
 def test_forks_of_one_run_count_and_remember_apart() -> None:
     simulation = make_social()
     simulation.run(3)
@@ -152,25 +140,6 @@ def test_a_run_that_broke_off_is_resumed_to_the_same_end(tmp_path: Path) -> None
     again.run(TURNS - stopped)
     assert comparable(again) == comparable(live())  # type: ignore[arg-type]
     assert requests(client) < len(again.chains)
-
-
-def test_a_rerun_begins_anew_with_the_recorded_configuration(path: Path) -> None:
-    client = social_client()
-    again = rerun(path, llm_client=client)
-    again.run(TURNS)
-    assert comparable(again) == comparable(live())  # type: ignore[arg-type]
-    assert requests(client) == len(again.chains)
-
-
-def test_a_run_by_rules_needs_no_model_for_any_verb(tmp_path: Path) -> None:
-    path = tmp_path / "rule.tape"
-    made = SocialSimulation(social_config(reasoner={"kind": "rule"}), tape=path)
-    made.run(5)
-    made.close()
-    assert replay(path).turns == made.turns
-    other = fork(path, turn=3)
-    other.run(2)
-    assert other.state == made.state
 
 
 def test_a_run_whose_model_is_replaced_by_the_rule_from_a_turn_on(path: Path) -> None:

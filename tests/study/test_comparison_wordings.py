@@ -256,16 +256,6 @@ def test_runs_that_are_not_independent_are_an_error(tmp_path: Path) -> None:
         compare(tape, [])
 
 
-def test_runs_that_can_not_differ_are_an_error(tmp_path: Path) -> None:
-    tape = Tape(tmp_path / "x.tape")
-    for seed in (1, 2, 3):  # no shocks, and the model's seed is the same
-        make_run(tape=tape, turns=1, seed=seed, economy={"shock_scale": float(seed == 1)})
-    prompt = {"strict": lambda text: f"{text} Be strict."}
-    assert Comparison(tape, [1, 2], prompt=prompt).turns == (1,)
-    with pytest.raises(ConfigError, match=r"runs 2 and 3: .* cannot differ: economy.shock_scale"):
-        Comparison(tape, [1, 2, 3], prompt=prompt)
-
-
 def test_what_is_wrong_with_one_of_several_runs_is_said_of_it(tmp_path: Path) -> None:
     tape = taped(tmp_path / "x.tape", seeds=(1,))
     PublicGoods(llm_client=client(), tape=tape, seed=2).run(1)

@@ -130,7 +130,7 @@ def test_the_reason_has_the_chances_and_the_interval_of_their_difference() -> No
     assert of_the_rule().answer().reason == (
         "Its chance of a rise is 100% where the rate is too low and 0% where it is too high "
         "(difference over 3 seeds +100.0 points, 95 % interval +100.0 to +100.0; to answer the "
-        "economy takes 60 or more)."
+        "economy takes 60 or more, such as 80% and 20%)."
     )
 
 

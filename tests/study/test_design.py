@@ -294,11 +294,6 @@ def test_a_function_that_makes_no_proper_run_is_told_so(make: Any, vary: Any, me
 # --- prompts -------------------------------------------------------------------------------------
 
 
-def texts_of(study: Study, arm: str) -> set[str]:
-    calls = study.simulation(arm, 0).calls
-    return {call.request.prompt.split(" The basin")[0] for call in calls}
-
-
 @pytest.mark.parametrize(
     "edit",
     [

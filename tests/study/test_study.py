@@ -71,6 +71,21 @@ def test_each_run_is_what_the_world_itself_plays() -> None:
     pd.testing.assert_frame_equal(without_time(there), without_time(alone.run(progress=False)))
 
 
+def test_a_study_that_is_stopped_says_what_is_kept_and_how_it_continues(path: Path) -> None:
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    study = study_of(tape=path)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        played(study, parallel=1, on_run=stop)
+    [said] = caught.value.__notes__
+    assert said == (
+        "1 of 6 runs are done and kept, and of the others all whole turns; .run() plays the rest "
+        f"(in another session, the same Study with tape={str(path)!r})."
+    )
+    assert played(study).counts["done"] == 6
+
+
 def test_runs_are_played_so_many_at_once() -> None:
     study = study_of(llm_client=instant_client(pause_s=0.001))
     played(study, parallel=3)

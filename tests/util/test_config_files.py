@@ -101,11 +101,21 @@ def test_every_fault_has_its_line(tmp_path: Path) -> None:
         ("a: 1\na: 2\n", 'line 2, column 1: found duplicate key "a"'),
         ("a: " + "[" * 1000, "is not valid YAML: maximum recursion depth"),
         ("a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
+        ("a: !!bool maybe\n", "is not valid YAML: a value is not what its tag names: 'maybe'"),
+        ("a: !!int ''\n", "is not valid YAML: a value is not what its tag names"),
     ],
 )
 def test_what_is_not_keys_and_values_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         YamlFile.read(write(tmp_path, text), example="size: 3")
+
+
+@pytest.mark.parametrize("text", ["{key}: 1\n{key}: 2\n", "{key}: 1\n", "row: [{bad}]\n"])
+def test_long_keys_and_many_faults_make_a_short_message(tmp_path: Path, text: str) -> None:
+    text = text.format(key=f"? {'k' * 100_000}\n", bad=", ".join(["{type: square}"] * 2_000))
+    with pytest.raises(ConfigError) as caught:
+        read_config(write(tmp_path, text), Drawing)
+    assert len(str(caught.value)) < 5_000
 
 
 @pytest.mark.timeout(20)

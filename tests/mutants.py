@@ -61,7 +61,6 @@ EQUIVALENT = {
     "1cc93d72": "economy/_data.py, initial_state: the last of a list of one is its first",
     "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
-    "633f21bc": "llm/_scope.py, _Counts: slots save memory",
     "522d659a": "types.py, CallSite: slots save memory",
     "75d8f154": "run/_turn.py, RunTurn: slots save memory",
 }

@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, module: str, *moments: float) -> None
 
 
 async def test_the_attempts_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.llm._client", 100.0, 101.5, 200.0, 204.0)
+    clock(monkeypatch, "llmsim_lab.llm._limits", 100.0, 101.5, 200.0, 204.0)
     _, record = await make_client([TimeoutError(), "Hi"]).converse([Message("user", "Hi")])
     assert [attempt.seconds for attempt in record.history] == [1.5, 4.0]
     assert record.seconds == 5.5

@@ -50,7 +50,7 @@ def parse_reply(
     response_model: type[ModelT],
     check: Callable[[ModelT], str | None] | None = None,
     *,
-    allowed: Mapping[str, str] | None = None,
+    allowed: Callable[[], Mapping[str, str]] = dict,
 ) -> ModelT:
     """Return the reply as an instance of the response model.
 
@@ -61,8 +61,8 @@ def parse_reply(
         text: the reply.
         response_model: what it must be.
         check: returns what is wrong with the content of a well-formed reply, or None.
-        allowed: what some fields must be here, in words, where that is less than the response model
-            allows: a reply that breaks both is told this.
+        allowed: returns what some fields must be here, in words, where that is less than the
+            response model allows: a reply that breaks both is told this.
 
     Raises:
         InvalidReply: nothing in the text fits.
@@ -70,7 +70,7 @@ def parse_reply(
     try:
         decision = response_model.model_validate_json(text, context=WIRE)
     except ValidationError as error:
-        decision = _search(text, response_model, error, allowed or {})
+        decision = _search(text, response_model, error, allowed())
     if check is not None and (complaint := check(decision)):
         raise InvalidReply(complaint, rejected=decision)
     return decision

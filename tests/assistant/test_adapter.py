@@ -22,7 +22,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
-from llmsim_lab.llm._scope import recording
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
@@ -194,7 +194,7 @@ async def test_each_agent_of_a_run_finds_out_by_itself_that_a_model_has_no_tools
     adapter, backend = make(reply)
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
-        with recording(recorder):
+        with scoped(recorder=recorder):
             for agent in ("Ann", "Ann", "Bo"):
                 await adapter.ask(TALK, TASK_TOOLS, site=CallSite(component="agent", agent=agent))
     asked = [request.site and request.site.agent for request in backend.requests if request.tools]

@@ -79,7 +79,7 @@ def test_answers_of_all_lengths_do_not_mislead_for_long(slots: int) -> None:
 def test_what_a_run_never_asks_at_once_is_not_tried() -> None:
     limit = Limits()
     play(limit, slots=64, wanted=3)
-    assert set(limit.answers_per_s) == {1, 2}
+    assert set(limit.tokens_per_s) == {1, 2}
 
 
 def test_a_server_that_says_too_many_is_sent_fewer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime
 
 import httpx
@@ -75,6 +76,14 @@ async def test_ollamas_answer_says_how_long_to_wait(status: int) -> None:
 async def test_the_wait_lies_within_its_bounds(waits: list[float]) -> None:
     await talk(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
     assert [2.0 <= wait <= 3.0 for wait in waits] == [True]
+
+
+async def test_the_wait_draws_nothing_from_the_numbers_of_a_users_own_code(
+    waits: list[float],
+) -> None:
+    before = random.getstate()
+    await talk(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
+    assert (len(waits), random.getstate()) == (1, before)
 
 
 async def test_without_a_wait_nothing_is_waited_for(waits: list[float]) -> None:

@@ -13,7 +13,7 @@ from fake_ollama import FakeOllama, Fault
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama import OllamaBackend
-from llmsim_lab.llm._scope import recording
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, Message
@@ -148,7 +148,7 @@ async def test_a_stopped_reply_is_on_the_tape_and_replays(tmp_path: Path) -> Non
     with Tape(tmp_path / "x.tape") as tape:
         run = tape.add_run({}, name="stopped", first=(0, "{}", "{}"))
         live = LiveRecorder(tape, run)
-        with FakeOllama(reply=[LOOPING, GOOD]) as server, recording(live):
+        with FakeOllama(reply=[LOOPING, GOOD]) as server, scoped(recorder=live):
             made = await decide(client_of(server, seed=7))
         live.close()
         replaying = ReplayRecorder(tape, run)
@@ -156,7 +156,7 @@ async def test_a_stopped_reply_is_on_the_tape_and_replays(tmp_path: Path) -> Non
         silent = LLMClient(
             LLMConfig(model="llama3.2", seed=7), ScriptedBackend(TapeMiss("a call was made"))
         )
-        with recording(replaying):
+        with scoped(recorder=replaying):
             replayed = await decide(silent)
     assert (made.call, made.action) == (replayed.call, replayed.action)
     assert made.call is not None

@@ -15,7 +15,7 @@ from fake_ollama import FakeOllama
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama import OllamaBackend
-from llmsim_lab.llm._scope import InFlight, recording, time_limit, watching
+from llmsim_lab.llm._scope import InFlight, scoped, time_limit
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
@@ -29,7 +29,7 @@ REQUEST = ChatRequest(model="llama3.2", messages=(Message("user", "What now?"),)
 class Writer:
     """A backend that writes its text in small pieces, and remembers how it was asked."""
 
-    streams: Any = True
+    streams = True
 
     def __init__(self, text: str, *, seconds: float = 0.0) -> None:
         self.text = text
@@ -173,7 +173,7 @@ async def test_whoever_watches_sees_the_text_grow() -> None:
 
             return await super().chat(request, on_text=and_look)
 
-    with watching(calls):
+    with scoped(watch=calls):
         await decide(client_of(Seen(json.dumps(GOOD))))
     assert seen == [json.dumps(GOOD)[: 5 * n] for n in range(1, len(seen) + 1)]
     assert len(seen) == calls.pieces > 10
@@ -202,28 +202,10 @@ async def test_a_reply_that_nobody_watches_is_not_streamed() -> None:
     assert backend.streamed == [False]
 
 
-async def test_a_first_reply_is_streamed_for_whoever_watches_and_later_ones_of_slow_models() -> (
-    None
-):
+async def test_each_reply_is_streamed_for_whoever_watches() -> None:
     backend = Writer(json.dumps(GOOD))
     client = client_of(backend)
-    with watching(InFlight()):
-        await decide(client)
-        await decide(client)  # it answers at once: there is nothing to see
-        backend.seconds = 0.6
-        await decide(client)
-        await decide(client)
-        assert backend.streamed == [True, False, False, True]
-        copy = client.with_config(LLMConfig(model="llama3.2", temperature=0))
-        await decide(copy)
-    assert backend.streamed[-1] is True
-
-
-async def test_a_backend_that_streams_in_any_case_always_hands_its_text_on() -> None:
-    backend = Writer(json.dumps(GOOD))
-    backend.streams = "always"
-    client = client_of(backend)
-    with watching(InFlight()):
+    with scoped(watch=InFlight()):
         await decide(client)
         await decide(client)
     assert backend.streamed == [True, True]
@@ -234,7 +216,7 @@ async def test_a_backend_that_cannot_stream_is_asked_as_ever() -> None:
         async def chat(self, request: ChatRequest) -> ChatReply:
             return ChatReply(text="so " * 999)
 
-    with watching(InFlight()):
+    with scoped(watch=InFlight()):
         reply, _ = await client_of(Plain()).converse([Message("user", "?")])
     assert len(reply.text) == 3 * 999
 
@@ -246,17 +228,16 @@ async def test_a_streamed_reply_replays_from_its_tape_without_being_streamed(
     tmp_path: Path,
 ) -> None:
     backend = Writer(json.dumps(GOOD))
-    backend.streams = "always"
     with Tape(tmp_path / "x.tape") as tape:
         run = tape.add_run({}, name="streamed", first=(0, "{}", "{}"))
         live = LiveRecorder(tape, run)
-        with recording(live), watching(InFlight()):
+        with scoped(recorder=live, watch=InFlight()):
             made = await decide(client_of(backend, seed=7))
         live.close()
         replaying, calls = ReplayRecorder(tape, run), InFlight()
         replaying.begin_turn(1)
         silent = ScriptedBackend(TapeMiss("a call was made"))
-        with recording(replaying), watching(calls):
+        with scoped(recorder=replaying, watch=calls):
             replayed = await decide(client_of(silent, seed=7))
     assert (made.call, made.action) == (replayed.call, replayed.action)
     assert made.call is not None

@@ -29,7 +29,7 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, Method, OptionT
 from llmsim_lab.llm._extract import InvalidReply
-from llmsim_lab.llm._limits import LOADINGS, Limits, Loads, Sent
+from llmsim_lab.llm._limits import LOADINGS, Lane, Limits, Loads, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
@@ -77,8 +77,10 @@ class LLMConfig(Settings):
         max_tokens: longest reply, tokens.
         max_text_chars: longest text in a structured reply, characters; part of the schema the model
             is held to. None leaves it unbounded.
-        timeout_s: longest wait for one reply, seconds. Of requests sent to a server at once, the
-            time of each begins when those before it are answered: its queue does not count.
+        timeout_s: longest silence of a server while it works for us, seconds: nothing of any reply
+            has come. Its queue does not count, nor does how long a reply takes.
+        total_timeout_s: longest time for one reply, seconds, its queue left out; None for no limit
+            but ``max_tokens``.
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
@@ -97,6 +99,9 @@ class LLMConfig(Settings):
     max_tokens: Annotated[int, Field(ge=1)] = 512
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    total_timeout_s: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds is None)
+    ] = None
     retry_wait_s: tuple[float, float] = (1.0, 5.0)
     # Left out where it is the default: recordings made before there was such a setting stay equal.
     wait_for_server_s: Annotated[
@@ -215,6 +220,7 @@ class LLMClient:
         limits: Mapping[str, tuple[float, float]] | None = None,
         check: Callable[[ModelT], str | None] | None = None,
         site: CallSite | None = None,
+        total_timeout_s: float | None = None,
     ) -> ModelT:
         """Ask for a structured decision; a ``Decision`` has the record of the call as ``.call``.
 
@@ -227,6 +233,7 @@ class LLMClient:
             check: returns what is wrong with the content of a well-formed reply, or None; a
                 complaint makes the reply invalid.
             site: where in the run the call is made.
+            total_timeout_s: in place of the configured one.
 
         Raises:
             LLMFailureException: the call failed for good.
@@ -239,7 +246,7 @@ class LLMClient:
         def read(reply: ChatReply) -> ModelT:
             return _extract.parse_reply(reply.text, response_model, check, allowed=allowed)
 
-        decision, call = await self._call(request, read)
+        decision, call = await self._call(request, read, total_timeout_s)
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision
@@ -389,7 +396,10 @@ class LLMClient:
         )
 
     async def _call(
-        self, request: ChatRequest, read: Callable[[ChatReply], T]
+        self,
+        request: ChatRequest,
+        read: Callable[[ChatReply], T],
+        total_s: float | None = None,
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
         history: list[Attempt] = []
@@ -399,7 +409,8 @@ class LLMClient:
         # follows from the run's own.
         seed = log.begin(request) if log is not None else None
         try:
-            attempt, outcome = await self._attempt(request, read, around, seed)
+            total_s = total_s or self.config.total_timeout_s
+            attempt, outcome = await self._attempt(request, read, around, seed, total_s)
             history.append(attempt)
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
@@ -410,7 +421,7 @@ class LLMClient:
                 wait_s = _CHANCE.uniform(*self.config.retry_wait_s)
                 wait_s = max(wait_s, min(first.retry_after_s or 0.0, request.timeout_s))
                 attempt, outcome = await self._attempt(
-                    second, read, around, seed, previous=attempt, wait_s=wait_s
+                    second, read, around, seed, total_s, previous=attempt, wait_s=wait_s
                 )
                 history.append(attempt)
                 if isinstance(outcome, BackendError):
@@ -434,6 +445,7 @@ class LLMClient:
         read: Callable[[ChatReply], T],
         around: Scope,
         seed: int | None,
+        total_s: float | None,
         *,
         previous: Attempt | None = None,
         wait_s: float = 0.0,
@@ -452,18 +464,18 @@ class LLMClient:
         purse = around.log.purse if around.log is not None else None
         if purse is not None:  # only here: what a tape answers costs nothing
             purse.begin()
-        attempt, sent = None, Sent(request.timeout_s)
-        send: Send = self.limits.lane().send
+        attempt, sent, lane = None, Sent(request.timeout_s, total_s), self.limits.lane()
+        send: Send = lane.send
         if previous is not None:
             send = partial(self._again, send, wait_s)
         if around.deadline is not None:
             send = partial(_in_time, send)
         try:
-            reply = self._checked(await send(sent, self._hand_over, request, watch, seed))
+            reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
             attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
             self._learn(sent, reply)
         except Exception as error:
-            fault = _retry.as_backend_error(error, timeout_s=request.timeout_s)
+            fault = _retry.as_backend_error(error, timeout_s=sent.limit_s)
             if fault is None:
                 raise
             left, timeout_s = seconds_left(), request.timeout_s
@@ -564,14 +576,14 @@ class LLMClient:
             raise _retry.failure_of(fault, [], site, model=self.config.model)
 
     def _hand_over(
-        self, request: ChatRequest, watch: InFlight | None, seed: int | None
+        self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane
     ) -> Awaitable[ChatReply]:
         """Hand a request to the backend, with the seed; the watch sees the reply being written."""
         ask: Send = self.backend.chat
         if watch is not None:
             watch.began(request)
-            if getattr(self.backend, "streams", False):
-                ask = partial(ask, on_text=partial(watch.wrote, request))
+        if getattr(self.backend, "streams", False):
+            ask = partial(ask, on_text=partial(_piece, lane, watch, request))
         # What was asked for stays on the tape, without the seed, and with more alternatives than
         # this backend can give: a replay, which has no backend, asks the same.
         top, options = request.top_logprobs, request.options
@@ -666,6 +678,13 @@ async def _in_time(send: Send, *what: Any) -> ChatReply:
         # No retry, and the tape shows why.
         detail = f"no reply within {round(left, 2):g} s, and the caller waits no longer"
         raise BackendError(detail, reason="timeout") from None
+
+
+def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) -> None:
+    """Note a piece of a reply; an empty one only says that the server works."""
+    lane.heard()
+    if watch is not None and text:
+        watch.wrote(request, text)
 
 
 def _reasoned(reply: ChatReply) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -152,25 +153,33 @@ class Loads:
 
 
 class Sent:
-    """A request that may take so many seconds once the server works on it.
+    """A request that ends when the server was silent for so many seconds, or it took too long.
 
     Attributes:
         began: when it was sent, by ``time.perf_counter``; None while it waits for its turn.
         seconds: how long it took, once it has ended.
     """
 
-    __slots__ = ("began", "is_late", "seconds", "since", "task", "timeout_s")
+    __slots__ = ("began", "is_late", "last", "seconds", "since", "task", "timeout_s", "total_s")
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
+        self.total_s = math.inf if total_s is None else total_s
+        self.last = math.inf
         self.timeout_s, self.since, self.seconds, self.is_late = timeout_s, 0.0, 0.0, False
         self.began: float | None = None
         self.task: asyncio.Task[Any] | None = None
+
+    @property
+    def limit_s(self) -> float:
+        """The time that ended it, seconds."""
+        return min(self.timeout_s, self.total_s)
 
 
 class Lane:
     """The requests of one event loop: who is sent next, and how long each may take.
 
-    The time of a request begins when the last of those sent before it has ended, for a server that
+    The time of a request is the longest silence while the server works for us. It begins anew with
+    each piece of any reply, and when the last of those sent before it has ended, for a server that
     answers one after another has not looked at it before: its queue is not charged to the model.
 
     One timer serves all requests. Nearly every request ends long before its time, and a timer for
@@ -196,11 +205,12 @@ class Lane:
         """
         await self._free.acquire()
         sent.began, now = time.perf_counter(), self._loop.time()
-        sent.since = now
+        sent.since, sent.last = now, now + sent.total_s
         self._limits.began(now)
         self._sent[sent] = None
-        if self._timer is None or now + sent.timeout_s < self._timer.when():
-            self._wake_at(now + sent.timeout_s)
+        due = min(now + sent.timeout_s, sent.last)
+        if self._timer is None or due < self._timer.when():
+            self._wake_at(due)
         tokens, too_many, task = None, False, asyncio.current_task()
         assert task is not None, "requests are made in tasks"
         sent.task, cancelled = task, task.cancelling()
@@ -221,6 +231,10 @@ class Lane:
             sent.seconds, now = time.perf_counter() - sent.began, self._loop.time()
             self._limits.ended(now, tokens=tokens, too_many=too_many)
             self._leave(sent, now)
+
+    def heard(self, *_: object) -> None:
+        """Note that the server works: a piece of a reply has come."""
+        self._since = self._loop.time()
 
     def _leave(self, sent: Sent, now: float) -> None:
         """Begin the time of those sent later anew, and let others be sent."""
@@ -246,7 +260,7 @@ class Lane:
     def _end_late_ones(self) -> None:
         self._timer, now, due = None, self._loop.time(), []
         for sent in self._sent:
-            at = max(sent.since, self._since) + sent.timeout_s
+            at = min(max(sent.since, self._since) + sent.timeout_s, sent.last)
             if at > now:
                 due.append(at)
             elif sent.task is not None and not sent.is_late:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import ollama
 
@@ -82,7 +82,7 @@ class OllamaBackend:
         ConfigError: the host makes no sense.
     """
 
-    streams: bool | Literal["always"] = "always"
+    streams = True
     max_top_logprobs = 20
 
     @without_locals

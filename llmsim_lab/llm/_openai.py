@@ -120,7 +120,7 @@ class OpenAIBackend:
     """
 
     max_top_logprobs: ClassVar[int] = 20
-    streams: ClassVar[bool | Literal["always"]] = "always"
+    streams = True
 
     @without_locals
     def __init__(

@@ -11,7 +11,7 @@ import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
@@ -61,7 +61,7 @@ class EmbeddedBackend:
     """
 
     max_top_logprobs = 100
-    streams: bool | Literal["always"] = "always"
+    streams = True
 
     def __init__(
         self,

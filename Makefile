@@ -69,7 +69,7 @@ check-notebooks: .venv/.ready-test ## run the notebooks and compare their output
 	$(BIN)/python -m pytest $(NBVAL) notebooks
 
 check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
-	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),tests/browser)
+	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),-p no:nbval -n 2 --dist loadfile tests/browser)
 
 screenshots: .venv/.ready-browser ## take the README's animation of the window again
 	$(BIN)/python tests/browser/take_screenshots.py

@@ -59,7 +59,7 @@ check-lowest: .venv/.ready-all ## run the core tests on the lowest versions allo
 		$(BIN)/uv venv --clear --seed --python "$$(sh scripts/setup-venv.sh python)" $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 		--editable ".[embedded,notebooks,test]"
-	$(LOWEST)/bin/python -m pytest -p no:cacheprovider -m "not embedded and not process" \
+	$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(WORKERS) -m "not embedded and not process" \
 		$(if $(ARGS),$(ARGS),tests/test_*.py tests/util tests/llm tests/tape tests/run \
 		tests/context tests/statechart tests/cli)
 
@@ -69,7 +69,7 @@ check-notebooks: .venv/.ready-test ## run the notebooks and compare their output
 	$(BIN)/python -m pytest $(NBVAL) notebooks
 
 check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
-	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),tests/browser)
+	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),-p no:nbval -n 2 --dist loadfile tests/browser)
 
 screenshots: .venv/.ready-browser ## take the README's animation of the window again
 	$(BIN)/python tests/browser/take_screenshots.py

@@ -78,20 +78,19 @@ class Provenance:
             sources: by slot, in words; ``{turn}`` and the like stand for facts.
             facts: what the words need.
         """
-        words = {name: _filled(text, facts) for name, text in self.words(sources).items()}
+        names = {span.name for span in self.spans}
+        words = {name: _filled(_words(name, sources), facts) for name in names}
         spans = [Span(*one[:4], words[one.name] or one.source, one.tokens) for one in self.spans]
         return replace(self, spans=tuple(spans))
-
-    def words(self, sources: Mapping[str, str]) -> dict[str, str]:
-        """Return sources by the spans' names; a span of several slots has all of theirs."""
-        return {
-            name: "; ".join([sources[slot] for slot in name.split(", ") if slot in sources])
-            for name in {span.name for span in self.spans}
-        }
 
     def __str__(self) -> str:
         known = "noted as the prompt was rendered" if self.how == "rendered" else "not known"
         return f"{known} ({self.why})" if self.why else known
+
+
+def _words(name: str, sources: Mapping[str, str]) -> str:
+    """Return the sources of a span; one of several slots has all of theirs."""
+    return "; ".join([sources[slot] for slot in name.split(", ") if slot in sources])
 
 
 _FACT = re.compile(r"\{(\w+)\}")
@@ -137,24 +136,18 @@ class Origin(NamedTuple):
         """
         if known.how == "unknown" or len(known.spans) > MAX_SPANS:
             return None
-        form: dict[str, Any] = {
-            "system": [],
-            "user": [],
-            "facts": {_cut(name): _relative(fact, agent, turn) for name, fact in facts.items()},
-        }
-        words = known.words(sources)
-        ends, lengths, tokens = {"system": 0, "user": 0}, [], []
+        shape, ends, lengths, tokens = [], {"system": 0, "user": 0}, [], []
         for name, role, start, end, source, count in known.spans:
             gap, length = start - ends[role], end - start
             ends[role] = end
             tokens.append(count)
             if role == "user":
                 lengths.append(length)
-            own = None if role == "user" else length
-            form[role].append((gap, own, _cut(name), _cut(words[name] or source)))
+            shape.append((role, gap, None if role == "user" else length, name, source))
         counted = any(count is not None for count in tokens)
         spans = _written((lengths, tokens) if counted else lengths)
-        return _shared(sys.intern(_written(form)), spans)
+        related = tuple((name, _relative(fact, agent, turn)) for name, fact in facts.items())
+        return _shared(_form_of(tuple(shape), tuple(sources.items()), related), spans)
 
     def moved(self, turn: int) -> Origin:
         """Return the same for a call of another turn, its facts' turns made absolute.
@@ -244,6 +237,23 @@ def _parsed(kind: Any, text: str) -> Any:
     if len(text) > _MAX_CHARS:
         raise ValueError(f"it is longer than {_MAX_CHARS:,} characters")
     return _adapter(kind).validate_json(text, strict=True)
+
+
+@lru_cache(maxsize=64)
+def _form_of(
+    shape: tuple[tuple[_Role, int, int | None, str, str], ...],
+    sources: tuple[tuple[str, str], ...],
+    facts: tuple[tuple[str, _Fact], ...],
+) -> str:
+    """Return the form of an origin, written once for all calls that have it."""
+    form: dict[str, Any] = {
+        "system": [],
+        "user": [],
+        "facts": {_cut(name): fact for name, fact in facts},
+    }
+    for role, gap, own, name, source in shape:
+        form[role].append((gap, own, _cut(name), _cut(_words(name, dict(sources)) or source)))
+    return sys.intern(_written(form))
 
 
 @lru_cache(maxsize=64)

@@ -6,9 +6,8 @@ boundary (what a model is asked for, what a state or a tape holds) is an immutab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_not
 from typing import (
     TYPE_CHECKING,
@@ -16,7 +15,6 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    NamedTuple,
     NoReturn,
     Protocol,
     Self,
@@ -31,15 +29,17 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    GetPydanticSchema,
+    SerializationInfo,
     StringConstraints,
     ValidationInfo,
+    model_serializer,
     model_validator,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.html import badge, cell, details, fields_html, join, pairs, pre
@@ -223,17 +223,16 @@ class ModelInfo:
 
 @runtime_checkable
 class ChatBackend(Protocol):
-    """What answers requests. Only ``chat`` does any work, so one's own is a few lines.
+    """What answers requests: one method; one's own is a few lines.
 
-    A backend that can tell the probabilities of tokens has the attribute ``max_top_logprobs``, the
-    most alternatives that it gives; requests to others never ask for ``top_logprobs``.
+    A backend may also have ``async def model_info() -> ModelInfo``, ``async def aclose()``, which
+    closes connections and ends processes, and ``max_top_logprobs``, the most alternatives to a
+    token that it gives with their probabilities; requests to others never ask for any.
 
     One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
-    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given where
-    somebody watches: for the first reply and where the last one took half a second or more, since
-    reading a stream costs time; with ``streams = "always"``, for a server whose replies are
-    streamed in any case, each time. It takes each new piece, thinking that the server separates
-    first, between ``<think>`` and ``</think>``.
+    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given each
+    new piece, thinking that the server separates first, between ``<think>`` and ``</think>``; an
+    empty one says that the server works on the request.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -243,14 +242,6 @@ class ChatBackend(Protocol):
             BackendError: the request failed. ``TimeoutError`` and ``ConnectionError`` are
                 understood as well.
         """
-        ...
-
-    async def model_info(self) -> ModelInfo:
-        """Return which model answers."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close connections and end processes; called at most once per backend."""
         ...
 
 
@@ -287,8 +278,67 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
-def _totals(history: Iterable[Attempt]) -> tuple[float, int, int]:
+class _OnTape(Sequence[Attempt]):
+    """The attempts of a call, read from a tape each time that they are asked for.
+
+    Attributes:
+        numbers: of the attempts on the tape.
+        totals: seconds, prompt tokens and reply tokens, which are asked for most.
+    """
+
+    __slots__ = ("_read", "numbers", "totals")
+
+    def __init__(self, read: Callable[[int], Attempt], history: Sequence[Attempt]) -> None:
+        self._read = read
+        self.numbers = _numbers(history)
+        self.totals = _totals(history)
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Read the attempts.
+
+        Raises:
+            TapeError: they are not there any more.
+        """
+        found = tuple(map(self._read, self.numbers))
+        # Another file may be at the path by now: other attempts of these numbers took other times.
+        if _totals(found)[0] != self.totals[0]:
+            raise TapeError(
+                f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
+                "recorded; put back the file that was there, or load() the run that is there now"
+            )
+        return found
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.attempts()[at]
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self.attempts())
+
+    def __eq__(self, other: object) -> bool:
+        return self.attempts() == (other.attempts() if isinstance(other, _OnTape) else other)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # As they are: who unpickles them may not have the tape.
+        return tuple, (self.attempts(),)
+
+    def __repr__(self) -> str:
+        return f"<on tape: {', '.join(map(str, self.numbers))}>"
+
+
+def _numbers(history: Sequence[Attempt]) -> tuple[int, ...]:
+    """Return the numbers on the tape of those attempts that were recorded."""
+    if isinstance(history, _OnTape):
+        return history.numbers
+    return tuple([attempt.number for attempt in history if attempt.number is not None])
+
+
+def _totals(history: Sequence[Attempt]) -> tuple[float, int, int]:
     """Return what a call took in all its attempts: seconds, prompt tokens, reply tokens."""
+    if isinstance(history, _OnTape):
+        return history.totals
     seconds, prompt_tokens, reply_tokens = 0.0, 0, 0
     for attempt in history:
         seconds += attempt.seconds
@@ -298,74 +348,38 @@ def _totals(history: Iterable[Attempt]) -> tuple[float, int, int]:
     return seconds, prompt_tokens, reply_tokens
 
 
-class _OnTape(NamedTuple):
-    """Where the attempts of a call are, with what is asked for most."""
-
-    read: Callable[[int], Attempt]
-    numbers: tuple[int, ...]
-    totals: tuple[float, int, int]
-
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Read the attempts.
-
-        Raises:
-            TapeError: they are not there any more.
-        """
-        found = tuple(map(self.read, self.numbers))
-        # Another file may be at the path by now: other attempts of these numbers took other times.
-        if _totals(found)[0] != self.totals[0]:
-            raise TapeError(
-                f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
-                "recorded; put back the file that was there, or load() the run that is there now"
-            )
-        return found
-
-
-class _History:
-    """Attempts in memory, or where they are read from a tape each time they are asked for."""
-
-    # A descriptor, so that ``history`` stays a field: part of equality, JSON and ``__init__``.
-
-    def __get__(self, call: CallRecord | None, _: type | None = None) -> tuple[Attempt, ...]:
-        if call is None:
-            raise AttributeError("a call's history has no default")
-        kept = call._kept
-        if isinstance(kept, Attempt):
-            return (kept,)
-        return kept.attempts() if isinstance(kept, _OnTape) else kept
-
-    def __set__(self, call: CallRecord, history: tuple[Attempt, ...]) -> None:
-        # Nearly always one: a tuple around each would be a fourth of what a record takes.
-        object.__setattr__(call, "_kept", history[0] if len(history) == 1 else tuple(history))
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
     """How a decision came about: one attempt, or two.
 
     A run on a tape keeps no attempts of turns that are written: they are read from there when they
     are asked for, also after the tape was closed, as long as the file is there.
+
+    Attributes:
+        history: its attempts, one or two.
+        status: how the decision came about.
     """
 
-    # By hand, since ``slots=True`` would put a slot in place of the descriptor.
-    __slots__ = ("_kept", "status")
-
-    _kept: ClassVar[Attempt | tuple[Attempt, ...] | _OnTape]
-
-    history: tuple[Attempt, ...] = _History()  # type: ignore[assignment]
+    history: Annotated[
+        Sequence[Attempt], GetPydanticSchema(lambda _, handler: handler(tuple[Attempt, ...]))
+    ]
     status: Status
 
+    def __post_init__(self) -> None:
+        if type(self.history) is not tuple and not isinstance(self.history, _OnTape):
+            object.__setattr__(self, "history", tuple(self.history))
+
+    @model_validator(mode="wrap")
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler(source)
+    def _read(cls, value: Any, whole: Callable[[Any], Any], info: ValidationInfo) -> Any:
+        return info.context.call(value) if isinstance(info.context, Places) else whole(value)
 
-        def read(value: Any, whole: Callable[[Any], Any], info: Any) -> Any:
-            return info.context.call(value) if isinstance(info.context, Places) else whole(value)
-
-        def write(call: CallRecord, whole: Callable[[Any], Any], info: Any) -> Any:
-            return info.context.name(call) if isinstance(info.context, Places) else whole(call)
-
-        return _named(schema, read, write)
+    @model_serializer(mode="wrap")
+    def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
+        if isinstance(info.context, Places):
+            return info.context.name(self)
+        read = isinstance(self.history, _OnTape)
+        return whole(replace(self, history=tuple(self.history)) if read else self)
 
     @property
     def numbers(self) -> list[int]:
@@ -374,17 +388,13 @@ class CallRecord:
         Raises:
             TapeError: one was not recorded.
         """
-        kept = self._kept
-        if isinstance(kept, _OnTape):
-            return list(kept.numbers)
-        history = self.history
-        numbers = [attempt.number for attempt in history if attempt.number is not None]
-        if len(numbers) < len(history):
+        numbers = _numbers(self.history)
+        if len(numbers) < len(self.history):
             raise TapeError(
                 f"a call of {self.request.site} was not recorded: it was made outside the run's "
                 "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
             )
-        return numbers
+        return list(numbers)
 
     def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
         """Drop the attempts from memory, if they are on a tape; they are read when asked for.
@@ -392,18 +402,15 @@ class CallRecord:
         Args:
             read: returns the attempt of a number on the tape.
         """
-        if isinstance(self._kept, _OnTape):
+        if isinstance(self.history, _OnTape):
             return
-        history = self.history
-        numbers = tuple([attempt.number for attempt in history if attempt.number is not None])
-        if len(numbers) == len(history):
-            object.__setattr__(self, "_kept", _OnTape(read, numbers, _totals(history)))
+        if len(_numbers(self.history)) == len(self.history):
+            object.__setattr__(self, "history", _OnTape(read, self.history))
 
     @property
     def attempts(self) -> int:
         """How many requests were made."""
-        kept = self._kept
-        return len(kept.numbers if isinstance(kept, _OnTape) else self.history)
+        return len(self.history)
 
     @property
     def request(self) -> ChatRequest:
@@ -425,41 +432,24 @@ class CallRecord:
         return self.request.provenance
 
     @property
-    def _totals(self) -> tuple[float, int, int]:
-        kept = self._kept
-        return kept.totals if isinstance(kept, _OnTape) else _totals(self.history)
-
-    @property
     def seconds(self) -> float:
         """Time spent in requests, waits between attempts left out."""
-        return self._totals[0]
+        return _totals(self.history)[0]
 
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        return self._totals[1]
+        return _totals(self.history)[1]
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        return self._totals[2]
+        return _totals(self.history)[2]
 
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
-        _, prompt_tokens, reply_tokens = self._totals
-        return prompt_tokens + reply_tokens
-
-    def __repr__(self) -> str:
-        kept = self._kept
-        if isinstance(kept, _OnTape):
-            numbers = ", ".join(map(str, kept.numbers))
-            return f"CallRecord(history=<on tape: {numbers}>, status={self.status!r})"
-        return f"CallRecord(history={self.history!r}, status={self.status!r})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # With its attempts: who unpickles it may not have the tape.
-        return partial(CallRecord, history=self.history, status=self.status), ()
+        return self.prompt_tokens + self.reply_tokens
 
     def __html__(self) -> Markup:
         """Who answered, at what cost, and, folded, what went to and fro."""
@@ -537,17 +527,6 @@ class Places:
             ValueError: there is no chain at that place.
         """
         return _at(self._chains, place)
-
-
-def _named(schema: CoreSchema, read: Callable[..., Any], write: Callable[..., Any]) -> CoreSchema:
-    """Return a schema whose values a turn's record names; both functions also get ``Places``."""
-    return core_schema.with_info_wrap_validator_function(
-        read,
-        schema,
-        serialization=core_schema.wrap_serializer_function_ser_schema(
-            write, info_arg=True, schema=schema
-        ),
-    )
 
 
 def _at(values: Sequence[ValueT], place: int) -> ValueT:
@@ -800,24 +779,18 @@ class LLMReasoningChain:
         default="", validation_alias=AliasChoices("prompt", "prompt_text"), repr=False
     )
 
+    @model_validator(mode="wrap")
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler(source)
-        if not getattr(cls, "__pydantic_complete__", False):
-            # Of the class itself: a new chain, of which there are many, is never named.
-            return schema
+    def _read(cls, value: Any, whole: Callable[[Any], Any], info: ValidationInfo) -> Any:
+        if type(value) is int and isinstance(info.context, Places):
+            return info.context.chain(value)
+        return whole(value)
 
-        def read(value: Any, whole: Callable[[Any], Any], info: Any) -> Any:
-            if type(value) is int and isinstance(info.context, Places):
-                return info.context.chain(value)
-            return whole(value)
-
-        def write(chain: LLMReasoningChain, whole: Callable[[Any], Any], info: Any) -> Any:
-            places = info.context
-            place = places.place(chain) if isinstance(places, Places) else None
-            return whole(chain) if place is None else place
-
-        return _named(schema, read, write)
+    @model_serializer(mode="wrap")
+    def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
+        places = info.context
+        place = places.place(self) if isinstance(places, Places) else None
+        return whole(self) if place is None else place
 
     def _repr_html_(self) -> str:
         return str(fields_html(self))

@@ -128,7 +128,7 @@ install_from_folder() {
     for file in "$FROM"/models/*.gguf; do
         [ -f "$file" ] || continue
         name=${file##*/}
-        .venv/bin/llmsim-lab model get "${name%.gguf}" --source file --file "$file"
+        .venv/bin/llmsim-lab model get "${name%.gguf}" --file "$file"
     done
 }
 
@@ -177,11 +177,10 @@ import shutil
 import sys
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
+from llmsim_lab.llm._embedded.weights import get_model
 
 try:
-    with rich_progress() as progress:
-        weights = get_model(sys.argv[1], progress=progress)
+    weights = get_model(sys.argv[1], show_progress=True)
     shutil.copyfile(weights, sys.argv[2])
 except (LabError, OSError) as error:
     sys.exit(str(error))

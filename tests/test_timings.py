@@ -9,7 +9,7 @@ import pytest
 from builders import make_client
 from fake_ollama import FakeOllama
 
-from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.types import ChatRequest, Message
 
 
@@ -20,17 +20,15 @@ def clock(monkeypatch: pytest.MonkeyPatch, module: str, *moments: float) -> None
 
 
 async def test_the_attempts_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.llm._client", 100.0, 101.5, 200.0, 204.0)
+    clock(monkeypatch, "llmsim_lab.llm._limits", 100.0, 101.5, 200.0, 204.0)
     _, record = await make_client([TimeoutError(), "Hi"]).converse([Message("user", "Hi")])
     assert [attempt.seconds for attempt in record.history] == [1.5, 4.0]
     assert record.seconds == 5.5
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
-    clock(monkeypatch, "llmsim_lab.llm._ollama.backend", 100.0, 102.5)
+async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, "llmsim_lab.llm._ollama", 100.0, 102.5)
     with FakeOllama() as server:
-        backend = OllamaBackend(host=server.host, stream=stream)
+        backend = OllamaBackend(host=server.host)
         asked = ChatRequest(model="llama3.2", messages=(Message("user", "Hi"),))
         assert (await backend.chat(asked)).seconds == 2.5
-        await backend.aclose()

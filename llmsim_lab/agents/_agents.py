@@ -166,7 +166,11 @@ class LLMAgent(Agent):
         """Put the prompt to the model; a subclass may ask for more, which depends on the state."""
         del state
         return await self.llm_client.call_with_retry(
-            prompt=prompt, response_model=PolicyDecision, check=self._check, site=site
+            total_timeout_s=self.llm_client.config.timeout_s,
+            prompt=prompt,
+            response_model=PolicyDecision,
+            check=self._check,
+            site=site,
         )
 
     def _check(self, decision: PolicyDecision) -> str | None:
@@ -286,6 +290,7 @@ class EconLLMAgent(LLMAgent):
     ) -> DecisionT:
         try:
             return await self.llm_client.call_with_retry(
+                total_timeout_s=self.llm_client.config.timeout_s,
                 prompt=prompt,
                 response_model=reply,
                 choices=offered,

@@ -14,6 +14,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults, log_event, whole_text
+from llmsim_lab.assistant._schema_tools import (
+    RESPOND,
+    describe_tools,
+    tool_schema,
+    tools_as_text,
+)
 from llmsim_lab.assistant._types import (
     FunctionCall,
     InvalidResponseError,
@@ -26,7 +32,6 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._embedded.wire import RESPOND, describe_tools, tool_schema, tools_as_text
 from llmsim_lab.llm._scope import Recorder, scope
 from llmsim_lab.types import CallSite, ChatReply, Message, Role, Text, ToolCall
 
@@ -68,7 +73,7 @@ class OllamaAdapter:
         tool_calling: ``native`` uses the server's own tool calls; ``schema`` explains the tools in
             the system message and gives the reply a schema with one form per tool; ``auto``
             starts with the first and changes to the second if the server says that the model
-            cannot. The embedded backend does the second by itself.
+            cannot, as the embedded backend does.
         site: where the calls stand on a tape.
 
     Raises:

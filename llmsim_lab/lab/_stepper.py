@@ -45,7 +45,7 @@ from llmsim_lab.lab._widget import (
     settled,
 )
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._scope import InFlight, watching
+from llmsim_lab.llm._scope import InFlight, scoped
 
 if TYPE_CHECKING:
     from llmsim_lab.run._run import Run
@@ -104,7 +104,7 @@ class Playing:
                 # Anew for each turn: what a failed attempt left behind does not count.
                 self.calls = InFlight()
                 self.on_tick(self)
-                with watching(self.calls):
+                with scoped(watch=self.calls):
                     turn = await self.simulation.step()
                 self.played.append(turn)
                 self.on_turn(turn)

@@ -19,7 +19,7 @@ from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest
 if TYPE_CHECKING:
     from llmsim_lab.llm._connect import connect
     from llmsim_lab.llm._embedded.backend import EmbeddedBackend
-    from llmsim_lab.llm._ollama.backend import OllamaBackend
+    from llmsim_lab.llm._ollama import OllamaBackend
     from llmsim_lab.llm._openai import OpenAIBackend
 
 __all__ = [
@@ -43,7 +43,7 @@ __getattr__, __dir__ = _util.late_names(
     {
         "_connect": "connect",
         "_embedded.backend": "EmbeddedBackend",
-        "_ollama.backend": "OllamaBackend",
+        "_ollama": "OllamaBackend",
         "_openai": "OpenAIBackend",
     },
 )

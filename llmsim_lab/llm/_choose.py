@@ -9,9 +9,6 @@ permutations; differs: the pull is measured on the question itself, not carried 
 
 Elsewhere answers are drawn at temperature 1, as many in each rotation, and counted; their intervals
 are Wilson's (1927). More numbers than there are letters are drawn as such, in digits.
-
-This module computes. Requests are made by ``LLMClient``; which ones follows from the arguments and
-the replies alone, so that a replay makes the same ones.
 """
 
 from __future__ import annotations
@@ -21,19 +18,11 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Coroutine,
-    Hashable,
-    Iterable,
-    Mapping,
-    Sequence,
-    Set,
-)
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.waiting import gather_all
@@ -52,7 +41,6 @@ WANTED = 100
 """Alternatives asked for; a backend that has fewer gives those."""
 _LEAST = 1e-12
 """What a letter that is not listed has at least, so that it has a logarithm."""
-_LONGEST_NUMBER_TOKENS = 12
 
 MEASURED: Mapping[str, Any] = {"temperature": 0.0, "num_predict": 1}
 """Options of a request for probabilities, which are those before temperature."""
@@ -161,23 +149,18 @@ class Choice(Generic[OptionT]):
         return f"<Choice {{{chances}}}, mass {self.mass:.3f}, by {self.method}{drawn}>"
 
     def _repr_html_(self) -> str:
-        columns = {
-            "option": list(map(text_of, self.probabilities)),
-            "probability": [f"{p:.1%}" for p in self.probabilities.values()],
-        }
-        if self.interval:
-            bounds = map(self.interval.__getitem__, self.probabilities)
-            columns["95 % interval"] = [f"{low:.1%} to {high:.1%}" for low, high in bounds]
-        rows = list(zip(*columns.values(), strict=True))
-        bias = self.position_bias
+        head = ["option", "probability", "95 % interval"][: 3 if self.interval else 2]
+        rows = [[text_of(option), f"{p:.1%}"] for option, p in self.probabilities.items()]
+        for row, (low, high) in zip(rows, self.interval.values(), strict=False):
+            row.append(f"{low:.1%} to {high:.1%}")
         facts: list[tuple[object, object]] = [
             ("answers that are options", f"{self.mass:.1%}"),
             ("entropy", f"{self.entropy:.2f} bits"),
             ("method", f"{self.samples} samples" if self.samples else self.method),
         ]
-        if bias is not None:
+        if (bias := self.position_bias) is not None:
             facts.append(("position bias", f"{bias:.1%}"))
-        return str(join([table(list(columns), rows), pairs(facts)]))
+        return str(join([table(head, rows), pairs(facts)]))
 
 
 def measures(request: ChatRequest) -> bool:
@@ -185,10 +168,8 @@ def measures(request: ChatRequest) -> bool:
     return request.top_logprobs is not None or DRAWN.items() <= dict(request.options).items()
 
 
-Ask = Callable[
-    [Sequence[Message], Mapping[str, Any], int | None],
-    Coroutine[Any, Any, tuple[ChatReply, CallRecord]],
-]
+Answer = tuple[ChatReply, CallRecord]
+Ask = Callable[[Sequence[Message], Mapping[str, Any], int | None], Coroutine[Any, Any, Answer]]
 """Makes a request: ``await ask(messages, options, top_logprobs)``."""
 
 
@@ -197,14 +178,6 @@ class NoOptionError(Exception):
 
     def __init__(self, what: str, calls: Sequence[CallRecord]) -> None:
         super().__init__(what)
-        self.calls = tuple(calls)
-
-
-class NoLogprobsError(Exception):
-    """The backend gave no probabilities; has the calls that were made."""
-
-    def __init__(self, calls: Sequence[CallRecord]) -> None:
-        super().__init__("no probabilities")
         self.calls = tuple(calls)
 
 
@@ -273,16 +246,28 @@ class Options(Generic[OptionT]):
             raise ConfigError(
                 f"method={method!r:.40} must be one of {', '.join(get_args(Method))}, or None"
             )
-        if method == "logprobs" or not self.in_digits:
-            self.check_letters()
-
-    def check_letters(self) -> None:
-        """Raise ConfigError if there are more options than letters."""
-        if len(self.values) > len(LABELS):
+        if len(self.values) > len(LABELS) and (method == "logprobs" or not self.in_digits):
             raise ConfigError(
                 f"{len(self.values)} options, and letters for {len(LABELS)}: ask in groups, first "
                 "for the group and then within it, or give numbers, which are drawn as such"
             )
+
+    def orders(self) -> list[tuple[str, dict[str, OptionT]]]:
+        """Return the questions, one for each rotation, with what each letter means in them."""
+        if self.in_digits:
+            listed = f"Possible answers: {', '.join(self.texts)}."
+            how = "Answer with one of these numbers, in digits, and nothing else."
+            return [(f"{listed}\n\n{how}", {})]
+        both = list(zip(self.values, self.texts, strict=True))
+        found = []
+        for start in range(len(both)):
+            shown = dict(zip(LABELS, both[start:] + both[:start], strict=False))
+            lines = "\n".join(f"{label}: {text}" for label, (_, text) in shown.items())
+            *first, last = shown
+            how = f"Answer with one letter and nothing else: {', '.join(first)} or {last}."
+            means = {label: value for label, (value, _) in shown.items()}
+            found.append((f"{lines}\n\n{how}", means))
+        return found
 
 
 async def choice_by(
@@ -302,48 +287,44 @@ async def choice_by(
         ask: makes a request.
         before: the conversation before the question.
         options: what can be chosen.
-        samples: how many answers to draw, if it comes to that.
-        seed: of these.
+        samples: how many answers to draw at least, as many in each order of the options.
+        seed: from which each drawn answer's seed follows; None leaves drawing to the server.
         lacks: called if there are no probabilities.
 
     Raises:
         NoOptionError: no answer was an option.
     """
-    calls = tuple[CallRecord, ...]()
-    if method != "samples":
-        try:
-            return await by_letters(ask, before, options)
-        except NoLogprobsError as lack:
-            calls = lack.calls
-            lacks()
-    found = await by_samples(ask, before, options, count=samples, seed=seed)
-    return replace(found, calls=(*calls, *found.calls))
+    answers = list[Answer]()
+    conversations = [asked(before, question) for question, _ in options.orders()]
+    if method == "logprobs":
+        # The first one alone: where there are no probabilities, the others need not be asked.
+        answers = [await ask(conversations[0], MEASURED, WANTED)]
+        if answers[0][0].top_logprobs:
+            answers += await gather_all([ask(one, MEASURED, WANTED) for one in conversations[1:]])
+        if all(reply.top_logprobs for reply, _ in answers):
+            return by_letters(options, answers)
+        lacks()
+    each = math.ceil(samples / len(conversations))
+    drawn = await gather_all(
+        [
+            ask(conversation, _drawing(seed, place, 12 if options.in_digits else 1), None)
+            for place, conversation in enumerate(c for c in conversations for _ in range(each))
+        ]
+    )
+    found = by_samples(options, drawn)
+    return replace(found, calls=(*(call for _, call in answers), *found.calls))
+
+
+def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
+    """Return the options of one drawn answer."""
+    options = {**DRAWN, "num_predict": most}
+    if seed is not None:
+        digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
+        options["seed"] = int.from_bytes(digest[:4], "big") >> 1
+    return options
 
 
 # --- letters --------------------------------------------------------------------------------------
-
-
-Order: TypeAlias = tuple[str, dict[str, OptionT]]
-"""One way to ask: the last part of the prompt, and the option that each letter stands for."""
-
-
-def lettered(options: Options[OptionT]) -> list[Order[OptionT]]:
-    """Return the question with letters in each rotation of the options, the given order first."""
-    options.check_letters()
-    both = list(zip(options.values, options.texts, strict=True))
-    orders = []
-    for start in range(len(both)):
-        shown = both[start:] + both[:start]
-        labels = {label: value for label, (value, _) in zip(LABELS, shown, strict=False)}
-        lines = "\n".join(
-            f"{label}: {text}" for label, (_, text) in zip(labels, shown, strict=True)
-        )
-        *first, last = labels
-        question = (
-            f"{lines}\n\nAnswer with one letter and nothing else: {', '.join(first)} or {last}."
-        )
-        orders.append((question, labels))
-    return orders
 
 
 def label_of(text: str, labels: Mapping[str, object]) -> str | None:
@@ -361,25 +342,45 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     return bare.upper() if bare != "a" and bare.upper() in labels else None
 
 
-def shares_of(
-    reply: ChatReply, labels: Mapping[str, OptionT]
-) -> tuple[dict[OptionT, float], dict[str, float]]:
-    """Return each option's share as it came, and each letter's logarithm, none of them infinite."""
-    found = dict.fromkeys(labels, 0.0)
-    for token, value in reply.top_logprobs:
-        label = label_of(token, labels)
-        if label is not None:
-            found[label] += math.exp(value)
-    # A letter that is not listed is at most as likely as the last one listed, and as what is left.
-    absent = sum(share == 0 for share in found.values())
-    listed = [math.exp(value) for _, value in reply.top_logprobs]
-    room = max(0.0, 1 - sum(listed)) / max(1, absent)
-    least = max(_LEAST, min([room, *listed]))
-    logs = {label: math.log(share or least) for label, share in found.items()}
-    return {option: found[label] for label, option in labels.items()}, logs
+def by_letters(options: Options[OptionT], answers: Sequence[Answer]) -> Choice[OptionT]:
+    """Return the choice from the probabilities of letters, in the order of the questions.
+
+    Raises:
+        NoOptionError: no letter was among the alternatives.
+    """
+    by_option: dict[OptionT, list[float]] = {value: [] for value in options.values}
+    by_label: dict[str, list[float]] = {label: [] for label in LABELS[: len(options.values)]}
+    measured = []
+    for (_, labels), (reply, _) in zip(options.orders(), answers, strict=True):
+        shares = dict.fromkeys(labels, 0.0)
+        listed = [math.exp(value) for _, value in reply.top_logprobs]
+        for (token, _), share in zip(reply.top_logprobs, listed, strict=True):
+            if (label := label_of(token, labels)) is not None:
+                shares[label] += share
+        # A letter that is not listed is at most as likely as the last one listed, and as what is
+        # left.
+        absent = sum(share == 0 for share in shares.values())
+        room = max(0.0, 1 - sum(listed)) / max(1, absent)
+        least = max(_LEAST, min([room, *listed]))
+        measured.append({option: shares[label] for label, option in labels.items()})
+        for label, option in labels.items():
+            by_label[label].append(math.log(shares[label] or least))
+            by_option[option].append(by_label[label][-1])
+    calls = tuple(call for _, call in answers)
+    mass = math.fsum(share for shares in measured for share in shares.values()) / len(measured)
+    if mass <= 0:
+        raise NoOptionError("no letter of an option is among the likeliest answers", calls)
+    return Choice(
+        probabilities=_means(by_option),
+        mass=min(mass, 1.0),
+        method="logprobs",
+        measured=tuple(measured),
+        label_pull=_means(by_label),
+        calls=calls,
+    )
 
 
-def softmax(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
+def _means(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
     """Return geometric means of probabilities, scaled to add up to 1."""
     means = {key: math.fsum(values) / len(values) for key, values in logs.items()}
     highest = max(means.values())
@@ -389,88 +390,29 @@ def softmax(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
     return {key: weight / whole for key, weight in weights.items()}
 
 
-async def by_letters(
-    ask: Ask, before: Sequence[Message], options: Options[OptionT]
-) -> Choice[OptionT]:
-    """Return the choice from the probabilities of letters.
-
-    Raises:
-        NoLogprobsError: the backend gave none.
-        NoOptionError: no letter was among the alternatives.
-    """
-    orders = lettered(options)
-    conversations = [asked(before, question) for question, _ in orders]
-    # The first one alone: where there are no probabilities, the others need not be asked.
-    answers = [await ask(conversations[0], MEASURED, WANTED)]
-    if answers[0][0].top_logprobs:
-        answers += await gather_all([ask(one, MEASURED, WANTED) for one in conversations[1:]])
-    calls = tuple(call for _, call in answers)
-    if not all(reply.top_logprobs for reply, _ in answers):
-        raise NoLogprobsError(calls)
-    by_option: dict[OptionT, list[float]] = {value: [] for value in options.values}
-    by_label: dict[str, list[float]] = {label: [] for label in orders[0][1]}
-    measured = []
-    for (_, labels), (reply, _) in zip(orders, answers, strict=True):
-        shares, logs = shares_of(reply, labels)
-        measured.append(shares)
-        for label, option in labels.items():
-            by_option[option].append(logs[label])
-            by_label[label].append(logs[label])
-    mass = math.fsum(share for shares in measured for share in shares.values()) / len(measured)
-    if mass <= 0:
-        raise NoOptionError("no letter of an option is among the likeliest answers", calls)
-    return Choice(
-        probabilities=softmax(by_option),
-        mass=min(mass, 1.0),
-        method="logprobs",
-        measured=tuple(measured),
-        label_pull=softmax(by_label),
-        calls=calls,
-    )
-
-
 # --- samples --------------------------------------------------------------------------------------
 
 
-async def by_samples(
-    ask: Ask,
-    before: Sequence[Message],
-    options: Options[OptionT],
-    *,
-    count: int,
-    seed: int | None,
-) -> Choice[OptionT]:
-    """Return the choice from at least so many drawn answers, as many in each order of the options.
-
-    Each answer's seed follows from the one given; None leaves drawing to the server.
+def by_samples(options: Options[OptionT], answers: Sequence[Answer]) -> Choice[OptionT]:
+    """Return the choice from drawn answers, as many to each question, in the questions' order.
 
     Raises:
         NoOptionError: no answer was an option.
     """
-    orders = [(digits_question(options), {})] if options.in_digits else lettered(options)
-    most = _LONGEST_NUMBER_TOKENS if options.in_digits else 1
-    each = math.ceil(count / len(orders))
-    answers = await gather_all(
-        [
-            ask(asked(before, question), _drawing(seed, number * each + place, most), None)
-            for number, (question, _) in enumerate(orders)
-            for place in range(each)
-        ]
-    )
-    calls = tuple(call for _, call in answers)
+    orders = [labels for _, labels in options.orders()]
+    each = len(answers) // len(orders)
     counts: Counter[OptionT] = Counter()
     pulls: Counter[str] = Counter()
     measured = [dict.fromkeys(options.values, 0.0) for _ in orders]
     for place, (reply, _) in enumerate(answers):
-        labels = orders[place // each][1]
+        labels = orders[place // each]
         label = label_of(reply.text, labels)
         option = _number_in(reply.text, options) if options.in_digits else labels.get(label or "")
         if option is not None:
             counts[option] += 1
-            # The letter at which the option stood in this order.
-            pulls.update(label for label, one in labels.items() if one == option)
+            pulls[label or ""] += 1
             measured[place // each][option] += 1 / each
-    valid = counts.total()
+    calls, valid = tuple(call for _, call in answers), counts.total()
     if not valid:
         raise NoOptionError(f"none of {len(answers)} answers is an option", calls)
     return Choice(
@@ -478,37 +420,19 @@ async def by_samples(
         mass=valid / len(answers),
         method="samples",
         measured=tuple(measured),
-        label_pull={label: pulls[label] / valid for label in orders[0][1]},
+        label_pull={label: pulls[label] / valid for label in orders[0]},
         interval={option: wilson(counts[option], valid) for option in options.values},
         samples=len(answers),
         calls=calls,
     )
 
 
-def digits_question(options: Options[Any]) -> str:
-    """Return the question for a number."""
-    return (
-        f"Possible answers: {', '.join(options.texts)}.\n\n"
-        "Answer with one of these numbers, in digits, and nothing else."
-    )
-
-
 def _number_in(text: str, options: Options[OptionT]) -> OptionT | None:
-    if found := _NUMBER.match(text):
-        value = Decimal(found[1].replace("\u2212", "-"))
-        for option, written in zip(options.values, options.texts, strict=True):
-            if value == Decimal(written):
-                return option
-    return None
-
-
-def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
-    """Return the options of one drawn answer."""
-    options = {**DRAWN, "num_predict": most}
-    if seed is not None:
-        digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
-        options["seed"] = int.from_bytes(digest[:4], "big") >> 1
-    return options
+    if (found := _NUMBER.match(text)) is None:
+        return None
+    value = Decimal(found[1].replace("\u2212", "-"))
+    both = zip(options.values, options.texts, strict=True)
+    return next((option for option, written in both if value == Decimal(written)), None)
 
 
 def wilson(count: int, whole: int) -> tuple[float, float]:

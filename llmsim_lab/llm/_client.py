@@ -3,16 +3,9 @@
 ``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
 says why not. A failed request is made once more, after a jittered wait, where that may help: after
 a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model then
-sees together with the complaint if both fit into the context window. It is not made again after
-another 4xx, or where the server says that the request itself is wrong.
-
-A model that the server stopped because it repeats itself learns that from the second request and
-gets another seed, derived from the first one; without a seed the server draws anew.
-
-Where the server says how long to wait (``Retry-After``), the wait is at least that long, but never
-longer than ``timeout_s``. Where the caller will not wait that long, there is no retry. The second
-request waits up to ``wait_for_server_s`` for a server that refuses the connection, so that a run
-outlives its restart.
+sees together with the complaint if both fit into the context window. A server that asks for a
+longer wait (``Retry-After``) is given it, up to ``timeout_s``, and no retry where the caller will
+not wait that long; one that refuses the connection is waited for, so that a run outlives it.
 """
 
 from __future__ import annotations
@@ -20,43 +13,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
-import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm import _choose
+from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, Method, OptionT
-from llmsim_lab.llm._extract import (
-    InvalidReply,
-    allowed_words,
-    alternatives,
-    parse_reply,
-    without_thinking,
-)
-from llmsim_lab.llm._limits import Lane, Limits, Loads
-from llmsim_lab.llm._retry import (
-    as_backend_error,
-    away,
-    both_faults,
-    failed_attempt,
-    failure_of,
-    invalid_fault,
-    is_refused,
-    no_time_to_retry,
-    recorded_fault,
-    second_request,
-    second_seed,
-)
+from llmsim_lab.llm._extract import InvalidReply
+from llmsim_lab.llm._limits import LOADINGS, Lane, Limits, Loads, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
@@ -69,30 +42,24 @@ from llmsim_lab.types import (
     Decision,
     Message,
     ModelInfo,
-    OnText,
     reply_schema,
 )
 
+if TYPE_CHECKING:
+    import tenacity
+
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
+Send = Callable[..., Awaitable[ChatReply]]
 
 logger = logging.getLogger("llmsim_lab.llm")
 
-_MOST_CHARS_PER_TOKEN = 16
-"""Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
-
-_SLOW_S = 0.5
-"""Where the last reply took so long, seconds, whoever watches sees the next one grow. That costs
-0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
-for a server that answers at once."""
-
-_KNOCK_S = 0.5
-"""How often a server that refuses the connection is tried."""
-
-_MOST_VARIANTS = 256
-"""Sampling options that are kept, in place of the configured ones."""
+_MOST_CHARS_PER_TOKEN = 16  # far above what any tokenizer packs into a token on average
+_KNOCK_S = 0.5  # how often a server that refuses the connection is tried
+_MOST_VARIANTS = 256  # sampling options that are kept, in place of the configured ones
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+_CHANCE = random.SystemRandom()  # Python's shared generator is the user's
 
 
 class LLMConfig(Settings):
@@ -110,8 +77,10 @@ class LLMConfig(Settings):
         max_tokens: longest reply, tokens.
         max_text_chars: longest text in a structured reply, characters; part of the schema the model
             is held to. None leaves it unbounded.
-        timeout_s: longest wait for one reply, seconds. Of requests sent to a server at once, the
-            time of each begins when those before it are answered: its queue does not count.
+        timeout_s: longest silence of a server while it works for us, seconds: nothing of any reply
+            has come. Its queue does not count, nor does how long a reply takes.
+        total_timeout_s: longest time for one reply, seconds, its queue left out; None for no limit
+            but ``max_tokens``.
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
@@ -130,6 +99,9 @@ class LLMConfig(Settings):
     max_tokens: Annotated[int, Field(ge=1)] = 512
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    total_timeout_s: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds is None)
+    ] = None
     retry_wait_s: tuple[float, float] = (1.0, 5.0)
     # Left out where it is the default: recordings made before there was such a setting stay equal.
     wait_for_server_s: Annotated[
@@ -140,14 +112,11 @@ class LLMConfig(Settings):
     think: bool | str = False
     options: dict[str, Any] = Field(default_factory=dict)
 
-    @model_validator(mode="before")
+    @field_validator("retry_wait_s", mode="before")
     @classmethod
-    def _one_wait_is_both(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            wait = values.get("retry_wait_s")
-            if isinstance(wait, int | float) and not isinstance(wait, bool):
-                return {**values, "retry_wait_s": (wait, wait)}
-        return values
+    def _one_wait_is_both(cls, wait: Any) -> Any:
+        is_one = isinstance(wait, int | float) and not isinstance(wait, bool)
+        return (wait, wait) if is_one else wait
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -217,7 +186,7 @@ class LLMClient:
     ) -> None:
         self.config = config or LLMConfig()
         if backend is None:
-            from llmsim_lab.llm._ollama.backend import OllamaBackend
+            from llmsim_lab.llm._ollama import OllamaBackend
 
             backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
         self.backend = backend
@@ -226,11 +195,8 @@ class LLMClient:
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
-        self._last_s: float | None = None
-        """How long the last request took, loading the model left out."""
-        self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
-        self._lock = threading.Lock()
-        self._told_of_samples = self._waits_for_server = False
+        self._told: set[str] = set()
+        """Events that were logged and are not to be logged again."""
         self._loads = Loads()
 
     def with_config(self, config: LLMConfig) -> LLMClient:
@@ -240,10 +206,9 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        other._last_s, other._loads = self._last_s, self._loads
+        other._told, other._loads = self._told, self._loads
         if config.concurrency == self.config.concurrency:
             other.limits = self.limits
-            other._lanes, other._lock = self._lanes, self._lock
         return other
 
     async def call_with_retry(
@@ -255,6 +220,7 @@ class LLMClient:
         limits: Mapping[str, tuple[float, float]] | None = None,
         check: Callable[[ModelT], str | None] | None = None,
         site: CallSite | None = None,
+        total_timeout_s: float | None = None,
     ) -> ModelT:
         """Ask for a structured decision; a ``Decision`` has the record of the call as ``.call``.
 
@@ -267,6 +233,7 @@ class LLMClient:
             check: returns what is wrong with the content of a well-formed reply, or None; a
                 complaint makes the reply invalid.
             site: where in the run the call is made.
+            total_timeout_s: in place of the configured one.
 
         Raises:
             LLMFailureException: the call failed for good.
@@ -274,11 +241,12 @@ class LLMClient:
         self._check_size(prompt, site)
         request = self.request_of(prompt, response_model, choices, limits, site)
 
-        def read(reply: ChatReply) -> ModelT:
-            allowed = allowed_words(choices or {}, limits or {})
-            return parse_reply(reply.text, response_model, check, allowed=allowed)
+        allowed = partial(_extract.allowed_words, choices or {}, limits or {})
 
-        decision, call = await self._ask_twice(request, read)
+        def read(reply: ChatReply) -> ModelT:
+            return _extract.parse_reply(reply.text, response_model, check, allowed=allowed)
+
+        decision, call = await self._call(request, read, total_timeout_s)
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision
@@ -309,7 +277,9 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        request = replace(self._request(messages, options, site), schema=schema, tools=tuple(tools))
+        request = self._request(
+            messages, site, options, think=self.config.think, schema=schema, tools=tuple(tools)
+        )
         self._check_size(request.prompt, site)
 
         def read(reply: ChatReply) -> ChatReply:
@@ -317,7 +287,7 @@ class LLMClient:
                 raise InvalidReply(complaint)
             return reply
 
-        return await self._ask_twice(request, read)
+        return await self._call(request, read)
 
     async def choose(
         self,
@@ -364,26 +334,27 @@ class LLMClient:
         self._check_size(prompt, site)
         text, calls = "", tuple[CallRecord, ...]()
 
-        def request_of(
+        def ask(
             messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
-        ) -> ChatRequest:
-            request = self._request(messages, settings, site)
-            return replace(request, think=False, top_logprobs=top, origin=origin)
-
-        def ask(*request: Any) -> Coroutine[Any, Any, tuple[ChatReply, CallRecord]]:
-            return self._ask_twice(request_of(*request), lambda reply: reply)
+        ) -> Coroutine[Any, Any, tuple[ChatReply, CallRecord]]:
+            how: dict[str, Any] = {"think": False, "top_logprobs": top, "origin": origin}
+            return self._call(self._request(messages, site, settings, **how), lambda reply: reply)
 
         if reasoning:
             conversation = _choose.thinking_first(before, named)
-            request = self._request(conversation, None if seed is None else {"seed": seed}, site)
-            text, call = await self._ask_twice(replace(request, origin=origin), _reasoned)
+            settings = None if seed is None else {"seed": seed}
+            how: dict[str, Any] = {"think": self.config.think, "origin": origin}
+            request = self._request(conversation, site, settings, **how)
+            text, call = await self._call(request, _reasoned)
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             method = "samples" if named.in_digits else "logprobs"
-        base = self.config.seed if seed is None else seed
+        base, model = self.config.seed if seed is None else seed, self.config.model
+        fields = {"model": model, "detail": "the backend gives no probabilities"}
+        lacks = partial(self._tell_once, "choose_by_samples", logging.INFO, **fields)
         try:
             found = await _choose.choice_by(
-                method, ask, before, named, samples=samples, seed=base, lacks=self._tell_of_samples
+                method, ask, before, named, samples=samples, seed=base, lacks=lacks
             )
         except _choose.NoOptionError as nothing:
             fault = BackendError(
@@ -391,18 +362,20 @@ class LLMClient:
                 reason="invalid_response",
             )
             history = nothing.calls[-1].history
-            raise failure_of(fault, history, site, model=self.config.model) from nothing
+            raise _retry.failure_of(fault, history, site, model=model) from nothing
         return replace(found, reasoning=text, calls=(*calls, *found.calls))
 
-    def _tell_of_samples(self) -> None:
-        if not self._told_of_samples:
-            self._told_of_samples = True
-            detail = "the backend gives no probabilities"
-            model = self.config.model
-            log_event(logger, logging.INFO, "choose_by_samples", model=model, detail=detail)
+    def _tell_once(self, event: str, level: int, **fields: Any) -> None:
+        if event not in self._told:
+            self._told.add(event)
+            log_event(logger, level, event, **fields)
 
     def _request(
-        self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None
+        self,
+        messages: Sequence[Message],
+        site: CallSite | None,
+        options: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> ChatRequest:
         """Return a request with the configured settings; the options go before the others."""
         sampling: Mapping[str, Any] = self._options
@@ -416,40 +389,48 @@ class LLMClient:
             model=self.config.model,
             messages=tuple(messages),
             options=sampling,
-            think=self.config.think,
             keep_alive=self.config.keep_alive,
             timeout_s=self.config.timeout_s,
             site=site,
+            **more,
         )
 
-    async def _ask_twice(
-        self, request: ChatRequest, read: Callable[[ChatReply], T]
+    async def _call(
+        self,
+        request: ChatRequest,
+        read: Callable[[ChatReply], T],
+        total_s: float | None = None,
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
-        around, history = scope(), list[Attempt]()
-        call, repaired, log, seed = None, False, around.log, None
-        if log is not None:
-            # Beside the request, not in it: a recording is found by what was asked, and the seed
-            # follows from the run's own.
-            seed = log.begin(request)
+        history: list[Attempt] = []
+        around, call, repaired = scope(), None, False
+        log = around.log
+        # Beside the request, not in it: a recording is found by what was asked, and the seed
+        # follows from the run's own.
+        seed = log.begin(request) if log is not None else None
         try:
-            outcome = await self._attempt(request, read, history, around, seed=seed)
+            total_s = total_s or self.config.total_timeout_s
+            attempt, outcome = await self._attempt(request, read, around, seed, total_s)
+            history.append(attempt)
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
-                second, repaired = second_request(request, history[-1], first)
-                if seed is not None and history[-1].reply is not None:
-                    seed = second_seed(seed)  # the first one gave an answer that is of no use
-                outcome = await self._attempt(
-                    second, read, history, around, asked_wait=first.retry_after_s, seed=seed
+                second, repaired = _retry.second_request(request, attempt, first)
+                if seed is not None and attempt.reply is not None:
+                    seed = _retry.second_seed(seed)  # the first one's answer is of no use
+                # Jittered, so that agents who failed together do not all come back at once.
+                wait_s = _CHANCE.uniform(*self.config.retry_wait_s)
+                wait_s = max(wait_s, min(first.retry_after_s or 0.0, request.timeout_s))
+                attempt, outcome = await self._attempt(
+                    second, read, around, seed, total_s, previous=attempt, wait_s=wait_s
                 )
+                history.append(attempt)
                 if isinstance(outcome, BackendError):
-                    outcome = both_faults(first, outcome, repaired=repaired)
+                    outcome = _retry.both_faults(first, outcome, repaired=repaired)
             if isinstance(outcome, BackendError):
-                raise failure_of(outcome, history, request.site, model=self.config.model)
+                failure = _retry.failure_of(outcome, history, request.site, model=self.config.model)
+                call = failure.call
+                raise failure
             call = CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
-        except LLMFailureException as failure:
-            call = failure.call
-            raise
         finally:
             # Also after a cancellation: what was answered before it belongs to the turn.
             if log is not None:
@@ -457,6 +438,62 @@ class LLMClient:
                     call = CallRecord(history=tuple(history), status="failed")
                 log.end(request, call)
         return outcome, call
+
+    async def _attempt(
+        self,
+        request: ChatRequest,
+        read: Callable[[ChatReply], T],
+        around: Scope,
+        seed: int | None,
+        total_s: float | None,
+        *,
+        previous: Attempt | None = None,
+        wait_s: float = 0.0,
+    ) -> tuple[Attempt, T | BackendError]:
+        """Make one request, or take it from the tape; return it with what was read, or its fault.
+
+        ``previous`` is the first attempt where this is the second, made after so many seconds.
+        """
+        recorder, watch, fault = around.recorder, around.watch, None
+        if recorder is not None:
+            request = recorder.place(request)
+            if (known := recorder.find(request, previous)) is not None:
+                if watch is not None:
+                    watch.ended(request, known, taped=True)
+                return known, _retry.judged(known, None, read)[1]
+        purse = around.log.purse if around.log is not None else None
+        if purse is not None:  # only here: what a tape answers costs nothing
+            purse.begin()
+        attempt, sent, lane = None, Sent(request.timeout_s, total_s), self.limits.lane()
+        send: Send = lane.send
+        if previous is not None:
+            send = partial(self._again, send, wait_s)
+        if around.deadline is not None:
+            send = partial(_in_time, send)
+        try:
+            reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
+            attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
+            self._learn(sent, reply)
+        except Exception as error:
+            fault = _retry.as_backend_error(error, timeout_s=sent.limit_s)
+            if fault is None:
+                raise
+            left, timeout_s = seconds_left(), request.timeout_s
+            fault = _retry.no_time_to_retry(fault, left=left, timeout_s=timeout_s)
+            status, detail = fault.status_code, str(fault)
+            why: dict[str, Any] = {"reason": fault.reason, "detail": detail, "retry": fault.retry}
+            why |= {"status_code": status, "reply": fault.reply, "seconds": sent.seconds}
+            attempt = Attempt(request=request, **why)
+        finally:
+            if watch is not None and sent.began is not None:
+                watch.ended(request, attempt, taped=False)
+        if purse is not None:
+            purse.end(attempt)
+        attempt, outcome = _retry.judged(attempt, fault, read)
+        if recorder is not None:
+            # Before anybody acts on it: what a run has seen must be on its tape.
+            attempt = await recorder.keep(attempt)
+        return attempt, outcome
 
     async def model_info(self) -> ModelInfo:
         """Return which model answers.
@@ -467,9 +504,10 @@ class LLMClient:
         if not hasattr(self.backend, "model_info"):
             return ModelInfo(name=self.config.model, backend=type(self.backend).__name__)
         try:
-            return await self.backend.model_info()
+            info: ModelInfo = await self.backend.model_info()
+            return info
         except Exception as error:
-            fault = as_backend_error(error, timeout_s=self.config.timeout_s)
+            fault = _retry.as_backend_error(error, timeout_s=self.config.timeout_s)
             if fault is None:
                 raise
             raise LLMFailureException(
@@ -512,17 +550,7 @@ class LLMClient:
             schema = _schema_of(response_model, config.max_text_chars, chosen, bounds, kinds)
         else:
             schema = _schema_of(response_model, config.max_text_chars)
-        return ChatRequest(
-            model=config.model,
-            messages=tuple(messages),
-            schema=schema,
-            options=self._options,
-            think=config.think,
-            keep_alive=config.keep_alive,
-            timeout_s=config.timeout_s,
-            site=site,
-            origin=origin,
-        )
+        return self._request(messages, site, think=config.think, schema=schema, origin=origin)
 
     def _messages_of(
         self, prompt: str, site: CallSite | None
@@ -545,182 +573,25 @@ class LLMClient:
                 "LLMConfig.num_ctx",
                 reason="context_overflow",
             )
-            raise failure_of(fault, [], site, model=self.config.model)
+            raise _retry.failure_of(fault, [], site, model=self.config.model)
 
-    async def _attempt(
-        self,
-        request: ChatRequest,
-        read: Callable[[ChatReply], T],
-        history: list[Attempt],
-        around: Scope,
-        *,
-        asked_wait: float | None = None,
-        seed: int | None = None,
-    ) -> T | BackendError:
-        """Make one request, or take it from the tape; its outcome goes into the history.
-
-        ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds;
-        ``seed`` is the server's sampler's.
-        """
-        recorder, known, fault = around.recorder, None, None
-        if recorder is not None:
-            request = recorder.place(request)
-            known = recorder.find(request, history[-1] if history else None)
-        outcome: T | BackendError
-        if known is not None:
-            attempt = known
-            if around.watch is not None:
-                around.watch.ended(request, known, taped=True)
-        else:
-            # Charged only here: what a tape answers costs nothing.
-            purse = around.log.purse if around.log is not None else None
-            if purse is not None:
-                purse.begin()
-            make = self._make if around.deadline is None else self._make_in_time
-            attempt, fault = await make(request, around.watch, asked_wait, seed)
-            if purse is not None:
-                purse.end(attempt)
-        # A recorded reply is parsed again, an invalid one too: a replay takes the same path.
-        if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
-            outcome = fault or recorded_fault(attempt)
-        else:
-            try:
-                outcome = read(attempt.reply)
-            except InvalidReply as error:
-                outcome = invalid_fault(attempt.reply, error, options=request.options)
-                outcome.__cause__ = error  # the second request shows the model its words
-                if known is None:
-                    attempt = replace(
-                        attempt, reason=outcome.reason, detail=str(outcome), retry=True
-                    )
-        if recorder is not None and known is None:
-            # Before anybody acts on it: what a run has seen must be on its tape.
-            attempt = await recorder.keep(attempt)
-        history.append(attempt)
-        return outcome
-
-    async def _make_in_time(
-        self,
-        request: ChatRequest,
-        watch: InFlight | None,
-        asked_wait: float | None,
-        seed: int | None,
-    ) -> tuple[Attempt, BackendError | None]:
-        """Ask the backend, for no longer than the caller will wait."""
-        left = seconds_left() or 0.0
-        time_limit = asyncio.timeout(left)
-        try:
-            async with time_limit:
-                return await self._make(request, watch, asked_wait, seed)
-        except TimeoutError:
-            if not time_limit.expired():
-                raise  # a time limit further out ended this: its owner must see it
-            # ``Scope.deadline`` has passed: no retry, and the tape shows why.
-            fault = BackendError(
-                f"no reply within {round(left, 2):g} s, and the caller waits no longer",
-                reason="timeout",
-            )
-            return failed_attempt(request, fault, seconds=left), fault
-
-    async def _make(
-        self,
-        request: ChatRequest,
-        watch: InFlight | None,
-        asked_wait: float | None,
-        seed: int | None,
-    ) -> tuple[Attempt, BackendError | None]:
-        """Ask the backend; the second time after a wait, and for as long as a server is away."""
-        if request.attempt == 1:
-            return await self._send(request, watch, seed)
-        await self._back_off(min(asked_wait or 0.0, request.timeout_s))
-        waits = self.config.retry_wait_s[1] > 0
-        patience = self.config.wait_for_server_s if waits else 0.0
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        while True:
-            attempt, fault = await self._send(request, watch, seed)
-            waited = clock() - began
-            if fault is None or not patience or not is_refused(fault):
-                return attempt, fault
-            if waited >= patience:
-                return away(attempt, fault, waited)
-            if not self._waits_for_server:  # one line, though many agents may wait
-                self._waits_for_server = True
-                detail = f"waiting up to {patience:g} s for it; {fault}"
-                log_event(logger, logging.WARNING, "server_away", detail=detail)
-            await asyncio.sleep(min(_KNOCK_S, patience - waited))
-
-    async def _send(
-        self, request: ChatRequest, watch: InFlight | None, seed: int | None
-    ) -> tuple[Attempt, BackendError | None]:
-        """Ask the backend, within the limits of time and of requests in flight."""
-        lane, attempt = self._lane(), None
-        # The time limit begins inside the queue: waiting for a slot is not charged to the model.
-        sent, began = await lane.enter(request.timeout_s), time.perf_counter()
-        try:
-            if watch is not None:
-                watch.began(request)
-            reply = await self._chat(request, watch, seed)
-            self._waits_for_server = False
-            seconds = time.perf_counter() - began
-            attempt = Attempt(request=request, reply=reply, seconds=seconds)
-            return attempt, None
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError):
-                if not sent.only_late:  # cancelled by somebody, which leaves nothing to record
-                    raise
-                error = TimeoutError()
-            fault = as_backend_error(error, timeout_s=request.timeout_s)
-            if fault is None:
-                raise
-            fault = no_time_to_retry(fault, left=seconds_left(), timeout_s=request.timeout_s)
-            attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
-            return attempt, fault
-        finally:
-            lane.leave(sent, attempt)
-            if attempt is not None:
-                # Loading happens once and says nothing of how long the next reply takes.
-                loading = attempt.reply.load_seconds if attempt.reply is not None else 0.0
-                self._last_s = attempt.seconds - loading
-                if attempt.reply is not None:
-                    self._tell_of_loads(request.model, began, attempt.seconds, loading)
-            if watch is not None:
-                watch.ended(request, attempt, taped=False)
-
-    def _tell_of_loads(self, model: str, began: float, seconds: float, loading: float) -> None:
-        with self._lock:
-            loads = self._loads.note(began, began + seconds, loading)
-        if loads:
-            took = ", ".join(f"{seconds:.1f}" for seconds in loads)
-            log_event(
-                logger,
-                logging.WARNING,
-                "model_loaded_anew",
-                model=model,
-                detail="this model is loaded with other settings and is loaded anew each time: the "
-                f"last {len(loads)} answers waited {took} s for that",
-                remedy="let everything that uses this server ask with the same num_ctx (here "
-                f"{self.config.num_ctx}), or use another server",
-            )
-
-    async def _chat(
-        self, request: ChatRequest, watch: InFlight | None, seed: int | None
-    ) -> ChatReply:
-        """Ask the backend, with a seed; show the reply as it is written where that is worth it."""
-        ask, last = self.backend.chat, self._last_s
-        streams = getattr(self.backend, "streams", False)
-        is_worth_it = streams == "always" or last is None or last >= _SLOW_S
-        if watch is not None and streams and is_worth_it:
-            stream = cast("_Streaming", self.backend).chat
-            ask = partial(stream, on_text=partial(watch.wrote, request))
-        wanted, options = request.top_logprobs, request.options
-        if wanted is not None:
-            wanted = min(wanted, getattr(self.backend, "max_top_logprobs", 0)) or None
+    def _hand_over(
+        self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane
+    ) -> Awaitable[ChatReply]:
+        """Hand a request to the backend, with the seed; the watch sees the reply being written."""
+        ask: Send = self.backend.chat
+        if watch is not None:
+            watch.began(request)
+        if getattr(self.backend, "streams", False):
+            ask = partial(ask, on_text=partial(_piece, lane, watch, request))
+        # What was asked for stays on the tape, without the seed, and with more alternatives than
+        # this backend can give: a replay, which has no backend, asks the same.
+        top, options = request.top_logprobs, request.options
+        if seed is None and top is None:
+            return ask(request)
         if seed is not None:
             options = {**options, "seed": seed}
-        # What was asked for stays on the tape, without the seed, and with more alternatives than
-        # this backend can give: a replay, which has no backend, asks the same. By name: ``replace``
-        # takes more than twice as long, and every request comes by here.
+        # By name: every call of a run comes by here, and ``replace`` takes three times as long.
         sent = ChatRequest(
             model=request.model,
             messages=request.messages,
@@ -732,61 +603,99 @@ class LLMClient:
             timeout_s=request.timeout_s,
             site=request.site,
             attempt=request.attempt,
-            top_logprobs=wanted,
+            top_logprobs=min(top or 0, getattr(self.backend, "max_top_logprobs", 0)) or None,
             origin=request.origin,
         )
-        reply = await ask(sent)
+        return ask(sent)
+
+    def _checked(self, reply: ChatReply) -> ChatReply:
+        """Return a backend's reply, if it is one."""
+        who = type(self.backend).__name__
         if not isinstance(reply, ChatReply):
             raise ConfigError(
-                f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
-                "must return ChatReply(text=...)"
+                f"{who}.chat returned {type(reply).__name__}; it must return ChatReply(text=...)"
             )
         if reply.top_logprobs:
-            listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
-            reply = replace(reply, top_logprobs=listed)
+            reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply
 
-    async def _back_off(self, least_s: float) -> None:
-        """Wait before the retry, at least so many seconds."""
+    def _learn(self, sent: Sent, reply: ChatReply) -> None:
+        """Note what an answer shows of the server."""
+        self._told.discard("server_away")
+        began, loads = sent.began or 0.0, self._loads
+        loads.note(began, began + sent.seconds, reply.load_seconds)
+        if len(loads.seconds) >= LOADINGS:
+            took = ", ".join(f"{seconds:.1f}" for seconds in loads.seconds)
+            self._tell_once(
+                "model_loaded_anew",
+                logging.WARNING,
+                model=self.config.model,
+                detail="this model is loaded with other settings and is loaded anew each time: the "
+                f"last {LOADINGS} answers waited {took} s for that",
+                remedy="let everything that uses this server ask with the same num_ctx (here "
+                f"{self.config.num_ctx}), or use another server",
+            )
+
+    async def _again(self, send: Send, wait_s: float, *what: Any) -> ChatReply:
+        """Send a second request: after a wait, and until a server that is away is back."""
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        patience = self.config.wait_for_server_s if self.config.retry_wait_s[1] > 0 else 0.0
+        if not patience:
+            return await send(*what)
         import tenacity  # here, since few runs need it and it takes long to import
 
-        # Jittered, so that agents who failed together do not all come back at the same moment.
-        shortest, longest = self.config.retry_wait_s
-        wait = tenacity.wait_random_exponential(multiplier=longest, min=shortest, max=longest)
-        drawn = wait(tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {}))
-        seconds = max(drawn, least_s)
-        if seconds > 0:
-            await asyncio.sleep(seconds)
+        def tell(state: tenacity.RetryCallState) -> None:
+            why = state.outcome and state.outcome.exception()
+            detail = f"waiting up to {patience:g} s for it; {why}"
+            self._tell_once("server_away", logging.WARNING, detail=detail)
 
-    def _lane(self) -> Lane:
-        loop = asyncio.get_running_loop()
-        lane = self._lanes.get(loop)
-        if lane is None:
-            with self._lock:
-                # Scripts may use a loop for each run; the lanes of closed ones would pile up.
-                for other in [other for other in self._lanes if other.is_closed()]:
-                    del self._lanes[other]
-                lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
-        return lane
+        knocking = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(_retry.is_refused),
+            wait=lambda state: min(_KNOCK_S, patience - (state.seconds_since_start or 0.0)),
+            stop=tenacity.stop_after_delay(patience),
+            before_sleep=tell,
+            reraise=True,
+        )
+        try:
+            return await knocking(send, *what)
+        except Exception as error:
+            if not _retry.is_refused(error):
+                raise
+            words = f"{error}; waited {patience:.0f} s for it"
+            raise BackendError(words, reason="connection_error", retry=True) from error
 
 
-class _Streaming(ChatBackend, Protocol):
-    """A backend whose ``streams`` is not False."""
+async def _in_time(send: Send, *what: Any) -> ChatReply:
+    """Send a request, for no longer than the caller will wait."""
+    left = seconds_left() or 0.0
+    try:
+        async with asyncio.timeout(left) as limit:
+            return await send(*what)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        # No retry, and the tape shows why.
+        detail = f"no reply within {round(left, 2):g} s, and the caller waits no longer"
+        raise BackendError(detail, reason="timeout") from None
 
-    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply: ...
+
+def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) -> None:
+    """Note a piece of a reply; an empty one only says that the server works."""
+    lane.heard()
+    if watch is not None and text:
+        watch.wrote(request, text)
 
 
 def _reasoned(reply: ChatReply) -> str:
-    text = without_thinking(reply.text).strip()
+    text = _extract.without_thinking(reply.text).strip()
     if not text:
         raise InvalidReply("it is empty")
     return text
 
 
-@lru_cache(maxsize=1024)
-def _system_message(text: str) -> Message:
-    """One message for all requests of a run that share it."""
-    return Message("system", text)
+_system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
+"""One message for all requests of a run that share it."""
 
 
 @lru_cache(maxsize=1024)

@@ -10,11 +10,16 @@ from typing import Any
 from llmsim_lab._util.text import listed
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
-from llmsim_lab.llm._connections import unknown_name, without_locals, without_password
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
-from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
-from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, find_model, installed_models
-from llmsim_lab.llm._ollama.backend import (
+from llmsim_lab.llm._embedded.weights import (
+    CATALOGUE,
+    default_model,
+    find_model,
+    get_model,
+    installed_models,
+)
+from llmsim_lab.llm._http import unknown_name, without_locals, without_password
+from llmsim_lab.llm._ollama import (
     SUGGESTED_MODEL,
     OllamaBackend,
     OllamaProbe,
@@ -226,8 +231,7 @@ def _embedded(
                 f"the weights of {name!r} are not on this machine; 'llmsim-lab model get {name}' "
                 "fetches them, or connect(..., download=True)"
             )
-        with rich_progress() as progress:
-            get_model(name, progress=progress)
+        get_model(name, show_progress=True)
     reasons = "; ".join(reason for reason in (why, note) if reason)
     chosen = f"Using the embedded model {name}" + (f": {reasons}." if reasons else ".")
     if not _is_file(name):

@@ -7,13 +7,14 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError
-from llmsim_lab.types import WIRE
+from llmsim_lab.types import WIRE, Message
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -49,7 +50,7 @@ def parse_reply(
     response_model: type[ModelT],
     check: Callable[[ModelT], str | None] | None = None,
     *,
-    allowed: Mapping[str, str] | None = None,
+    allowed: Callable[[], Mapping[str, str]] = dict,
 ) -> ModelT:
     """Return the reply as an instance of the response model.
 
@@ -60,8 +61,8 @@ def parse_reply(
         text: the reply.
         response_model: what it must be.
         check: returns what is wrong with the content of a well-formed reply, or None.
-        allowed: what some fields must be here, in words, where that is less than the response model
-            allows: a reply that breaks both is told this.
+        allowed: returns what some fields must be here, in words, where that is less than the
+            response model allows: a reply that breaks both is told this.
 
     Raises:
         InvalidReply: nothing in the text fits.
@@ -69,7 +70,7 @@ def parse_reply(
     try:
         decision = response_model.model_validate_json(text, context=WIRE)
     except ValidationError as error:
-        decision = _search(text, response_model, error, allowed or {})
+        decision = _search(text, response_model, error, allowed())
     if check is not None and (complaint := check(decision)):
         raise InvalidReply(complaint, rejected=decision)
     return decision
@@ -236,3 +237,11 @@ def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[
             retry=True,
         )
     return tuple(sorted(possible, key=lambda pair: -pair[1]))
+
+
+def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the conversation with a text at the end of its system message."""
+    first = messages[0] if messages else None
+    if first is not None and first.role == "system":
+        return (replace(first, content=f"{first.content}\n\n{text}"), *messages[1:])
+    return (Message("system", text), *messages)

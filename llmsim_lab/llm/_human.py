@@ -8,18 +8,20 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
 
-from llmsim_lab._util.text import clip, log_event, number
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._choose import text_of
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
@@ -67,30 +69,39 @@ class OpenQuestion:
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
         """The answer's fields by name, each with its part of the schema; none for free text."""
         schema = self.request.schema or {}
-        known = schema.get("$defs", {})
-        fields = schema.get("properties", {})
+        known, fields = schema.get("$defs", {}), schema.get("properties", {})
         return {name: resolved(part, known) for name, part in fields.items()}
 
     def value(self, name: str, typed: str) -> Any:
-        """Return what somebody typed for a field as a value of its type; the text if it is not one.
-
-        Args:
-            name: the field.
-            typed: such as ``5``, ``2,5``, ``60 %``, ``yes``, one of the choices, or JSON.
-        """
+        """Return what was typed for a field as a value of its type; the text if it is not one."""
         return typed_value(typed.strip(), self.fields.get(name, {}))
 
     def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Return what is wrong with an answer's form, by field; empty where nothing is.
-
-        Args:
-            values: the answer's fields by name.
-        """
+        """Return what is wrong with an answer's form, by field; empty where nothing is."""
         found = dict.fromkeys(values.keys() - self.fields.keys(), "there is no such field")
         for name, schema in self.fields.items():
             if fault := field_fault(values.get(name), schema):
                 found[name] = fault
         return found
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "yes or no",
+    "string": "a text",
+    "array": "a list, as in JSON",
+    "object": "an object, as in JSON",
+}
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+_YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
 def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,23 +114,21 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
     own = {"description": part["description"]} if "description" in part else {}
     if "$ref" in part:
         return {**resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known), **own}
-    alternatives = [
-        resolved(one, known) for one in part.get("anyOf", ()) if one.get("type") != "null"
-    ]
-    if alternatives:
-        found = alternatives[0]
-        if len(alternatives) > 1:
-            kinds = {"boolean" if "enum" in one else one.get("type") for one in alternatives}
+    several = [resolved(one, known) for one in part.get("anyOf", ()) if one.get("type") != "null"]
+    if several:
+        found = several[0]
+        if len(several) > 1:
+            kinds = {"boolean" if "enum" in one else one.get("type") for one in several}
             if kinds == {"boolean"}:
-                choices = [one.get("enum", (True, False)) for one in alternatives]
-                found = {"enum": [choice for several in choices for choice in several]}
+                choices = [one.get("enum", (True, False)) for one in several]
+                found = {"enum": list(chain(*choices))}
             elif kinds <= {"integer", "number", "boolean", "string"}:
-                found = {"anyOf": alternatives}
-        return {"optional": len(alternatives) < len(part["anyOf"]), **found, **own}
-    return {**part, "enum": [part["const"]]} if "const" in part else part
-
-
-_YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+                found = {"anyOf": several}
+        return {"optional": len(several) < len(part["anyOf"]), **found, **own}
+    if "const" in part:
+        return {**part, "enum": [part["const"]]}
+    # What a list or an object holds is judged too, and may refer to other schemas.
+    return {**part, "$defs": known} if known and part.get("type") in ("array", "object") else part
 
 
 def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
@@ -135,15 +144,13 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
         at = place_of(as_number, choices)
         close = as_number if at is None else choices[at]
         return next((one for one in choices if typed == str(one)), close)
-    match schema.get("type"):
-        case "integer" | "number":
-            return _number(typed)
-        case "boolean":
-            return _YES_AND_NO.get(typed.lower(), typed)
-        case "array" | "object":
-            with suppress(ValueError):
-                return json.loads(typed)
-    return typed
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        return _number(typed)
+    if kind in ("array", "object"):
+        with suppress(ValueError):
+            return json.loads(typed)
+    return _YES_AND_NO.get(typed.lower(), typed) if kind == "boolean" else typed
 
 
 def _number(typed: str) -> float | str:
@@ -157,54 +164,50 @@ def _number(typed: str) -> float | str:
     return int(value) if value.is_integer() else value
 
 
-_TYPES: Mapping[str, tuple[Any, str]] = {
-    "integer": (int, "a whole number"),
-    "number": (int | float, "a number"),
-    "boolean": (bool, "yes or no"),
-    "string": (str, "a text"),
-    "array": (list, "a list, as in JSON"),
-    "object": (dict, "an object, as in JSON"),
-}
+@cache
+def _judge() -> Any:
+    """Return the class of validators, to which a number is a choice that it is close to."""
+    from jsonschema import Draft202012Validator, ValidationError  # takes long to import
+    from jsonschema.validators import extend
+
+    def chosen(_: Any, choices: Sequence[Any], value: Any, __: Any) -> Iterator[Exception]:
+        if place_of(value, choices) is None:
+            yield ValidationError("")
+
+    # pydantic's patterns are not Python's, and 0.3 is a multiple of 0.1 to it: it judges later.
+    later = dict.fromkeys(("pattern", "patternProperties", "multipleOf"), lambda *_: ())
+    return extend(Draft202012Validator, {"enum": chosen, **later})  # type: ignore[no-untyped-call]
 
 
 def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with one field's value; empty where nothing is."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
-    if several := schema.get("anyOf"):
-        found = [field_fault(value, one) for one in several]
-        return "" if "" in found else "; or ".join(found)
-    if choices := schema.get("enum"):
-        known = any(same_choice(value, choice) for choice in choices)
-        return "" if known else f"is {value!r:.40}; choose one of {_listed(choices)}"
-    name = str(schema.get("type"))
-    if name not in _TYPES:
-        return ""
-    wanted, what = _TYPES[name]
-    is_number = name in ("integer", "number")
-    # True and False are ints to Python, but not numbers to a model.
-    if not isinstance(value, wanted) or (is_number and isinstance(value, bool)):
-        given = type(value).__name__ if name == "string" else f"{value!r:.40}"
-        return f"must be {what}, not {given}"
-    if name == "string":
-        most = schema.get("maxLength", math.inf)
-        return "" if len(value) <= most else f"has {len(value):,} characters; {most:,} at most"
-    return _out_of_bounds(value, schema) if is_number else ""
-
-
-def _out_of_bounds(value: float, schema: Mapping[str, Any]) -> str:
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return f"is {value}; give a finite number"
-    needed = ""
-    if least is not None and most is not None and not least <= value <= most:
-        needed = f"from {least:g} to {most:g}"
-    elif (least is not None and value < least) or (above is not None and value <= above):
-        needed = f"above {above:g}" if least is None else f"at least {least:g}"
-    elif (most is not None and value > most) or (below is not None and value >= below):
-        needed = f"below {below:g}" if most is None else f"at most {most:g}"
-    return f"is {value:g}; it must be {needed}" if needed else ""
+    faults = list(_judge()(schema).iter_errors(value))
+    # What can be chosen says more than of which type it is.
+    faults.sort(key=lambda fault: fault.validator != "enum")
+    return _words(faults[0]) if faults else ""
+
+
+def _words(fault: Any) -> str:
+    value, limit, words = fault.instance, fault.validator_value, str(fault.message)
+    match fault.validator:
+        case "type":
+            given = type(value).__name__ if limit == "string" else f"{value!r:.40}"
+            words = f"must be {_TYPES.get(limit, limit)}, not {given}"
+        case "enum":
+            words = f"is {value!r:.40}; choose one of {', '.join(map(text_of, limit))}"
+        case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
+            words = f"is {text_of(value):.40}; it must be {_bounds(fault.schema)}"
+        case "maxLength":
+            words = f"has {len(value):,} characters; {limit:,} at most"
+        case "anyOf":
+            each = {one.schema_path[0]: _words(one) for one in fault.context}
+            words = "; or ".join(each.values())
+    place = ".".join(map(str, fault.path))
+    return f"at {place} {words}" if place else words
 
 
 def same_choice(value: Any, choice: Any) -> bool:
@@ -223,33 +226,27 @@ def place_of(value: Any, choices: Sequence[Any]) -> int | None:
     return alike[0] if alike else None
 
 
-def _listed(choices: list[Any]) -> str:
-    return ", ".join(
-        f"{choice:.10g}" if type(choice) in (int, float) else str(choice) for choice in choices
-    )
+def _bounds(schema: Mapping[str, Any]) -> str:
+    """Return between what a number must be, as in ``from 0 to 20``; empty if it may be any."""
+    bounds = {key: text_of(schema[key]) for key in _BOUNDS if key in schema}
+    if list(bounds) == ["minimum", "maximum"]:
+        return f"from {bounds['minimum']} to {bounds['maximum']}"
+    return " and ".join(f"{_BOUNDS[key]} {bound}" for key, bound in bounds.items())
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:
     """Return what can be answered for a field, as in ``from 0 to 20``; empty for any text."""
     if several := schema.get("anyOf"):
-        return " or ".join(schema_words(one) or _TYPES[one["type"]][1] for one in several)
+        return " or ".join(schema_words(one) or _TYPES[one["type"]] for one in several)
     if choices := schema.get("enum"):
-        return _listed(choices)
+        return ", ".join(map(text_of, choices))
     if schema.get("type") == "boolean":
-        return "yes or no"
-    bounds = [
-        f"{word} {number(schema[key])}"
-        for key, word in (
-            ("minimum", "from"),
-            ("exclusiveMinimum", "above"),
-            ("maximum", "to"),
-            ("exclusiveMaximum", "below"),
-        )
-        if key in schema
-    ]
-    whole = ["whole"] if schema.get("type") == "integer" else []
-    return ", ".join([*filter(None, [" ".join(bounds)]), *whole])
+        return _TYPES["boolean"]
+    whole = "whole" if schema.get("type") == "integer" else ""
+    return ", ".join(filter(None, [_bounds(schema), whole]))
 
+
+# --- the person -----------------------------------------------------------------------------------
 
 AskPerson = Callable[[OpenQuestion], Any]
 """Answers a question: returns the fields as a mapping or model, or a text; may be ``async``."""
@@ -282,8 +279,7 @@ class Person:
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for whenever a question comes or goes; return what removes it.
 
-        Args:
-            callback: called in whichever thread it happens; it must be quick.
+        It is called in whichever thread it happens, and must be quick.
         """
         with self._lock:
             self._listeners.append(callback)
@@ -297,11 +293,7 @@ class Person:
     async def asked(
         self, wanted: Callable[[OpenQuestion], object] = lambda _: True
     ) -> OpenQuestion:
-        """Wait until there is a question, and return the oldest.
-
-        Args:
-            wanted: returns whether a question is one that is waited for; any is if not given.
-        """
+        """Wait until there is a question that is ``wanted``, and return the oldest."""
         arrived: Future[OpenQuestion] = Future()
 
         def look() -> None:
@@ -317,11 +309,7 @@ class Person:
             stop()
 
     def answer(self, question: OpenQuestion, answer: Mapping[str, Any] | BaseModel | str) -> None:
-        """Answer a question; from any thread.
-
-        Args:
-            question: one of ``questions``.
-            answer: the fields, or the reply's text as it is.
+        """Answer one of ``questions`` with its fields or the reply's text, from any thread.
 
         Raises:
             ConfigError: nobody waits for this answer any more, or it is of a wrong type.
@@ -414,11 +402,11 @@ def checked_answer(
 
     Args:
         person: who is asked.
-        question: the one that is open; None where there is none.
+        question: the one that is open, if any.
         values: the fields of the reply.
-        name: of whom the answer is.
-        called: what fields are called in messages, where that is something else.
-        notes: what the tape keeps with the reply's text besides.
+        name: whose answer it is.
+        called: other names of fields, for messages.
+        notes: what the tape keeps with the reply besides.
 
     Raises:
         ConfigError: no question is open, or a field is wrong; then nothing was sent.

@@ -3,67 +3,76 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-from collections import deque
+import time
+from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Literal
+from typing import Any
 
-from llmsim_lab.types import Attempt
+from llmsim_lab.llm._retry import status_of
+from llmsim_lab.types import ChatReply
 
 _MOST = 64
-_GROWTH = 1.2
-"""How much faster twice as many at once must be to be worth it."""
-_SLOWER = 0.6
-"""A server that does less than this share of what it did is sent fewer, if it does as much then."""
-_LOADED_ANEW_S, _LOADINGS, _SOON_S = 1.0, 3, 60.0
+_GROWTH, _SLOWER = 1.2, 0.6
+"""How much faster twice as many at once must be to be worth it; and the share of what a server did
+below which it is sent fewer, if it does as much then."""
+_PAUSE = 8
+"""Another number is tried when there are an eighth more answers than at the last try."""
+_LOADED_ANEW_S, _SOON_S, LOADINGS = 1.0, 60.0, 3
 """A model that was loaded for so long, for so many answers in a row, each asked for so soon after
 the one before it, is in other hands in between."""
-_PAUSE = 8
-"""A larger number is tried again when there are an eighth more answers than at the last try."""
 
 
 class Limits:
-    """How many requests are in flight at once: a given number, or one that is found.
+    """How many requests are in flight at once: a fixed number, or one that is found.
 
     It begins with one and doubles the number as long as the server gets a fifth more done in a
-    second, then keeps the best, and tries a larger one again from time to time. What is done is
-    counted in tokens, since answers differ in length, over the time in which something is in
-    flight; and a number counts as tried only when so many requests were in flight: a run that asks
-    two agents at a time says nothing about four. The first answer is left out, since a server may
-    load the model for it.
-
-    The number holds for each event loop that the client is used on; usually there is one.
-
-    Args:
-        given: a fixed number; None to find one.
+    second, then keeps the best. From time to time it tries a larger one again, or half of it where
+    the server has become much slower. What is done is counted in tokens, since answers differ in
+    length, over the time in which something is in flight; a number counts as tried only when so
+    many were in flight; and the first answer is left out, since a server may load the model for it.
 
     Attributes:
-        at_once: requests in flight at most, now.
-        answers_per_s: what was measured last with each number that was tried.
+        at_once: requests in flight at most, now, on each event loop; usually there is one.
+        tokens_per_s: what was measured last with each number that was tried.
     """
 
-    def __init__(self, given: int | None = None) -> None:
-        self.answers_per_s: dict[int, float] = {}
-        self._tokens_per_s: dict[int, float] = {}
-        self._given = given
+    def __init__(self, fixed: int | None = None) -> None:
+        self.tokens_per_s: dict[int, float] = {}
+        self._is_fixed = fixed is not None
         self._lock = threading.Lock()  # event loops on other threads share the number
-        self._in_flight, self._since = 0, 0.0
+        self._in_flight, self._since, self._total, self._best = 0, 0.0, 0, 1
+        self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._before_cut = 0
         """Those in flight that were sent before the server said that it was too much."""
-        self._warm = False
-        self._phase: Literal["rising", "holding", "falling"] = "rising"
-        self._total = 0
-        self._count_with(given or 1, wanted=1)
+        self._try(fixed or 1, wanted=1)
 
-    def _count_with(self, number: int, *, wanted: int) -> None:
+    def lane(self) -> Lane:
+        """Return the lane of the event loop that is running."""
+        loop = asyncio.get_running_loop()
+        if (lane := self._lanes.get(loop)) is None:
+            with self._lock:
+                # Scripts may use a loop for each run; the lanes of closed ones would pile up.
+                for other in [other for other in self._lanes if other.is_closed()]:
+                    del self._lanes[other]
+                lane = self._lanes[loop] = Lane(self, loop)
+        return lane
+
+    def _try(self, number: int, *, wanted: int) -> None:
         """Count anew, with so many at once, until there are enough answers to judge by."""
         self.at_once, self._wanted = number, wanted
         self._answers = self._tokens = self._peak = 0
         self._busy_s = 0.0
 
+    def _keep(self, number: int) -> None:
+        """Take a number as the best one, until it is time to try another."""
+        self._best = number
+        self._try(number, wanted=max(4 * number, self._total // _PAUSE))
+
     def began(self, now: float) -> None:
         """Note that a request was sent, at a time in seconds."""
-        if self._given is not None:
+        if self._is_fixed:
             return
         with self._lock:
             if not self._in_flight:
@@ -74,236 +83,188 @@ class Limits:
     def ended(self, now: float, *, tokens: int | None, too_many: bool = False) -> None:
         """Note that a request has ended.
 
-        Args:
-            now: the time, seconds.
-            tokens: of the answer, 1 where they are not known; None if there was no answer.
-            too_many: whether the server said that it is sent too much.
+        ``tokens`` are those of the answer, 1 where they are not known, None if there was none;
+        ``too_many`` says that the server is sent too much.
         """
-        if self._given is not None:
+        if self._is_fixed:
             return
         with self._lock:
             self._busy_s += now - self._since
             self._since = now
             self._in_flight -= 1
-            sent_before_cut = self._before_cut > 0
-            self._before_cut = max(0, self._before_cut - 1)
-            if too_many:
-                if not sent_before_cut:  # else the same burst would cut it again and again
-                    self._before_cut = self._in_flight
-                    self._hold(max(1, self.at_once // 2))
-            elif tokens is not None and not self._warm:
-                self._warm = True
-                self._count_with(1, wanted=1)
+            was_sent_before, self._before_cut = self._before_cut > 0, max(0, self._before_cut - 1)
+            if too_many and not was_sent_before:  # one burst does not cut it again and again
+                self._before_cut = self._in_flight
+                self._keep(max(1, self.at_once // 2))
             elif tokens is not None:
+                self._total += 1
                 self._answers += 1
                 self._tokens += tokens
-                self._total += 1
-                if self._answers >= self._wanted:
+                if self._total == 1:
+                    self._try(1, wanted=1)
+                elif self._answers >= self._wanted:
                     self._judge()
 
     def _judge(self) -> None:
         """Choose the next number, from what was counted with this one."""
-        tried = self.at_once
-        if self._peak < tried:  # nobody needs so many: nothing was learnt
-            self._count_with(tried, wanted=self._wanted)
+        number, rate = self.at_once, self._tokens / max(self._busy_s, 1e-9)
+        if self._peak < number:  # fewer are asked at a time: nothing was learnt
+            self._try(number, wanted=self._wanted)
             return
-        before = self._tokens_per_s.get(tried)
-        self.answers_per_s[tried] = self._answers / max(self._busy_s, 1e-9)
-        rate = self._tokens_per_s[tried] = self._tokens / max(self._busy_s, 1e-9)
-        if self._phase == "holding":
-            if tried > 1 and before is not None and rate < _SLOWER * before:
-                # The server has less time for us than when this number was found.
-                self._phase = "falling"
-                self._count_with(tried // 2, wanted=tried)
-            elif tried < _MOST:
-                # The first way up was quick; what few answers decided is looked at again.
-                self._phase = "rising"
-                self._count_with(2 * tried, wanted=4 * tried)
-            else:
-                self._hold(tried)
-        elif self._phase == "falling":
-            if rate * _GROWTH < self._tokens_per_s[2 * tried]:
-                self._hold(2 * tried)
-            elif tried == 1:
-                self._hold(1)
-            else:
-                self._count_with(tried // 2, wanted=tried)
-        elif tried > 1 and rate < _GROWTH * self._tokens_per_s.get(tried // 2, 0.0):
-            self._hold(tried // 2)
-        elif tried == _MOST:
-            self._hold(tried)
+        before, best = self.tokens_per_s.get(number), self._best
+        self.tokens_per_s[number] = rate
+        if number == best:
+            is_slower = before is not None and rate < _SLOWER * before
+            further = number // 2 if is_slower else 2 * number
+        elif rate < self.tokens_per_s[best] * (_GROWTH if number > best else 1 / _GROWTH):
+            self._keep(best)
+            return
+        else:  # further in the same direction
+            self._best, further = number, number * number // best
+        if 1 <= further <= _MOST:
+            # The first way up is quick; what few answers decided is looked at again.
+            self._try(further, wanted=further * (2 if further in self.tokens_per_s else 1))
         else:
-            self._count_with(2 * tried, wanted=2 * tried)
-
-    def _hold(self, number: int) -> None:
-        self._phase = "holding"
-        self._count_with(number, wanted=max(4 * number, self._total // _PAUSE))
+            self._keep(self._best)
 
     def __repr__(self) -> str:
-        if self._given is not None:
+        if self._is_fixed:
             return f"<{self.at_once} at once, fixed>"
-        rates = sorted(self._tokens_per_s.items())  # by which the number is chosen
+        rates = sorted(self.tokens_per_s.items())
         tried = ", ".join(f"{n}: {rate:,.{0 if rate >= 10 else 1}f}" for n, rate in rates)
         return f"<{self.at_once} at once; tokens/s by number: {tried or 'none yet'}>"
 
 
 class Loads:
-    """How often in a row a server had to load the model before it answered."""
+    """The times, seconds, that a server took in a row to load the model before it answered."""
 
     def __init__(self) -> None:
-        self._seconds: list[float] = []
-        self._since = -_SOON_S
-        """When the last answer had come, on the clock of ``note``."""
-        self._told = False
+        self.seconds: list[float] = []
+        self._answered = 0.0
 
-    def note(self, began: float, ended: float, seconds: float) -> list[float]:
-        """Note an answer; return the times of loading where it is time to tell of them, once.
-
-        Args:
-            began: when it was asked for, seconds.
-            ended: when it had come.
-            seconds: how long the model was loaded for it.
-        """
+    def note(self, began: float, ended: float, seconds: float) -> None:
+        """Note how long the model was loaded for an answer; when that was asked for and came."""
         # Requests sent at once all wait for one loading, and an idle model is unloaded.
-        one_after_another = self._since <= began <= self._since + _SOON_S
-        self._since = max(self._since, ended)
         if seconds < _LOADED_ANEW_S:
-            self._seconds.clear()
-        elif one_after_another or not self._seconds:
-            self._seconds.append(seconds)
-        if self._told or len(self._seconds) < _LOADINGS:
-            return []
-        self._told = True
-        return self._seconds
+            self.seconds.clear()
+        elif not self.seconds or self._answered <= began <= self._answered + _SOON_S:
+            self.seconds.append(seconds)
+        self._answered = max(self._answered, ended)
 
 
 class Sent:
-    """A request in flight, which the lane's timer ends when its time is over.
+    """A request that ends when the server was silent for so many seconds, or it took too long.
 
-    It does what ``asyncio.timeout`` does, in a third of the time.
+    Attributes:
+        began: when it was sent, by ``time.perf_counter``; None while it waits for its turn.
+        seconds: how long it took, once it has ended.
     """
 
-    __slots__ = ("_cancelling", "_task", "due", "is_late", "seconds")
+    __slots__ = ("began", "is_late", "last", "seconds", "since", "task", "timeout_s", "total_s")
 
-    def __init__(self, due: float, seconds: float) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "requests are made in tasks"
-        # Somebody else may have cancelled the task before: that is not this one's to take back.
-        self._task, self._cancelling = task, task.cancelling()
-        self.due, self.seconds, self.is_late = due, seconds, False
-
-    def end(self) -> None:
-        """Cancel the work, whose time is over; ``take_back`` must follow."""
-        self.is_late = True
-        self._task.cancel()
-
-    def take_back(self) -> None:
-        """Take the cancellation back, once the work has ended."""
-        self._task.uncancel()
+    def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
+        self.total_s = math.inf if total_s is None else total_s
+        self.last = math.inf
+        self.timeout_s, self.since, self.seconds, self.is_late = timeout_s, 0.0, 0.0, False
+        self.began: float | None = None
+        self.task: asyncio.Task[Any] | None = None
 
     @property
-    def only_late(self) -> bool:
-        """True if it was cancelled since its time was over, and by nobody else."""
-        return self.is_late and self._task.cancelling() <= self._cancelling + 1
+    def limit_s(self) -> float:
+        """The time that ended it, seconds."""
+        return min(self.timeout_s, self.total_s)
 
 
 class Lane:
     """The requests of one event loop: who is sent next, and how long each may take.
 
-    The time of a request begins when the last of those sent before it has ended, for a server that
+    The time of a request is the longest silence while the server works for us. It begins anew with
+    each piece of any reply, and when the last of those sent before it has ended, for a server that
     answers one after another has not looked at it before: its queue is not charged to the model.
 
     One timer serves all requests. Nearly every request ends long before its time, and a timer for
-    each, set and taken away again, would cost more than everything else that a limit does.
+    each would cost more than everything else that a limit does.
     """
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._limits = limits
-        self._in_flight = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._limits, self._loop = limits, loop
+        self._size = limits.at_once
+        self._free = asyncio.Semaphore(self._size)
         self._sent: dict[Sent, None] = {}
         """Those in flight, in the order of sending."""
-        self._since = 0.0
-        """The time of none begins before this."""
+        self._since = 0.0  # the time of none begins before this
         self._timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, seconds: float) -> Sent:
-        """Wait until a request may be sent, which must follow at once, and then ``leave``.
+    async def send(
+        self, sent: Sent, ask: Callable[..., Awaitable[ChatReply]], *what: Any
+    ) -> ChatReply:
+        """Ask when it is this request's turn.
 
-        Args:
-            seconds: how long the request may take.
+        Raises:
+            TimeoutError: its time is over.
         """
-        if not self._waiting and self._in_flight < self._limits.at_once:
-            self._in_flight += 1
-        else:
-            turn: asyncio.Future[None] = self.loop.create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if not turn.cancelled():  # it had just been let in: somebody else may go
-                    self._let_in()
-                raise
-        now = self.loop.time()
+        await self._free.acquire()
+        sent.began, now = time.perf_counter(), self._loop.time()
+        sent.since, sent.last = now, now + sent.total_s
         self._limits.began(now)
-        sent = Sent(now + seconds, seconds)
         self._sent[sent] = None
-        if self._timer is None or sent.due < self._timer.when():
-            self._wake_at(sent.due)
-        return sent
+        due = min(now + sent.timeout_s, sent.last)
+        if self._timer is None or due < self._timer.when():
+            self._wake_at(due)
+        tokens, too_many, task = None, False, asyncio.current_task()
+        assert task is not None, "requests are made in tasks"
+        sent.task, cancelled = task, task.cancelling()
+        try:
+            reply = await ask(*what)
+            tokens = getattr(reply, "reply_tokens", None) or 1
+            return reply
+        except asyncio.CancelledError:
+            if sent.is_late and task.cancelling() == cancelled + 1:  # and nothing else ended it
+                raise TimeoutError from None
+            raise
+        except Exception as error:
+            too_many = status_of(error) in (429, 503)
+            raise
+        finally:
+            if sent.is_late:
+                task.uncancel()
+            sent.seconds, now = time.perf_counter() - sent.began, self._loop.time()
+            self._limits.ended(now, tokens=tokens, too_many=too_many)
+            self._leave(sent, now)
 
-    def _let_in(self) -> None:
-        """Let those who wait be sent, as many as may be now that one is not in flight any more."""
-        self._in_flight -= 1
-        while self._waiting and self._in_flight < self._limits.at_once:
-            turn = self._waiting.popleft()
-            if not turn.done():  # else it was cancelled
-                self._in_flight += 1
-                turn.set_result(None)
+    def heard(self, *_: object) -> None:
+        """Note that the server works: a piece of a reply has come."""
+        self._since = self._loop.time()
 
-    def leave(self, sent: Sent, attempt: Attempt | None) -> None:
-        """Note that a request has ended; the time of those sent later begins anew.
-
-        Args:
-            sent: the request, as ``enter`` gave it.
-            attempt: what became of it; None if it was cancelled or the backend broke.
-        """
-        if sent.is_late:
-            sent.take_back()
-        now = self.loop.time()
-        reply = attempt.reply if attempt is not None else None
-        self._limits.ended(
-            now,
-            tokens=None if reply is None else reply.reply_tokens or 1,
-            too_many=attempt is not None and attempt.status_code in (429, 503),
-        )
+    def _leave(self, sent: Sent, now: float) -> None:
+        """Begin the time of those sent later anew, and let others be sent."""
         if sent is next(iter(self._sent)):  # as nearly always: all others were sent later
             self._since = now
         else:
-            sent_later = False
-            for other in self._sent:
-                if sent_later:
-                    other.due = now + other.seconds
-                sent_later = sent_later or other is sent
+            others = list(self._sent)
+            for other in others[others.index(sent) + 1 :]:
+                other.since = now
         del self._sent[sent]
-        self._let_in()
+        change = max(-1, self._limits.at_once - self._size)
+        self._size += change
+        for _ in range(1 + change):
+            self._free.release()
 
     def _wake_at(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         # In an empty context: the timer outlives its first request, whose context would keep
         # that one's run alive.
-        self._timer = self.loop.call_at(due, self._end_late_ones, context=Context())
+        self._timer = self._loop.call_at(due, self._end_late_ones, context=Context())
 
     def _end_late_ones(self) -> None:
-        self._timer = None
-        due = []
+        self._timer, now, due = None, self._loop.time(), []
         for sent in self._sent:
-            at = max(sent.due, self._since + sent.seconds)
-            if at > self.loop.time():
+            at = min(max(sent.since, self._since) + sent.timeout_s, sent.last)
+            if at > now:
                 due.append(at)
-            elif not sent.is_late:
-                sent.end()
+            elif sent.task is not None and not sent.is_late:
+                sent.is_late = True
+                sent.task.cancel()
         if due:
             self._wake_at(min(due))

@@ -1,17 +1,15 @@
-"""The backend for servers that speak OpenAI's protocol, through the official client.
+"""The backend for servers that speak OpenAI's protocol.
 
 vLLM, llama.cpp's server, LM Studio and hosted services do, each a little differently. What a server
 turns down (structured outputs, the name of the token limit, switches for thinking) is found out
 with the first request that has it, logged, remembered, and left out of later ones.
 
-The key goes into a request in the transport, as late as possible, so that nothing of the official
-client has it: neither its errors nor its log. Should a server repeat it, it is masked.
+Should a server repeat the key that a request carries, it is masked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import json
 import logging
@@ -19,8 +17,8 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import SplitResult
@@ -30,49 +28,38 @@ from pydantic import SecretStr
 
 from llmsim_lab._util.text import clip, listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._completions import Completion, as_object, with_instruction
-from llmsim_lab.llm._connections import (
-    Shared,
-    broken_off,
+from llmsim_lab.llm._extract import alternatives, with_instruction
+from llmsim_lab.llm._http import (
+    SHORTEST_SECRET,
+    Server,
+    StatusError,
+    Written,
+    as_object,
     clear_locals,
-    connection_fault,
+    count,
+    is_framed,
     is_loopback,
-    not_understood,
-    open_transport,
     read_address,
+    read_json,
     run_aside,
-    status_fault,
-    stopped,
+    text_of,
+    unwrapped,
+    without,
     without_locals,
 )
-from llmsim_lab.llm._retry import context_overflow, retry_after_s
-from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import (
-    STREAMED,
-    OuterTransport,
-    Telling,
-    error_text,
-    is_framed,
-    lines,
-    read_json,
-    streamed,
-    unwrapped,
-)
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
+from llmsim_lab.llm._retry import context_overflow
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
 
 Key = str | Callable[[], str | Awaitable[str]]
+Extend = Callable[[ChatRequest, dict[str, Any]], None]
 
 HOSTED = "https://api.openai.com/v1"
 _UNNAMED = ("", "auto", "openai")
-_PLACEHOLDER = "none"
 _LIST_TIMEOUT_S = 5.0
-_SHORTEST_SECRET = 8
-"""Characters; what is shorter is no key, but what local servers are given in place of one."""
 _LAST_WORDS_S = 5.0
 """How long a reply that is done is waited for to end: its counts come after it."""
-_MAX_TEXT = 500
 _OPERATIONS = re.compile(r"/(?:chat/completions|completions|models)$")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 """The older name, which all servers but OpenAI's own understand, and the newer one."""
@@ -103,15 +90,21 @@ _NEVER_STRICT = ("patternProperties", "prefixItems", "not", "if", "then", "else"
 _FORMS: tuple[Literal["whole", "portable", "none"], ...] = ("whole", "portable", "none")
 """How a schema is sent: as it is; without what OpenAI's strict mode lacks; within the prompt."""
 
+_DONE_REASONS = {
+    **dict.fromkeys(("length", "max_tokens"), "length"),
+    **dict.fromkeys(("content_filter", "abort", "error"), "aborted"),
+    "insufficient_system_resource": "aborted",
+}
+
 
 class OpenAIBackend:
     """Answers requests by a server that speaks OpenAI's protocol: ``/v1/chat/completions``.
 
-    May be used from several event loops and threads; all backends of one server share one client
-    per loop. Bounds neither time nor concurrency: ``LLMClient`` does. Such servers say nothing of a
-    model's weights, so ``model_info`` has no digest, and they choose the context window and how
-    long a model stays loaded: ``num_ctx`` is compared with what a prompt took, and ``keep_alive``
-    is not sent.
+    May be used from several event loops and threads; all backends of one server share its
+    connections in a loop. Bounds neither time nor concurrency: ``LLMClient`` does. Such servers
+    say nothing of a model's weights, so ``model_info`` has no digest, and they choose the context
+    window and how long a model stays loaded: ``num_ctx`` is compared with what a prompt took, and
+    ``keep_alive`` is not sent.
 
     Args:
         model: taken where a request names none (or ``auto``); without one, the only one there.
@@ -119,28 +112,34 @@ class OpenAIBackend:
             OpenAI's own.
         api_key: the key, or a function that returns it, also an ``async`` one, called for each
             request; by default ``$OPENAI_API_KEY``. Local servers mostly need none.
+        extend: is given each request and its body, and may change the body before it is sent.
 
     Raises:
-        ConfigError: the ``openai`` package is not installed, the address makes no sense, OpenAI's
-            own servers are to be asked without a key, or the key has characters that no key has.
+        ConfigError: the address makes no sense, OpenAI's own servers are to be asked without a
+            key, or the key has characters that no key has.
     """
 
     max_top_logprobs: ClassVar[int] = 20
-    streams: ClassVar[bool | Literal["always"]] = True
+    streams = True
 
     @without_locals
     def __init__(
-        self, model: str | None = None, *, base_url: str | None = None, api_key: Key | None = None
+        self,
+        model: str | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: Key | None = None,
+        extend: Extend | None = None,
     ) -> None:
-        try:
-            # Here, since it takes long to import, and not within an event loop's first request.
-            importlib.import_module("openai")
-        except ImportError as error:
-            raise ConfigError(
-                "models of OpenAI-compatible servers need the openai package: "
-                "pip install 'llmsim-lab[openai]'"
-            ) from error
         self.base_url = parse_base_url(base_url)
+        self.server = Server(
+            url=self.base_url,
+            who=f"the server at {self.base_url}",
+            kind="OpenAI-compatible server",
+            form="OpenAI's",
+            way_out="start it, or set base_url or OPENAI_BASE_URL",
+        )
+        self._extend = extend
         self._hosted = self.base_url.startswith(HOSTED)
         self._model = None if model in _UNNAMED else model
         given = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "").strip()
@@ -167,7 +166,14 @@ class OpenAIBackend:
     def __reduce__(self) -> tuple[object, ...]:
         """Leave a key out that was given as a text: the other process has ``$OPENAI_API_KEY``."""
         given = None if isinstance(getattr(self._key, "__self__", None), SecretStr) else self._key
-        return partial(type(self), self._model, base_url=self.base_url, api_key=given), ()
+        rebuilt = partial(
+            type(self),
+            self._model,
+            base_url=self.base_url,
+            api_key=given,
+            extend=self._extend,
+        )
+        return rebuilt, ()
 
     def __repr__(self) -> str:
         return f"OpenAIBackend({self._model!r}, base_url={self.base_url!r})"
@@ -177,7 +183,7 @@ class OpenAIBackend:
 
         Args:
             request: what is asked.
-            on_text: is given each piece of the reply as it comes; True stops the model.
+            on_text: is given each piece of the reply as it comes.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -187,11 +193,11 @@ class OpenAIBackend:
         known = self._turned_down.copy(), self._forms.copy()
         while True:
             form = self._form(model, request.schema)
-            fields = self._fields(model, request, form, stream=on_text is not None)
+            fields = self.body_of(model, request, form)
             try:
                 reply = await self._exchange(model, fields, on_text)
                 break
-            except _StatusError as error:
+            except StatusError as error:
                 # Each time one thing less is sent, so this comes to an end.
                 if not self._learn(request, fields, form, error):
                     if error.status in _REJECTIONS:
@@ -242,10 +248,6 @@ class OpenAIBackend:
             ) from None
         return None if listed is None else [printable(str(one["id"])) for one in listed]
 
-    async def aclose(self) -> None:
-        """Close the connections that no other backend uses."""
-        await _shared.release(self.base_url, self)
-
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:
@@ -274,16 +276,14 @@ class OpenAIBackend:
         Raises:
             BackendError: the server cannot be reached, or turns the key down.
         """
-        outgoing = _OpenAIExchange(await self._secret())
         try:
-            with self._translated(outgoing, ""):
-                sdk = (await _shared.get(self.base_url, self)).sdk
-                answer = await sdk.models.with_raw_response.list()
-                models = as_object(read_json(answer.content)).get("data")
-        except _StatusError as error:
+            answer = await self.server.document("/models", key=await self._secret())
+        except StatusError as error:
             if error.status in (404, 405, 501):
                 return None
             raise await self._fault(error, "") from error
+        with self.server.translated():
+            models = as_object(answer).get("data")
         if not isinstance(models, list):
             return None
         return [one for one in models if isinstance(one, dict) and isinstance(one.get("id"), str)]
@@ -297,11 +297,11 @@ class OpenAIBackend:
         known = (self._forms.get((model, key), 0) for key in ("", _key_of(schema)))
         return max(first, *known)
 
-    def _fields(
-        self, model: str, request: ChatRequest, form: int, *, stream: bool
-    ) -> dict[str, Any]:
+    def body_of(self, model: str, request: ChatRequest, form: int) -> dict[str, Any]:
         """Return a request as the protocol writes it."""
         messages, fields = request.messages, self._options(model, request.options)
+        # Without ``stream_options`` it would come without token counts.
+        fields |= {"stream": True, "stream_options": {"include_usage": True}}
         if isinstance(request.think, str):
             fields["reasoning_effort"] = request.think
         elif request.think is not None and not self._hosted:
@@ -310,9 +310,7 @@ class OpenAIBackend:
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
         if request.top_logprobs:
-            fields["logprobs"] = request.top_logprobs
-        if stream:  # else it would come without token counts
-            fields["stream_options"] = {"include_usage": True}
+            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         if request.schema is not None and _FORMS[form] == "none":
             messages = with_instruction(
                 messages,
@@ -328,7 +326,12 @@ class OpenAIBackend:
         for name in _SWITCHES:
             if (model, name) in self._turned_down:
                 fields.pop(name, None)
-        return {"model": model, "messages": list(as_json(messages)), **fields}
+        if "logprobs" not in fields:
+            fields.pop("top_logprobs", None)
+        body = {"model": model, "messages": list(as_json(messages)), **fields}
+        if self._extend is not None:
+            self._extend(request, body)
+        return body
 
     def _options(self, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return sampling options by this protocol's names; others go out as they are."""
@@ -344,10 +347,10 @@ class OpenAIBackend:
         return fields
 
     def _learn(
-        self, request: ChatRequest, fields: Mapping[str, Any], form: int, error: _StatusError
+        self, request: ChatRequest, fields: Mapping[str, Any], form: int, error: StatusError
     ) -> bool:
         """Remember what the server does not take of a request; False if that is not the trouble."""
-        if error.status not in _REJECTIONS or error.is_overflow:
+        if error.status not in _REJECTIONS or _is_overflow(error):
             return False
         model, said = fields["model"], error.said
         lacking = [name for name in _SWITCHES if name in fields and name in said]
@@ -384,87 +387,53 @@ class OpenAIBackend:
         """Make one request over the wire.
 
         Raises:
-            _StatusError: the server reports an error.
+            StatusError: the server reports an error.
             BackendError: it does not answer, or not in the protocol's form.
         """
-        stream = on_text is not None
-        outgoing = _OpenAIExchange(await self._secret(), stream=stream)
-        rest = {name: fields[name] for name in fields if name not in ("model", "messages")}
-        if "logprobs" in rest:
-            rest |= {"logprobs": True, "top_logprobs": rest["logprobs"]}
-        # As extra fields: the official client turns down options that are not OpenAI's own.
-        told = {"model": model, "messages": fields["messages"], "extra_body": rest}
-        tell, answer = Telling(on_text), Completion("the server")
+        key = await self._secret()
+        answer = _Completion(Written("the server", on_text), who=self.server.who)
         began = time.perf_counter()
-        with self._translated(outgoing, model):
-            chat = (await _shared.get(self.base_url, self)).sdk.chat.completions
-            if on_text is None:
-                body = as_object(read_json((await chat.with_raw_response.create(**told)).content))
-                if isinstance(body.get("error"), dict | str) and not body.get("choices"):
-                    raise _StatusError(200, body["error"], None)
-                answer.add_whole(body)
-            else:
-                # Closed whatever happens: the server stops a model nobody listens to.
-                async with chat.with_streaming_response.create(stream=True, **told) as response:
-                    await _read(events(response.iter_bytes()), answer, tell)
-                # Without a length the end of a broken connection looks like the end of the reply.
-                if not (answer.is_done or outgoing.framed):
-                    raise broken_off(self.base_url, f"{answer.events} events")
-                if not (answer.is_done or answer.events):
-                    raise ValueError("it has no events, so it is no streamed reply")
+        asked = self.server.asked("/chat/completions", fields, model=model, key=key)
+        async with asked as response:
+            transport = await self.server.transport()
+            await _read(_events(transport.lines(response), response), answer)
+            # Without a length the end of a broken connection looks like the end of the reply.
+            if not (answer.is_done or is_framed(response)):
+                raise self.server.broken_off(f"{answer.events} events")
+            if not (answer.is_done or answer.events):
+                raise ValueError("it has no events, so it is no streamed reply")
             reply = answer.reply(seconds=time.perf_counter() - began)
         self._fingerprint = answer.fingerprint or self._fingerprint
-        reply = _masked(reply, outgoing.secret)
+        if key is not None and len(key) >= SHORTEST_SECRET:
+            told = key.get_secret_value()
+            calls = tuple(
+                replace(
+                    call, name=without(told, call.name), arguments=without(told, call.arguments)
+                )
+                for call in reply.tool_calls
+            )
+            reply = replace(
+                reply,
+                text=without(told, reply.text),
+                thinking=without(told, reply.thinking),
+                tool_calls=calls,
+            )
         if reply.done_reason == "aborted":
-            raise stopped(reply, who=f"the server at {self.base_url}")
+            raise self.server.stopped(reply)
         return reply
 
-    @contextmanager
-    def _translated(self, outgoing: _OpenAIExchange, model: str) -> Iterator[None]:
-        """Send what is asked for inside; turn what the clients raise into failures of ours."""
-        import openai
-
-        url = self.base_url
-        try:
-            with scoped(outgoing=outgoing):
-                try:
-                    yield
-                except BaseException as error:
-                    clear_locals(error)  # those of the HTTP client have the key
-                    raise
-        except openai.APIStatusError as error:
-            response: Any = error.response
-            asked = retry_after_s(response.headers.get("retry-after"))
-            raise _StatusError(response.status_code, _parsed(response), asked) from error
-        except (openai.APIConnectionError, ConnectionError, httpx.TransportError) as error:
-            cause: Any = error if not isinstance(error, openai.OpenAIError) else error.__cause__
-            if isinstance(cause, BackendError):  # older clients wrap what the transport raises
-                raise cause from None
-            raise connection_fault(
-                cause,
-                url=url,
-                who="the server",
-                kind="OpenAI-compatible server",
-                not_made=isinstance(cause, httpx.ConnectError),
-                way_out="start it, or set base_url or OPENAI_BASE_URL",
-            ) from error
-        except (openai.OpenAIError, ValueError, TypeError, AttributeError) as error:
-            raise not_understood(
-                error, url=url, form="OpenAI's", model=model, sent=outgoing.sent
-            ) from error
-
     async def _fault(
-        self, error: _StatusError, model: str, request: ChatRequest | None = None
+        self, error: StatusError, model: str, request: ChatRequest | None = None
     ) -> BackendError:
         """Return the failure behind a reported error; that of a missing model lists the others."""
         status, text, url = error.status, error.text or "no explanation", self.base_url
-        if error.is_overflow and request is not None:
+        if _is_overflow(error) and request is not None:
             return _overflow(error, request)
         reason: FailureReason = "client_error"
         if status in (401, 403):
             what = "wants a key" if self._key is None else "does not accept the key"
             message = f"{url} {what}: {text}; set OPENAI_API_KEY, or give api_key=..."
-        elif error.is_missing_model:
+        elif _is_missing_model(error):
             reason, message = "model_not_found", f"{url} has no model {model!r} ({text})"
             with suppress(BackendError, TimeoutError):
                 async with asyncio.timeout(_LIST_TIMEOUT_S):
@@ -476,33 +445,59 @@ class OpenAIBackend:
                 "in /v1"
             )
         else:
-            return status_fault(
-                status,
-                text,
-                who=url,
-                model=model,
-                # A quota that is used up does not come back within seconds.
-                is_lasting="insufficient_quota" in error.said,
-                retry_after_s=error.retry_after_s,
-            )
+            # A quota that is used up does not come back within seconds.
+            is_lasting = "insufficient_quota" in error.said
+            return self.server.status_fault(error, model=model, is_lasting=is_lasting)
         return BackendError(
             message, reason=reason, status_code=status, retry_after_s=error.retry_after_s
         )
 
 
-async def _read(parts: AsyncIterator[dict[str, Any]], answer: Completion, tell: Telling) -> None:
-    """Read the events of a stream to its end.
+async def _events(
+    lines: AsyncIterator[bytes], response: httpx.Response
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the events of a reply; the last is empty.
 
     Raises:
-        _StatusError: one of them is an error.
+        StatusError: one of them is an error.
     """
+    if response.headers.get("content-type", "").startswith("application/json"):
+        # Not streamed, though asked to be.
+        event = _without_error(as_object(read_json(b"\n".join([line async for line in lines]))))
+        as_object(_first(event.get("choices")).get("message"))
+        yield event
+        yield {}
+        return
+    ended = False
+    async for line in lines:
+        name, _, data = line.partition(b":")
+        if ended:  # read to its end all the same, so that the connection can be used again
+            continue
+        if name == b"data" and data.strip() == b"[DONE]":
+            ended = True
+            yield {}
+        elif name == b"data":
+            yield _without_error(as_object(read_json(data)))
+        elif name == b"error":  # llama.cpp's
+            _without_error({"error": read_json(data)})
+
+
+def _without_error(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event; raise what it reports."""
+    if error := event.get("error"):  # some have it always, as null
+        code = unwrapped(error)[1].get("code")
+        # With status 200, under which some services report one.
+        raise StatusError(code if type(code) is int and 400 <= code <= 599 else 500, error)
+    return event
+
+
+async def _read(events: AsyncIterator[dict[str, Any]], answer: _Completion) -> None:
+    """Read the events of a reply to its end."""
     with suppress(TimeoutError):
         async with asyncio.timeout(None) as patience:
-            async for event in parts:
-                if error := event.get("error"):  # some have it always, as null
-                    raise _StatusError(200, error, None)
+            async for event in events:
                 was_done = answer.is_done
-                tell(*answer.add(event))
+                answer.add(event)
                 if answer.is_done and not was_done:
                     loop = asyncio.get_running_loop()
                     patience.reschedule(loop.time() + _LAST_WORDS_S)
@@ -524,54 +519,18 @@ _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
 """Those that are just left out."""
 
 
-@dataclass(slots=True)
-class _OpenAIExchange:
-    """What a request's transport adds and notes.
-
-    Attributes:
-        secret: the key.
-        stream: whether the reply is streamed.
-        sent: whether the request has left.
-        framed: whether the response says where it ends.
-    """
-
-    secret: SecretStr | None
-    stream: bool = False
-    sent: bool = False
-    framed: bool = True
+def _is_overflow(error: StatusError) -> bool:
+    """Return True if the prompt does not fit."""
+    return (error.status or 500) < 500 and _OVERFLOW.search(error.said) is not None
 
 
-class _StatusError(Exception):
-    """An error that the server reports."""
-
-    def __init__(self, status: int, error: Any, retry_after_s: float | None) -> None:
-        text, details = unwrapped(error)
-        code = details.get("code")
-        if status == 200:  # with which some services report one
-            status = code if type(code) is int and 400 <= code <= 599 else 500
-        self.status = status
-        self.text = clip(error_text(text), _MAX_TEXT)
-        self.details = details
-        self.retry_after_s = retry_after_s
-        named = (str(details.get(name) or "") for name in ("param", "code", "type"))
-        self.said = " ".join([*named, self.text])
-        """All that it says, for searching."""
-        super().__init__(self.text)
-
-    @property
-    def is_overflow(self) -> bool:
-        """Whether the prompt does not fit."""
-        return self.status < 500 and _OVERFLOW.search(self.said) is not None
-
-    @property
-    def is_missing_model(self) -> bool:
-        """Whether the server lacks the model."""
-        return "model_not_found" in self.said or (
-            self.status == 404 and "model" in self.text.lower()
-        )
+def _is_missing_model(error: StatusError) -> bool:
+    """Return True if the server lacks the model."""
+    named = error.status == 404 and "model" in error.text.lower()
+    return named or "model_not_found" in error.said
 
 
-def _overflow(error: _StatusError, request: ChatRequest) -> BackendError:
+def _overflow(error: StatusError, request: ChatRequest) -> BackendError:
     """Return the failure of a prompt that does not fit the server's window."""
     tokens, window = error.details.get("n_prompt_tokens"), error.details.get("n_ctx")
     if type(window) is not int:
@@ -588,129 +547,108 @@ def _overflow(error: _StatusError, request: ChatRequest) -> BackendError:
     )
 
 
-@dataclass(slots=True, eq=False)
-class _OpenAIClient:
-    """The official client for one server and one event loop."""
+@dataclass(slots=True)
+class _Completion:
+    """Puts a reply together from its events.
 
-    sdk: Any
-
-    @classmethod
-    def open(cls, url: str) -> _OpenAIClient:
-        from openai import AsyncOpenAI
-
-        transport = _KeyTransport(open_transport(url, who=url), own=url.startswith(HOSTED))
-        http: Any = httpx.AsyncClient(transport=transport, timeout=None, follow_redirects=False)
-        # Retries are the caller's. The key is not known here, and a text has to be given.
-        sdk = AsyncOpenAI(api_key=_PLACEHOLDER, base_url=url, http_client=http, max_retries=0)
-        sdk.timeout = None  # as above: the caller bounds the time
-        return cls(sdk)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.sdk.close()
-
-
-_shared = Shared(_OpenAIClient.open)
-
-
-class _KeyTransport(OuterTransport):
-    """Adds the scope's key to requests, and masks it in answers.
-
-    Args:
-        inner: makes the requests.
-        own: whether they go to OpenAI; others do not get the names of organization and project.
+    Attributes:
+        written: its text.
+        who: the server, for messages.
+        is_done: whether the server has said that this is all.
+        events: how many there were so far, the end mark left out.
+        fingerprint: what the server says of its set-up; empty where it does not.
     """
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, *, own: bool) -> None:
-        super().__init__(inner)
-        # The first is what the official client says of this machine.
-        others = () if own else (b"openai-organization", b"openai-project")
-        self._left_out: tuple[bytes, ...] = (b"x-stainless-", *others)
+    written: Written
+    who: str
+    is_done: bool = False
+    events: int = 0
+    fingerprint: str = ""
+    _calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _top_logprobs: tuple[tuple[str, float], ...] = ()
+    _finish: str = ""
+    _read: int | None = None
+    _wrote: int | None = None
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Make a request."""
-        outgoing: _OpenAIExchange = scope().outgoing
-        secret = outgoing.secret.get_secret_value().encode() if outgoing.secret else b""
-        key = _forms_of(secret)
-        headers = [
-            (name, value)
-            for name, value in request.headers.raw
-            if not name.lower().startswith(self._left_out)
-            and value != f"Bearer {_PLACEHOLDER}".encode()
-        ]
-        if secret:
-            headers = [pair for pair in headers if pair[0].lower() != b"authorization"]
-            headers.append((b"Authorization", b"Bearer " + secret))
-        content = await request.aread()
-        outgoing.sent = True
-        # A new request: the client's own is in its errors, and must not have the key.
-        response = await self._inner.handle_async_request(
-            httpx.Request(
-                request.method,
-                request.url,
-                headers=headers,
-                content=content,
-                extensions=request.extensions | (STREAMED if outgoing.stream else {}),
-            )
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Take an event, the empty one as the end mark.
+
+        Raises:
+            ValueError: a count is not what it must be.
+            TypeError: something is of another type than it must be.
+            BackendError: a log-probability is not one, or the reply is too long.
+        """
+        if not event:
+            self.is_done = True
+            return
+        self.events += 1
+        if event.get("usage"):
+            usage = as_object(event["usage"])
+            self._read = count(usage.get("prompt_tokens"), "prompt_tokens")
+            self._wrote = count(usage.get("completion_tokens"), "completion_tokens")
+        if isinstance(fingerprint := event.get("system_fingerprint"), str):
+            self.fingerprint = fingerprint or self.fingerprint
+        if not event.get("choices"):
+            self.written.add("")  # mostly how far the server has read the prompt
+            return
+        choice = _first(event["choices"])
+        # A stream's events have a delta, a whole answer has a message.
+        message = as_object(choice.get("delta") or choice.get("message") or {})
+        self._finish = text_of(choice, "finish_reason") or self._finish
+        self.is_done = self.is_done or bool(self._finish)
+        tokens = as_object(choice.get("logprobs") or {}).get("content")
+        if tokens and not self._top_logprobs:
+            listed = map(as_object, _first(tokens).get("top_logprobs") or ())
+            pairs = ((one.get("token"), one.get("logprob")) for one in listed)
+            self._top_logprobs = alternatives(pairs, who=self.who)
+        for part in message.get("tool_calls") or ():
+            self._add_call(as_object(part))
+        # A refusal is what OpenAI's models write in place of an answer.
+        thinking = text_of(message, "reasoning_content", "reasoning")
+        self.written.add(text_of(message, "content", "refusal"), thinking)
+
+    def _add_call(self, part: Mapping[str, Any]) -> None:
+        # Of servers that leave the index out, each part is a whole call.
+        place = count(part.get("index", len(self._calls)), "index")
+        call = self._calls.setdefault(place or 0, {"id": None, "name": "", "arguments": ""})
+        function = as_object(part.get("function") or {})
+        call["id"] = text_of(part, "id") or call["id"]
+        call["name"] = text_of(function, "name") or call["name"]
+        if isinstance(function.get("arguments"), dict):  # some servers do not write them as text
+            call["arguments"] = function["arguments"]
+        else:
+            call["arguments"] += text_of(function, "arguments")
+
+    def reply(self, *, seconds: float) -> ChatReply:
+        """Return what has come so far.
+
+        Raises:
+            ValueError: a call's arguments are not JSON.
+            TypeError: they are not an object.
+        """
+        return ChatReply(
+            text=self.written.text,
+            thinking=self.written.thinking,
+            tool_calls=tuple(_call_of(call) for _, call in sorted(self._calls.items())),
+            done_reason=_DONE_REASONS.get(self._finish, "stop"),
+            prompt_tokens=self._read,
+            reply_tokens=self._wrote,
+            seconds=seconds,
+            top_logprobs=self._top_logprobs,
         )
-        outgoing.framed = is_framed(response)
-        # Only what is read later: some other header might repeat the key.
-        kept = ("content-type", "retry-after")
-        response.headers = httpx.Headers(
-            {name: value for name, value in response.headers.items() if name in kept}
-        )
-        if key is None:
-            return response
-        if outgoing.stream and response.is_success:
-            return streamed(response, partial(_mask, key))
-        return httpx.Response(
-            response.status_code,
-            headers=response.headers,
-            content=key.sub(b"***", response.content),
-        )
 
 
-async def _mask(key: re.Pattern[bytes], blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    async for block in blocks:  # which are whole lines, so that none ends within the key
-        yield key.sub(b"***", block)
+def _first(values: Any) -> dict[str, Any]:
+    if not isinstance(values, list) or not values:
+        raise TypeError(f"it is {clip(repr(values), 60)}, not a list of objects")
+    return as_object(values[0])
 
 
-def _masked(reply: ChatReply, secret: SecretStr | None) -> ChatReply:
-    """Return a reply without the key, which a stream may have brought in pieces."""
-    key = secret.get_secret_value() if secret is not None else ""
-    if len(key) < _SHORTEST_SECRET:
-        return reply
-    calls = (
-        replace(call, name=_without(key, call.name), arguments=_without(key, call.arguments))
-        for call in reply.tool_calls
-    )
-    return replace(
-        reply,
-        text=_without(key, reply.text),
-        thinking=_without(key, reply.thinking),
-        tool_calls=tuple(calls),
-    )
-
-
-def _without(key: str, value: Any) -> Any:
-    """Return a JSON value without the key in any of its texts."""
-    if isinstance(value, str):
-        return value.replace(key, "***")
-    if isinstance(value, Mapping):
-        return {_without(key, name): _without(key, one) for name, one in value.items()}
-    return [_without(key, one) for one in value] if isinstance(value, list) else value
-
-
-def _forms_of(secret: bytes) -> re.Pattern[bytes] | None:
-    """Return how a key may stand in JSON, which has escapes for any character.
-
-    None for a word that stands in a key's place, such as ``EMPTY`` or ``ollama``: without it, a
-    text that has the word would be another text.
-    """
-    if len(secret) < _SHORTEST_SECRET:
-        return None
-    forms = (rb"(?:\\?%s|\\u00(?i:%02x))" % (re.escape(b"%c" % code), code) for code in secret)
-    return re.compile(b"".join(forms))
+def _call_of(call: Mapping[str, Any]) -> ToolCall:
+    arguments = call["arguments"] or "{}"
+    if isinstance(arguments, str):
+        arguments = read_json(arguments)
+    return ToolCall(name=call["name"], arguments=as_object(arguments), id=call["id"])
 
 
 async def _fetched_key(source: Callable[[], Any]) -> SecretStr:
@@ -841,26 +779,3 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
 
 def _key_of(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, sort_keys=True)
-
-
-def _parsed(response: Any) -> Any:
-    try:
-        return read_json(response.content)
-    except ValueError:
-        return response.content.decode(errors="replace")
-
-
-async def events(blocks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Yield the events of a stream that comes in blocks of whole lines; the last is empty."""
-    ended = False
-    async for line in lines(blocks):
-        name, _, data = line.partition(b":")
-        if ended:  # read to its end all the same, so that the connection can be used again
-            continue
-        if name == b"data" and data.strip() == b"[DONE]":
-            ended = True
-            yield {}
-        elif name == b"data":
-            yield as_object(read_json(data))
-        elif name == b"error":  # llama.cpp's
-            yield {"error": _parsed(httpx.Response(200, content=data))}

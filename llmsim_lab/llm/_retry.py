@@ -1,19 +1,18 @@
-"""What a failed attempt means, and what is asked after it.
+"""What a failed attempt means, and what is asked after it; the client asks, waits and records.
 
-Pure: the client makes the requests, waits and records. A fault is whatever a backend raised, or a
-reply that is not what was asked for, as one ``BackendError``; it says whether trying again may
-help.
+A fault is whatever a backend raised, or a reply that is not what was asked for, as one
+``BackendError``; it says whether trying again may help.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, FailureReason, LLMFailureException
@@ -28,43 +27,45 @@ from llmsim_lab.types import (
     Message,
 )
 
-logger = logging.getLogger("llmsim_lab.llm")
-"""Named after the package, since users know that name and not this module's."""
+T = TypeVar("T")
+
+logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this module
 
 _MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
 """How much of its own reply the model sees again: of a whole one, and of one that was cut off."""
 _MAX_COMPLAINT_CHARS, _MAX_UNIT_CHARS = 500, 60
-_BYTES_PER_TOKEN = 4
-_TOKENS_PER_MESSAGE = 8
-"""Of the chat template around a message."""
+_BYTES_PER_TOKEN, _TOKENS_PER_MESSAGE = 4, 8
 _LEAST_ROOM_TOKENS = 128
 """What the second answer needs at least, unless the token limit is lower."""
 _MAX_RETRY_AFTER_S = 86_400.0
+_OF_A_FAULT = ("reason", "status_code", "retry", "rejected", "retry_after_s", "reply")
 _BY_STATUS: dict[int, FailureReason] = {404: "model_not_found", 429: "rate_limited"}
 
 
-def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | None:
-    """Return the fault behind an exception, or None if it is a bug and must not be hidden.
-
-    Args:
-        error: what the backend raised.
-        timeout_s: the limit that was in force, for the message.
-    """
-    if isinstance(error, BackendError):
-        return error
-    # The clients of ollama and openai put the HTTP status into the error, httpx into its response.
-    response = getattr(error, "response", None)
-    for holder in (error, response):
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of a server's error, if there was one."""
+    # The clients of ollama and openai put it into the error, httpx into the error's response.
+    for holder in (error, getattr(error, "response", None)):
         status = getattr(holder, "status_code", None)
         if isinstance(status, int) and status >= 400:
-            other: FailureReason = "server_error" if status >= 500 else "client_error"
-            return BackendError(
-                str(error),
-                reason=_BY_STATUS.get(status, other),
-                status_code=status,
-                retry=status == 429 or status >= 500,
-                retry_after_s=retry_after_s(getattr(response, "headers", {}).get("retry-after")),
-            )
+            return status
+    return None
+
+
+def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | None:
+    """Return the fault behind an exception, or None if it is a bug and must not be hidden."""
+    if isinstance(error, BackendError):
+        return error
+    if (status := status_of(error)) is not None:
+        other: FailureReason = "server_error" if status >= 500 else "client_error"
+        headers = getattr(getattr(error, "response", None), "headers", {})
+        return BackendError(
+            str(error),
+            reason=_BY_STATUS.get(status, other),
+            status_code=status,
+            retry=status == 429 or status >= 500,
+            retry_after_s=retry_after_s(headers.get("retry-after")),
+        )
     import httpx  # here, since it takes long to import and runs on a script or a tape need none
 
     if isinstance(error, TimeoutError | httpx.TimeoutException):
@@ -78,6 +79,14 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
     return None
 
 
+def reworded(fault: BackendError, message: str, **changes: Any) -> BackendError:
+    """Return a fault in other words, with the fault itself as its cause."""
+    kept = {name: getattr(fault, name) for name in _OF_A_FAULT}
+    other = BackendError(message, **{**kept, **changes})
+    other.__cause__ = fault
+    return other
+
+
 def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that led to it, below the libraries in between."""
     while error is not None:
@@ -88,26 +97,17 @@ def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def is_refused(fault: BackendError) -> bool:
+def is_refused(error: BaseException) -> bool:
     """Return True if nothing listens at the server's address, at least for the moment."""
-    return fault.reason == "connection_error" and any(
-        isinstance(error, ConnectionRefusedError) for error in errors_behind(fault)
+    return getattr(error, "reason", "connection_error") == "connection_error" and any(
+        isinstance(one, ConnectionRefusedError) for one in errors_behind(error)
     )
-
-
-def away(attempt: Attempt, fault: BackendError, seconds: float) -> tuple[Attempt, BackendError]:
-    """Return the attempt and the fault of a server that was waited for in vain for so long."""
-    last = BackendError(f"{fault}; waited {seconds:.0f} s for it", reason=fault.reason, retry=True)
-    last.__cause__ = fault
-    return replace(attempt, detail=str(last)), last
 
 
 def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | None:
     """Return the seconds a ``Retry-After`` header asks to wait, at most a day; None without one.
 
-    Args:
-        text: the header's value: seconds, or a date.
-        now: what a date is counted from; by default the present.
+    It holds seconds, or a date, counted from ``now``, by default the present.
     """
     text = (text or "").strip()
     if text.isascii() and text.isdecimal():
@@ -134,9 +134,9 @@ def context_overflow(
 
     Args:
         prompt: how long the prompt is, in words.
-        num_ctx: the window asked for, which the prompt does not fit.
-        trained: the longest window the model was trained for, tokens, where known, and so the
-            longest that the server gives it.
+        num_ctx: the window asked for.
+        trained: the longest window the model was trained for, where known, and so the longest that
+            the server gives it.
         what: how that was noticed.
         status_code: the HTTP status, where there was one.
     """
@@ -155,13 +155,7 @@ def context_overflow(
 
 
 def window_left(reply: ChatReply, num_ctx: int, *, trained: int | None) -> BackendError:
-    """Return the failure of an answer that went past the end of the context window.
-
-    Args:
-        reply: the answer, the end of which was written without the prompt's start.
-        num_ctx: the window asked for, tokens.
-        trained: the longest window the model was trained for, tokens, where known.
-    """
+    """Return the failure of an answer whose end was written without the prompt's start."""
     window, way_out = f"num_ctx={num_ctx}", "raise LLMConfig.num_ctx, "
     if trained is not None and num_ctx >= trained:
         window, way_out = f"the {trained} tokens of context that the model was trained for", ""
@@ -176,135 +170,68 @@ def window_left(reply: ChatReply, num_ctx: int, *, trained: int | None) -> Backe
     )
 
 
-def invalid_fault(
-    reply: ChatReply, error: InvalidReply, *, options: Mapping[str, Any]
-) -> BackendError:
-    """Return the fault of a reply that is not what was asked for, or was cut off."""
-    detail = str(error)
-    if reply.done_reason == "length":
-        detail = f"the reply was cut off: {_limit_reached(reply, options)} ({detail})"
-    return BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
-
-
 def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
     """Return which limit cut a reply off, and the way out."""
     num_ctx, max_tokens = options.get("num_ctx"), options.get("num_predict")
-    written = reply.reply_tokens or 0
-    used = (reply.prompt_tokens or 0) + written
-    if num_ctx is not None and used >= num_ctx:
+    read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
+    if num_ctx is not None and read + written >= num_ctx:
         return (
             f"a prompt of {reply.prompt_tokens} tokens and a reply of {written} filled "
             f"num_ctx={num_ctx}; raise it, or ask for less"
         )
-    if reply.prompt_tokens and reply.reply_tokens and max_tokens and written < max_tokens:
+    if read and written and max_tokens and written < max_tokens:
         return (
-            f"prompt and reply filled the {used} tokens of context that the model has, which is "
-            f"less than num_ctx={num_ctx}; shorten the prompt, or use a model with a longer context"
+            f"prompt and reply filled the {read + written} tokens of context that the model has, "
+            f"which is less than num_ctx={num_ctx}; shorten the prompt, or use a model with a "
+            "longer context"
         )
     return f"max_tokens={max_tokens} was reached; raise it, or ask for less"
 
 
 def both_faults(first: BackendError, second: BackendError, *, repaired: bool) -> BackendError:
-    """Return the fault of a call that failed twice; its message begins with the first one.
-
-    Args:
-        first: of the first attempt.
-        second: of the second attempt.
-        repaired: whether the second prompt had the first fault in it, which made it longer.
-    """
+    """Return the fault of a call that failed twice; its message begins with the first one."""
     # The repair made the prompt too long, not the user, who can only act on the first fault.
     if repaired and second.reason == "context_overflow":
-        both = BackendError(
-            f"{first} (asking again with this fault shown did not fit into the context window)",
-            reason=first.reason,
-            status_code=first.status_code,
-            rejected=first.rejected,
-        )
-    elif str(second).startswith(str(first)):
+        words = f"{first} (asking again with this fault shown did not fit into the context window)"
+        return reworded(first, words)
+    if str(second).startswith(str(first)):
         return second
-    else:
-        alike = first.reason == second.reason
-        was, now = ("", "") if alike else (f" {first.reason}", f" {second.reason}")
-        both = BackendError(
-            f"first{was}: {first}; then{now}: {second}",
-            reason=second.reason,
-            status_code=second.status_code,
-            rejected=second.rejected,
-            retry_after_s=second.retry_after_s,
-        )
-    both.__cause__ = second
-    return both
+    alike = first.reason == second.reason
+    was, now = ("", "") if alike else (f" {first.reason}", f" {second.reason}")
+    return reworded(second, f"first{was}: {first}; then{now}: {second}")
 
 
 def failure_of(
     fault: BackendError, history: Sequence[Attempt], site: CallSite | None, *, model: str
 ) -> LLMFailureException:
     """Log the one ERROR line of a failed call; return its exception."""
-    component = site.component if site else None
-    detail = str(fault)
+    who, agent, turn = (site.component, site.agent, site.turn) if site else (None, None, None)
     call = CallRecord(history=tuple(history), status="failed") if history else None
     if call is not None and isinstance(fault.rejected, Decision):
         fault.rejected.with_call(call)
-    log_event(
-        logger,
-        logging.ERROR,
-        "LLM_FAILURE",
-        words="",  # the exception has them
-        component=component,
-        agent=site.agent if site else None,
-        turn=site.turn if site else None,
-        reason=fault.reason,
-        attempts=len(history),
-        status_code=fault.status_code,
-        model=model,
-        detail=detail,
-    )
+    status, detail = fault.status_code, str(fault)
+    what = {"reason": fault.reason, "attempts": len(history), "status_code": status}
+    fields = {"component": who, "agent": agent, "turn": turn, **what}
+    fields |= {"model": model, "detail": detail}
+    log_event(logger, logging.ERROR, "LLM_FAILURE", words="", **fields)  # the exception has them
     failure = LLMFailureException(
-        fault.reason,
-        len(history),
-        fault.status_code,
-        component,
-        detail=detail,
-        rejected=fault.rejected,
+        fault.reason, len(history), status, who, detail=detail, rejected=fault.rejected
     )
     failure.__cause__ = fault
     failure.call = call
     return failure
 
 
-def failed_attempt(request: ChatRequest, fault: BackendError, *, seconds: float) -> Attempt:
-    """Return the attempt of a request that ended in a fault after so many seconds."""
-    return Attempt(
-        request=request,
-        reply=fault.reply,
-        seconds=seconds,
-        reason=fault.reason,
-        detail=str(fault),
-        status_code=fault.status_code,
-        retry=fault.retry,
-    )
-
-
 def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: float) -> BackendError:
     """Return the fault, without its retry if the server asks for a longer wait than is left.
 
-    Args:
-        fault: of a request.
-        left: how long the caller will still wait, seconds; None without a limit.
-        timeout_s: the longest wait that a server is granted, seconds.
+    A server is granted ``timeout_s``, and the caller will still wait the seconds that are ``left``.
     """
     asked = fault.retry_after_s
     if not fault.retry or not asked or left is None or min(asked, timeout_s) < left:
         return fault
-    final = BackendError(
-        f"{fault}; it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s",
-        reason=fault.reason,
-        status_code=fault.status_code,
-        retry_after_s=asked,
-        reply=fault.reply,
-    )
-    final.__cause__ = fault
-    return final
+    waits = f"it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s"
+    return reworded(fault, f"{fault}; {waits}", retry=False)
 
 
 def recorded_fault(attempt: Attempt) -> BackendError:
@@ -318,6 +245,27 @@ def recorded_fault(attempt: Attempt) -> BackendError:
     )
 
 
+def judged(
+    attempt: Attempt, fault: BackendError | None, read: Callable[[ChatReply], T]
+) -> tuple[Attempt, T | BackendError]:
+    """Return an attempt and what was read in its reply, or else its fault.
+
+    A reply from a tape is parsed again, an invalid one too, so that a replay takes the same path.
+    """
+    if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
+        return attempt, fault or recorded_fault(attempt)
+    try:
+        return attempt, read(attempt.reply)
+    except InvalidReply as error:
+        reply, detail = attempt.reply, str(error)
+        if reply.done_reason == "length":
+            limit = _limit_reached(reply, attempt.request.options)
+            detail = f"the reply was cut off: {limit} ({detail})"
+        fault = BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
+        fault.__cause__ = error  # the second request shows the model its words
+        return replace(attempt, reason=fault.reason, detail=str(fault), retry=True), fault
+
+
 def second_request(
     request: ChatRequest, failed: Attempt, fault: BackendError
 ) -> tuple[ChatRequest, bool]:
@@ -326,26 +274,19 @@ def second_request(
     After an invalid answer the model sees the useful part of it, with a note. Where that does not
     fit into the context window, the same question is asked again. A stopped model gets another
     seed, and so does one that gets the same question: the same seed would give the same answer.
-
-    Args:
-        request: the first request.
-        failed: its outcome.
-        fault: the same, as an error; its cause has words for the model.
     """
-    request, fits = replace(request, attempt=2), False
+    messages, options, fits = request.messages, request.options, False
     if fault.reason in ("invalid_response", "generation_stopped"):
         repair = _repair_messages(request, failed, fault)
-        fits = _fits(request, failed, repair)
+        if fits := _fits(request, failed, repair):
+            messages = (*messages, *repair)
     elif fault.reason != "context_overflow":
-        return request, False
-    if fits:
-        request = replace(request, messages=(*request.messages, *repair))
+        return replace(request, attempt=2), False
     if not fits or fault.reason == "generation_stopped":
-        seed = request.options.get("seed")
+        seed = options.get("seed")
         if isinstance(seed, int) and seed != -1:  # Ollama draws anew at -1, as without a seed
-            options = {**request.options, "seed": second_seed(seed)}
-            request = replace(request, options=options)
-    return request, fits
+            options = {**options, "seed": second_seed(seed)}
+    return replace(request, attempt=2, messages=messages, options=options), fits
 
 
 def second_seed(seed: int) -> int:

@@ -1,8 +1,7 @@
 """The scope of a model call: the run it belongs to, who watches it, what it may cost.
 
 A run sets the scope for the tasks that it starts, and a client reads it, so that agents, validators
-and engines need not pass it on. It is the package's one context variable. Its parts are here too:
-the log of a turn's calls, the budget that limits them, and ``InFlight``, which progress bars read.
+and engines need not pass it on. It is the package's one context variable.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from json.encoder import encode_basestring_ascii as in_json
@@ -24,6 +23,8 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BudgetReached, ConfigError
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
+_CHARS_PER_TOKEN = 4
+"""Of a prompt whose tokens the server did not report."""
 _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for whoever watches."""
 
@@ -36,14 +37,10 @@ class Recorder(Protocol):
         ...
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
-        """Return the recorded outcome of this very request, or None if it is to be made.
+        """Return the recorded outcome of a placed request, or None if it is to be made.
 
-        Args:
-            request: a placed one.
-            previous: for a call's second attempt, the outcome of the first.
-
-        Raises:
-            TapeMiss: it is not recorded, and no request may be made.
+        ``previous`` is the first attempt where this is the second. What may not be made and is not
+        recorded is a ``TapeMiss``.
         """
         ...
 
@@ -68,19 +65,11 @@ class CallLog:
     """
 
     def __init__(
-        self,
-        run: str,
-        turn: int,
-        purse: Purse | None = None,
-        *,
-        sampling: tuple[int, int] | None = None,
+        self, run: str, turn: int, purse: Purse | None, *, sampling: tuple[int, int] | None
     ) -> None:
-        self.run = run
-        self.turn = turn
-        self.purse = purse
+        self.run, self.turn, self.purse, self.closed = run, turn, purse, False
         self._sampling = sampling
         self._drawn: dict[str, int] = {}
-        self.closed = False
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
 
@@ -104,8 +93,8 @@ class CallLog:
         self._under_way[id(request)] = request
         if self._sampling is None or "seed" in request.options:
             return None
-        place = "null"
-        if (site := request.site) is not None:
+        site, place = request.site, "null"
+        if site is not None:
             agent = "null" if site.agent is None else in_json(site.agent)
             place = f"{in_json(site.component)}, {agent}, {site.replicate}"
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
@@ -188,22 +177,12 @@ def scoped(**changes: Any) -> Iterator[None]:
         _scope.reset(token)
 
 
-def recording(
-    recorder: Recorder | None, log: CallLog | None = None
-) -> AbstractContextManager[None]:
-    """Record the model calls made inside, also by tasks started there."""
-    return scoped(recorder=recorder, log=log)
-
-
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Limit the calls made inside, their retries included; an earlier limit stays in force.
 
-    The client itself ends a call that takes longer, and records it as failed. A call that somebody
-    cancels from outside is not recorded at all.
-
-    Args:
-        seconds: how long from now.
+    The client itself ends a call that takes longer, and records it as failed. A call that is
+    cancelled from outside is not recorded at all.
     """
     known, own = _scope.get().deadline, time.monotonic() + seconds
     with scoped(deadline=own if known is None else min(known, own)):
@@ -216,28 +195,11 @@ def seconds_left() -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def watching(watch: InFlight | None) -> AbstractContextManager[None]:
-    """Notify ``watch`` of the requests made inside, also by tasks started there.
-
-    Example:
-        >>> calls = InFlight()
-        >>> with watching(calls):
-        ...     pass  # simulation.run(4)
-        >>> calls.finished
-        0
-    """
-    return scoped(watch=watch)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Waiting:
-    """A request that is being waited for.
+    """A request that is being waited for, since when, and the end of what is written of its reply.
 
-    Attributes:
-        site: who asks, about whom, in which turn; None for a call outside a run.
-        attempt: 1, or 2 for the retry.
-        since: when it began, seconds of ``time.monotonic``.
-        text: the end of what has been written of the reply, where the backend streams it.
+    ``since`` is in seconds of ``time.monotonic``; ``site`` is None for a call outside a run.
     """
 
     site: CallSite | None
@@ -259,28 +221,24 @@ class Waiting:
         return f"{self.site.component} of {agent}" if agent else self.site.component
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counts:
-    """How many requests ended how; replaced as a whole, so that readers see one moment."""
-
-    finished: int = 0
-    taped: int = 0
-    faulty: int = 0
-    tokens: int = 0
-
-
 class InFlight:
     """Lists what is being waited for and counts what is done; may be read from any thread.
 
     A client calls ``began``, ``wrote`` and ``ended`` on the thread and in the task that makes the
     request. In a subclass they must be quick and raise nothing: an exception ends the call.
+
+    Attributes:
+        finished: requests that came to an end, good or bad, live or from a tape.
+        taped: those of them that were answered from a tape.
+        faulty: those of them that got no reply.
+        tokens: prompt and reply tokens of all replies, as far as reported.
+        pieces: how many pieces of replies were seen as they were written.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[int, Waiting] = {}
-        self._pieces = 0
-        self._counts = _Counts()
+        self.finished = self.taped = self.faulty = self.tokens = self.pieces = 0
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
@@ -293,29 +251,23 @@ class InFlight:
         with self._lock:
             entry = self._waiting.get(id(request))
             if entry is not None:
-                text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
-                self._waiting[id(request)] = replace(entry, text=text)
-                self._pieces += 1
+                entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
+                self.pieces += 1
 
     def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
-        """Record the outcome of a request.
+        """Record the outcome of a request, for one that ``began`` of the very same object.
 
-        Args:
-            request: for one that ``began``, the very same object.
-            attempt: the reply or fault; None if the call was cancelled or the backend broke.
-            taped: whether it comes from a tape, without having begun.
+        The attempt is None if the call was cancelled or the backend broke; ``taped`` says that it
+        comes from a tape, without having begun.
         """
         reply = attempt.reply if attempt is not None else None
-        tokens = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0) if reply else 0
         with self._lock:
             self._waiting.pop(id(request), None)
-            was = self._counts
-            self._counts = _Counts(
-                finished=was.finished + 1,
-                taped=was.taped + taped,
-                faulty=was.faulty + (reply is None),
-                tokens=was.tokens + tokens,
-            )
+            self.finished += 1
+            self.taped += taped
+            self.faulty += reply is None
+            if reply is not None:
+                self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
@@ -323,38 +275,9 @@ class InFlight:
         with self._lock:
             return tuple(self._waiting.values())
 
-    @property
-    def pieces(self) -> int:
-        """How many pieces of replies were seen as they were written."""
-        return self._pieces
-
-    @property
-    def finished(self) -> int:
-        """Requests that came to an end, good or bad, live or from a tape."""
-        return self._counts.finished
-
-    @property
-    def taped(self) -> int:
-        """Those of them that were answered from a tape."""
-        return self._counts.taped
-
-    @property
-    def faulty(self) -> int:
-        """Those of them that got no reply."""
-        return self._counts.faulty
-
-    @property
-    def tokens(self) -> int:
-        """Prompt and reply tokens of all replies, as far as reported."""
-        return self._counts.tokens
-
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.waiting)) or "nothing"
         return f"<InFlight: waiting for {names}; {self.finished} finished, {self.tokens:,} tokens>"
-
-
-_CHARS_PER_TOKEN = 4
-"""Of a prompt whose tokens the server did not report."""
 
 
 class Budget(Settings):
@@ -385,9 +308,6 @@ class Budget(Settings):
 class Purse:
     """What is left of a budget while a run spends it.
 
-    Args:
-        budget: what may be spent.
-
     Attributes:
         calls: requests begun.
         tokens: used by those that were answered.
@@ -396,9 +316,7 @@ class Purse:
     """
 
     def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.calls = 0
-        self.tokens = 0
+        self.budget, self.calls, self.tokens = budget, 0, 0
         self.refusal: BudgetReached | None = None
         self._lock = threading.Lock()
 
@@ -408,11 +326,8 @@ class Purse:
         The tokens of a request are known with its answer, so requests in flight together can
         exceed the limit.
         """
-        limits = self.budget
-        for spent, limit, unit in (
-            (self.calls, limits.calls, "calls"),
-            (self.tokens, limits.tokens, "tokens"),
-        ):
+        for unit in ("calls", "tokens"):
+            spent, limit = getattr(self, unit), getattr(self.budget, unit)
             if limit is not None and spent >= limit:
                 raise BudgetReached(
                     f"the budget of {limit:,} {unit} is spent; resume the run with another budget "
@@ -435,8 +350,7 @@ class Purse:
 
     def end(self, attempt: Attempt) -> None:
         """Count what a request used."""
-        reply = attempt.reply
-        if reply is None:
+        if (reply := attempt.reply) is None:
             return
         read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
         if reply.prompt_tokens is None and reply.reply_tokens is not None:

@@ -19,7 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.text import clip, end_of, log_event, printable
-from llmsim_lab.llm._scope import InFlight, scope, scoped, watching
+from llmsim_lab.llm._scope import InFlight, scope, scoped
 from llmsim_lab.types import Attempt, ChatRequest
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ async def progress_line(
         line = ProgressLine(show, unit=unit, number=number, last=last)
         ticker = asyncio.create_task(line.tick())
         try:
-            with watching(line):
+            with scoped(watch=line):
                 yield line.advance
         finally:
             ticker.cancel()

@@ -49,7 +49,7 @@ from llmsim_lab.errors import (
 )
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
-from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
+from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._ask import Ask, prompt_from
 from llmsim_lab.run._config import (
@@ -996,8 +996,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         log = CallLog(self.config.name, before.number + 1, self._purse, sampling=sampling)
         recorder = self._session.recorder if self._session else None
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
-        # this turn's log and recorder in the context variable that ``recording`` sets.
-        with recording(recorder, log):
+        # this turn's log and recorder in the context variable that ``scoped`` sets.
+        with scoped(recorder=recorder, log=log):
             turn = await self._play(before, planned)
             calls = log.close()
         # An agent may have caught the failed call and decided without an answer.

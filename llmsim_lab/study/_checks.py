@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from operator import eq
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -17,6 +17,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, Field
 
 from llmsim_lab._util.text import clip
+from llmsim_lab.assistant._adapter import OllamaAdapter
+from llmsim_lab.assistant._types import LLMMessage, ToolDeclaration
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN
@@ -321,10 +323,9 @@ async def _logprobs(client: LLMClient) -> CheckResult:
     return CheckResult(check=check, result="yes", ok=True, value=mass, note=note)
 
 
-def _tool(name: str, about: str, parameters: dict[str, dict[str, str]]) -> dict[str, Any]:
+def _tool(name: str, about: str, parameters: dict[str, dict[str, str]]) -> ToolDeclaration:
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}
-    function = {"name": name, "description": about, "parameters": schema}
-    return {"type": "function", "function": function}
+    return ToolDeclaration(name, about, schema)
 
 
 _TOOLS = (
@@ -341,20 +342,20 @@ _WANTED = (
 
 async def _tools(client: LLMClient) -> CheckResult:
     right = called = 0
-    client = _with(client, max_tokens=80)
+    # Which asks by a schema where the model cannot call tools.
+    adapter = OllamaAdapter(_with(client, max_tokens=80))
     for seed, (prompt, name, key, value) in enumerate(_WANTED):
         options = {"seed": seed, "num_predict": 80}
         try:
-            asked = [Message("user", prompt)]
-            reply, _ = await client.converse(asked, tools=_TOOLS, options=options)
+            reply = await adapter.ask([LLMMessage("user", prompt)], _TOOLS, options=options)
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
             continue
-        called += bool(reply.tool_calls)
-        if len(reply.tool_calls) == 1 and reply.tool_calls[0].name == name:
-            given = dict(reply.tool_calls[0].arguments).get(key)
-            right += str(given).strip().lower() == value
+        calls = reply.function_calls or ()
+        called += bool(calls)
+        if len(calls) == 1 and calls[0].name == name and isinstance(calls[0].arguments, Mapping):
+            right += str(calls[0].arguments.get(key)).strip().lower() == value
     note = f"right tool, right argument; {called} called"
     return _share("tools", right, len(_WANTED), note)
 

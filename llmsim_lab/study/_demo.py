@@ -7,8 +7,8 @@ not look at the economy have the same quarters, with the same shocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -18,18 +18,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import Agent, TaylorRuleAgent
 from llmsim_lab.agents._agents import change_in_words, moves_to_choose
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
-from llmsim_lab.llm._choose import NoLogprobsError, Options, by_letters
+from llmsim_lab.llm._choose import Options, by_letters
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._simulation import Turn
 from llmsim_lab.study._gate import CLEAR, RIGHT, mean_interval
-from llmsim_lab.types import CallRecord, ChatReply, Message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -448,16 +446,15 @@ def _chance(turn: Turn, config: SimulationConfig) -> float:
     moves = config.moves_bp or ()
     if config.decide == "sample" and len(turn.calls) == len(moves):
         options = Options.of(moves_to_choose(moves))
-
         # Each order of the letters was a question of its own; its recorded answer is the one to it.
-        async def recorded(messages: Sequence[Message], *_: object) -> tuple[ChatReply, CallRecord]:
-            question = messages[-1].content
-            for call in turn.calls:
-                if call.reply and call.request.messages[-1].content.endswith(question):
-                    return call.reply, call
-            raise NoLogprobsError(turn.calls)
-
-        with suppress(NoLogprobsError):
-            choice = run_sync(by_letters(recorded, [Message("user", "")], options))
-            return sum(chance for move, chance in choice.probabilities.items() if move > 0)
+        answers = [
+            (call.reply, call)
+            for question, _ in options.orders()
+            for call in turn.calls
+            if call.reply and call.reply.top_logprobs
+            if call.request.messages[-1].content.endswith(question)
+        ]
+        if len(answers) == len(moves):
+            chances = by_letters(options, answers).probabilities
+            return sum(chance for move, chance in chances.items() if move > 0)
     return float((turn.actions[0].rate_change_bp or 0) > 0)

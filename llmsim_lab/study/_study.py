@@ -29,7 +29,7 @@ from llmsim_lab._util.text import among, clip, closest, counted, duration, log_e
 from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm._embedded.store import CATALOGUE
+from llmsim_lab.llm._embedded.weights import CATALOGUE
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import turn_row

@@ -146,7 +146,10 @@ class LLMValidator(Validator):
         site = CallSite(component="validator", agent=action.agent_name, turn=state.turn + 1)
         prompt = self._construct_validation_prompt(action)
         decision = await self.llm_client.call_with_retry(
-            prompt=prompt, response_model=ValidationDecision, site=site
+            total_timeout_s=self.llm_client.config.timeout_s,
+            prompt=prompt,
+            response_model=ValidationDecision,
+            site=site,
         )
         chain = chain_of(decision, site, logger=logger, prompt=prompt, is_valid=decision.is_valid)
         return ValidationResult(

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from assistant_kit import TASK_TOOLS
 from fake_ollama import FakeModel, FakeOllama
@@ -23,8 +22,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
-from llmsim_lab.llm._ollama.wire import ChatExchange, OllamaTransport
-from llmsim_lab.llm._scope import recording, scoped
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
@@ -144,19 +142,6 @@ async def test_a_rate_limits_wait_is_handed_on() -> None:
     assert caught.value.retry_after == 7
 
 
-@pytest.mark.parametrize(("header", "wait"), [("12", 12.0), ("soon", None), (None, None)])
-async def test_a_servers_retry_after_header_is_read(header: str | None, wait: float | None) -> None:
-    def answer(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(429, headers={"Retry-After": header} if header else {})
-
-    extra = ChatExchange({})
-    transport = OllamaTransport(httpx.MockTransport(answer))
-    with scoped(outgoing=extra):
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            await client.post("/api/chat", json={})
-    assert extra.retry_after_s == wait
-
-
 # Models without tool calls of their own
 
 
@@ -209,7 +194,7 @@ async def test_each_agent_of_a_run_finds_out_by_itself_that_a_model_has_no_tools
     adapter, backend = make(reply)
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
-        with recording(recorder):
+        with scoped(recorder=recorder):
             for agent in ("Ann", "Ann", "Bo"):
                 await adapter.ask(TALK, TASK_TOOLS, site=CallSite(component="agent", agent=agent))
     asked = [request.site and request.site.agent for request in backend.requests if request.tools]

@@ -18,7 +18,7 @@ from llmsim_lab.assistant._recorded_tools import RecordedTools, ToolUsingNationA
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm._scope import InFlight, recording, watching
+from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, resume
@@ -333,7 +333,7 @@ async def test_a_conversation_of_the_assistant_is_replayed_with_no_tool_run(
     asks = ToolCall(name="list_tasks", arguments={})
     client, _ = make([ChatReply(text="", tool_calls=(asks,)), "You have one task."])
     made = LLMAgentEngine(OllamaAdapter(client, TASK_TOOLS), RecordedTools(tasks), CONSTITUTION)
-    with recording(recorder):
+    with scoped(recorder=recorder):
         live = await made.process_message(context("What is there?"))
     recorder.close()
     client, _ = make([])
@@ -342,7 +342,7 @@ async def test_a_conversation_of_the_assistant_is_replayed_with_no_tool_run(
     )
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying):
+    with scoped(recorder=replaying):
         replayed = await again.process_message(context("What is there?"))
         assert replayed.text == live.text == "You have one task."
         assert replayed.tool_calls is not None
@@ -365,12 +365,12 @@ async def test_a_tool_that_fails_is_recorded_as_failed(tmp_path: Path) -> None:
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
     broken = MemoryTasks()
     broken.instead = lambda _: asyncio.sleep(9, ToolResult(success=True))
-    with recording(recorder):
+    with scoped(recorder=recorder):
         live = await RecordedTools(broken, timeout_s=0.01).execute("list_tasks", {}, "ann")
     recorder.close()
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying):
+    with scoped(recorder=replaying):
         replayed = await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
     assert replayed == live
     assert live.error_code == "TIMEOUT"
@@ -380,7 +380,7 @@ async def test_a_live_run_sees_results_as_its_replay_will(tmp_path: Path) -> Non
     _, _, recorder = on_tape(tmp_path / "talk.tape")
     odd = MemoryTasks()
     odd.instead = lambda _: ToolResult(success=True, data={"pair": (1, 2), 3: "\ud800"})
-    with recording(recorder):
+    with scoped(recorder=recorder):
         result = await RecordedTools(odd).execute("list_tasks", {}, "ann")
     recorder.close()
     assert result.data == {"pair": [1, 2], "3": "\ud800"}
@@ -391,7 +391,7 @@ async def test_a_tools_seconds_are_those_that_it_ran(
 ) -> None:
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
     second_by_second(monkeypatch)
-    with recording(recorder):
+    with scoped(recorder=recorder):
         await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
     recorder.close()
     assert tape.calls_frame(run)["seconds"].tolist() == [1]
@@ -407,13 +407,13 @@ async def test_tools_that_run_are_seen_in_flight(tmp_path: Path) -> None:
         return ToolResult(success=True)
 
     tasks.instead = look
-    with watching(flights), recording(recorder):
+    with scoped(watch=flights, recorder=recorder):
         await RecordedTools(tasks).execute("list_tasks", {}, "ann")
     recorder.close()
     assert seen == ["tool"]
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with watching(flights), recording(replaying):
+    with scoped(watch=flights, recorder=replaying):
         await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
     assert (flights.finished, len(flights.waiting)) == (2, 0)
 
@@ -423,7 +423,7 @@ async def test_the_tools_are_listed_once_for_each_run(tmp_path: Path) -> None:
     _, _, second = on_tape(tmp_path / "two.tape")
     tools = RecordedTools(Series().tools())
     for recorder in (first, second, first):
-        with recording(recorder):
+        with scoped(recorder=recorder):
             assert tools.get_available_tools() == ["series", "delete_series"]
             assert [tool.name for tool in tools.get_tool_declarations(["series"])] == ["series"]
     for recorder in (first, second):
@@ -451,7 +451,7 @@ async def test_tools_are_started_before_they_are_listed_and_never_in_a_replay(
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
     slow = StartsSlowly()
     tools = RecordedTools(slow)
-    with recording(recorder):
+    with scoped(recorder=recorder):
         for _ in range(2):
             await tools.ready()
             names = tools.get_available_tools()
@@ -460,7 +460,7 @@ async def test_tools_are_started_before_they_are_listed_and_never_in_a_replay(
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
     never = StartsSlowly()
-    with recording(replaying):
+    with scoped(recorder=replaying):
         replayed = RecordedTools(never)
         await replayed.ready()
         assert replayed.get_available_tools() == names
@@ -476,14 +476,14 @@ async def test_outside_a_run_the_tools_are_started_too() -> None:
 @pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000])
 async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text: str) -> None:
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
-    with recording(recorder):
+    with scoped(recorder=recorder):
         await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
     recorder.close()
     with tape.file.transaction() as connection:
         connection.execute("UPDATE calls SET reply = ?", [json.dumps({"text": text})])
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying), pytest.raises(TapeError, match="is not a tool's result"):
+    with scoped(recorder=replaying), pytest.raises(TapeError, match="is not a tool's result"):
         await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
 
 
@@ -501,7 +501,7 @@ async def test_a_result_that_no_json_can_hold_is_a_failure_on_the_tape(
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
     tools = MemoryTasks()
     tools.instead = lambda _: ToolResult(success=True, data=data)
-    with recording(recorder):
+    with scoped(recorder=recorder):
         live = await RecordedTools(tools).execute("list_tasks", {}, "ann")
     recorder.close()
     assert live.error_code == "INVALID_RESULT"
@@ -509,14 +509,14 @@ async def test_a_result_that_no_json_can_hold_is_a_failure_on_the_tape(
     assert live.error.startswith("its result is not ready for JSON: ")
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying):
+    with scoped(recorder=replaying):
         assert await RecordedTools(NoTools()).execute("list_tasks", {}, "ann") == live
 
 
 async def test_arguments_that_no_json_can_hold_run_nothing(tmp_path: Path) -> None:
     _, _, recorder = on_tape(tmp_path / "talk.tape")
     tools = MemoryTasks()
-    with recording(recorder):
+    with scoped(recorder=recorder):
         result = await RecordedTools(tools).execute("add_task", {"title": nested(5000)}, "ann")
     recorder.close()
     assert (result.success, result.error_code, tools.ran) == (False, "INVALID_PARAMETERS", [])
@@ -565,7 +565,7 @@ async def test_a_deletion_that_was_stopped_halfway_is_not_made_again(
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
         tools = RecordedTools(Slow())
-        with recording(recorder):
+        with scoped(recorder=recorder):
             if listed:
                 assert tools.get_available_tools() == [name]
             deleting = asyncio.create_task(tools.execute(name, {"task_id": 1}, "ann"))
@@ -592,7 +592,7 @@ async def test_a_look_up_that_was_stopped_halfway_is_made_again(tmp_path: Path) 
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
         tools = RecordedTools(FunctionTools(look_up))
-        with recording(recorder):
+        with scoped(recorder=recorder):
             looking = asyncio.create_task(tools.execute("look_up", {}, "ann"))
             await begun.wait()
             looking.cancel()

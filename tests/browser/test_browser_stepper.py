@@ -19,7 +19,7 @@ WIDGET = 1
 @pytest.fixture
 def notebook(lab: LabPage) -> Notebook:
     """A stepper in the second cell; the third is for what a person types meanwhile."""
-    notebook = lab.write("stepper", [RUN, STEPPER, "6 * 7"])
+    notebook = lab.write("stepper", [RUN, STEPPER, "6 * 7", "await stepper.play(3)"])
     notebook.run_cell(0)
     notebook.run_cell(1)
     expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()

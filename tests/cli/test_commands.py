@@ -13,7 +13,7 @@ from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
-from llmsim_lab.llm._embedded.store import CATALOGUE
+from llmsim_lab.llm._embedded.weights import CATALOGUE
 
 
 @pytest.mark.usefixtures("drawn")

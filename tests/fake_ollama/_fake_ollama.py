@@ -279,8 +279,6 @@ class FakeOllama:
         delay_s: how long each chat answer takes, seconds.
         at_once: how many chat requests are worked on at once, as ``OLLAMA_NUM_PARALLEL`` says;
             others wait. None is all.
-        knows_truncate: False for a server that ignores ``truncate`` and ``shift``, as older ones
-            do: it silently cuts what is too long.
         load_s: how long loading a model is said to take, seconds.
         port: where it listens; 0 for any that is free.
 
@@ -303,7 +301,6 @@ class FakeOllama:
         version: str = "0.32.15",
         delay_s: float = 0.0,
         at_once: int | None = None,
-        knows_truncate: bool = True,
         load_s: float = 0.25,
         port: int = 0,
     ) -> None:
@@ -318,7 +315,6 @@ class FakeOllama:
         """By full name: when it is unloaded; the context it was loaded with, and if that shifts."""
         self._version = version
         self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
-        self._knows_truncate = knows_truncate
         self._replies = iter(reply) if isinstance(reply, list) else repeat(reply)
         self._delay_s = delay_s
         self._at_once = at_once
@@ -522,8 +518,6 @@ class FakeOllama:
         """Answer a chat request without a fault."""
         if not body:
             return _error("FakeOllama: the request is not a JSON object", 400)
-        if not self._knows_truncate:
-            body = {key: body[key] for key in body if key not in ("truncate", "shift")}
         name = str(body.get("model"))
         model = self._models.get(full_name(name))
         if model is None:

@@ -145,7 +145,7 @@ def test_a_parameter_has_a_control_with_its_limits_and_restarts_the_run(
     factor.box.value = "2"
     lab.restart_button.click()
     asyncio.run(lab.idle())
-    assert "factor is 2; it must be below 1" in lab.error.value
+    assert "factor is 2; it must be above 0 and below 1" in lab.error.value
     assert lab.forks == []
     factor.box.value = "0.25"
     field(lab, "group").box.value = "Ann, Bob"

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm._ollama.backend import OllamaBackend, OllamaProbe, full_name, look
-from llmsim_lab.llm._ollama.wire import parse_host
+from llmsim_lab.llm._ollama import OllamaBackend, OllamaProbe, full_name, look, parse_host
 
 HERE = Path(__file__).parent
 

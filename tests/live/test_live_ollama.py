@@ -14,7 +14,7 @@ from pydantic import Field
 from llmsim_lab import connect
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest, Decision, Message
 from tests.live.conftest import Live

@@ -273,7 +273,7 @@ def test_a_client_keeps_no_event_loop_that_is_closed() -> None:
     for _ in range(3):
         with asyncio.Runner() as runner:
             runner.run(ask(client))
-    assert len(client._lanes) == 1
+    assert len(client.limits._lanes) == 1
 
 
 async def test_a_failed_call_logs_one_error_line(caplog: pytest.LogCaptureFixture) -> None:

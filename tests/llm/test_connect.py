@@ -11,7 +11,7 @@ from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
-from llmsim_lab.llm._ollama.backend import OllamaProbe, look
+from llmsim_lab.llm._ollama import OllamaProbe, look
 from llmsim_lab.models import PolicyDecision
 
 NOBODY = "127.0.0.1:9"

@@ -9,7 +9,7 @@ import pytest
 
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm._scope import recording
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, Message, ToolCall
 
@@ -123,7 +123,7 @@ async def test_a_conversation_is_recorded_and_replayed_without_asking_anybody(
     ]
     client, _ = make_client([WANTS, ConnectionError("gone"), "Blue."])
     recorder = LiveRecorder(tape, run)
-    with recording(recorder):
+    with scoped(recorder=recorder):
         live = [
             await client.converse(talk, tools=[TOOL], options={"temperature": 0.0}, site=SITE)
             for talk in (TALK, after)
@@ -132,7 +132,7 @@ async def test_a_conversation_is_recorded_and_replayed_without_asking_anybody(
     again, unused = make_client([])
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying):
+    with scoped(recorder=replaying):
         replayed = [
             await again.converse(talk, tools=[TOOL], options={"temperature": 0.0}, site=SITE)
             for talk in (TALK, after)
@@ -147,10 +147,10 @@ async def test_a_conversation_that_went_another_way_is_a_miss(tmp_path: Path) ->
     tape, run = make_tape(tmp_path / "talk.tape")
     client, _ = make_client("Fine.")
     recorder = LiveRecorder(tape, run)
-    with recording(recorder):
+    with scoped(recorder=recorder):
         await client.converse(TALK, site=SITE)
     recorder.close()
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying), pytest.raises(TapeMiss, match=r"\+down\?"):
+    with scoped(recorder=replaying), pytest.raises(TapeMiss, match=r"\+down\?"):
         await client.converse([TALK[0], Message("user", "What is down?")], site=SITE)

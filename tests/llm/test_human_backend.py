@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders import policy
+from pydantic import BaseModel, Field
 
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
@@ -94,8 +95,8 @@ def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
         ("whole", "2.5", "must be a whole number, not 2.5"),
         ("whole", "many", "must be a whole number, not 'many'"),
         ("whole", "10", "is 10; it must be from 1 to 9"),
-        ("share", "0", "is 0; it must be above 0"),
-        ("share", "1", "is 1; it must be below 1"),
+        ("share", "0", "is 0; it must be above 0 and below 1"),
+        ("share", "1", "is 1; it must be above 0 and below 1"),
         ("share", "inf", "is inf; give a finite number"),
         ("sure", "maybe", "must be yes or no, not 'maybe'"),
         ("side", "up", "is 'up'; choose one of left, right"),
@@ -119,7 +120,36 @@ def test_a_field_of_several_types_takes_each() -> None:
     assert [question.value("either", said) for said in ("5", "yes")] == [5, True]
     fault = "is -1; it must be at least 0; or must be yes or no, not -1"
     assert question.faults({"either": -1}) == {"either": fault}
-    assert schema_words(question.fields["either"]) == "from 0, whole or yes or no"
+    assert schema_words(question.fields["either"]) == "at least 0, whole or yes or no"
+
+
+@pytest.mark.parametrize(
+    ("typed", "fault"),
+    [
+        ('[{"to": "Bob", "coins": 3}]', None),
+        ("[]", "[] should be non-empty"),
+        ('[{"to": "Bob"}]', "at 0 'coins' is a required property"),
+        ('[{"to": "Bob", "coins": 9}]', "at 0.coins is 9; it must be from 0 to 5"),
+    ],
+)
+def test_what_a_list_holds_is_judged_too(typed: str, fault: str | None) -> None:
+    class Gift(BaseModel):
+        to: str
+        coins: int = Field(ge=0, le=5)
+
+    class Gifts(BaseModel):
+        gifts: list[Gift] = Field(min_length=1)
+
+    question = question_of(Gifts.model_json_schema())
+    assert question.faults({"gifts": question.value("gifts", typed)}).get("gifts") == fault
+
+
+def test_patterns_and_multiples_are_left_to_pydantic() -> None:
+    class Both(BaseModel):
+        name: str = Field(pattern=r"^\p{L}+$")
+        step: float = Field(multiple_of=0.1)
+
+    assert question_of(Both.model_json_schema()).faults({"name": "Åland", "step": 0.3}) == {}
 
 
 def test_a_field_has_its_own_description() -> None:

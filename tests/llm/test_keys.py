@@ -102,7 +102,6 @@ async def test_nor_is_it_in_what_a_failed_stream_leaves(answer: bytes, reason: s
         request = ChatRequest(model="m", messages=(Message("user", "And?"),))
         with pytest.raises(BackendError) as caught:
             await backend.chat(request, on_text=lambda _: False)
-        await backend.aclose()
     assert caught.value.reason == reason
     assert KEY not in everything(caught.value)
 

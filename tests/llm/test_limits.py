@@ -8,9 +8,10 @@ import random
 
 import pytest
 
+from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._limits import Limits
-from llmsim_lab.types import ChatReply, ChatRequest, Message
+from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText
 
 
 def play(
@@ -79,7 +80,7 @@ def test_answers_of_all_lengths_do_not_mislead_for_long(slots: int) -> None:
 def test_what_a_run_never_asks_at_once_is_not_tried() -> None:
     limit = Limits()
     play(limit, slots=64, wanted=3)
-    assert set(limit.answers_per_s) == {1, 2}
+    assert set(limit.tokens_per_s) == {1, 2}
 
 
 def test_a_server_that_says_too_many_is_sent_fewer() -> None:
@@ -166,3 +167,22 @@ async def test_who_gives_up_in_the_queue_leaves_the_place_to_others() -> None:
     calls[2].cancel()
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(end, asyncio.CancelledError) for end in ended] == [False, True, True, False]
+
+
+async def test_a_slow_reply_is_not_late_as_long_as_something_comes() -> None:
+    class Slow:
+        streams = True
+
+        async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+            assert on_text is not None
+            for _ in range(6):
+                await asyncio.sleep(0.05)
+                on_text("")
+            return ChatReply(text="At last.")
+
+    config = LLMConfig(model="m", timeout_s=0.2, retry_wait_s=0)
+    reply, _ = await LLMClient(config, Slow()).converse([Message("user", "And?")])
+    assert reply.text == "At last."
+    hurried = LLMClient(config.model_copy(update={"total_timeout_s": 0.1}), Slow())
+    with pytest.raises(LLMFailureException, match=r"no reply within 0\.1 s"):
+        await hurried.converse([Message("user", "And?")])

@@ -18,7 +18,8 @@ from fake_ollama._fake_ollama import FakeModel, FakeOllama, Fault
 from ollama_rules import refusal
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._ollama.backend import OllamaBackend, look
+from llmsim_lab.llm import connect
+from llmsim_lab.llm._ollama import OllamaBackend, look
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
 
 TEXT = "The capital of France is Paris."
@@ -58,13 +59,9 @@ def server() -> Iterator[FakeOllama]:
         yield server
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "stream"])
-async def backend(
-    server: FakeOllama, request: pytest.FixtureRequest
-) -> AsyncIterator[OllamaBackend]:
-    backend = OllamaBackend("llama3.2", host=server.host, stream=request.param)
-    yield backend
-    await backend.aclose()
+@pytest.fixture
+def backend(server: FakeOllama) -> OllamaBackend:
+    return OllamaBackend("llama3.2", host=server.host)
 
 
 @asynccontextmanager
@@ -100,9 +97,8 @@ class TestReplies:
         made = ChatReply(text="Done.", thinking="Hm, rates.", tool_calls=(call,))
         model = FakeModel(name="llama3.2", capabilities=("completion", "tools", "thinking"))
         with FakeOllama([model], reply=made) as server:
-            other = OllamaBackend(host=server.host, stream=backend.streams == "always")
+            other = OllamaBackend(host=server.host)
             reply = await other.chat(ask(think=True, tools=(TOOL,)))
-            await other.aclose()
         assert (reply.text, reply.thinking, reply.tool_calls) == ("Done.", "Hm, rates.", (call,))
 
     async def test_a_cut_reply_says_length(self, backend: OllamaBackend) -> None:
@@ -166,7 +162,6 @@ class TestWire:
         with FakeOllama([model]) as server:
             backend = OllamaBackend(host=server.host)
             await backend.chat(ask(model="gpt-oss", think="low"))
-            await backend.aclose()
         assert server.requests[0].body["think"] == "low"
 
     async def test_a_model_that_cannot_think_is_asked_again_without_it_once_and_for_all(
@@ -218,18 +213,16 @@ class TestFailures:
         assert (await backend.chat(ask())).text == TEXT
 
     async def test_an_error_line_in_a_stream_is_the_servers_fault(self, server: FakeOllama) -> None:
-        backend = OllamaBackend(host=server.host, stream=True)
+        backend = OllamaBackend(host=server.host)
         server.fail_next(Fault.error_line())
         error = await failure(backend)
-        await backend.aclose()
         assert (error.reason, error.retry) == ("server_error", True)
         assert "unexpected EOF" in str(error)
 
     async def test_a_stream_without_a_line_is_a_lost_connection(self, server: FakeOllama) -> None:
-        backend = OllamaBackend(host=server.host, stream=True)
+        backend = OllamaBackend(host=server.host)
         server.fail_next(Fault.end_stream(after=0))
         error = await failure(backend)
-        await backend.aclose()
         assert (error.reason, error.retry) == ("connection_error", True)
         assert str(error) == (
             f"the reply of Ollama at {server.host} ended after 0 lines, before it was done"
@@ -238,10 +231,9 @@ class TestFailures:
     async def test_a_stream_that_ends_early_has_the_status_it_came_with(
         self, server: FakeOllama
     ) -> None:
-        backend = OllamaBackend(host=server.host, stream=True)
+        backend = OllamaBackend(host=server.host)
         server.fail_next(Fault.end_stream(after=3))
         assert (await failure(backend)).status_code == 200
-        await backend.aclose()
 
     async def test_a_missing_model_is_named_with_those_there_are(
         self, server: FakeOllama, backend: OllamaBackend
@@ -262,7 +254,6 @@ class TestFailures:
         async with answering("404 Not Found", '{"error": "model \'llama3.2\' not found"}') as host:
             backend = OllamaBackend(host=host)
             error = await failure(backend)
-            await backend.aclose()
         assert str(error).endswith("get it with: ollama pull llama3.2")
 
     @pytest.mark.odd_requests
@@ -337,7 +328,6 @@ class TestFailures:
             backend = OllamaBackend(host=server.host)
             request = ask("A b c d e f g h i j. " * 34 + "x" * 1686, **_window(num_ctx))
             error = await failure(backend, request)
-            await backend.aclose()
         assert (error.reason, error.retry) == ("context_overflow", False)
         said = said.format(n=min(num_ctx, trained))
         assert str(error) == f"the prompt has {prompt}, more than {window} ({said}); {way_out}"
@@ -351,7 +341,6 @@ class TestFailures:
         async with answering("400 Bad Request", body) as host:
             backend = OllamaBackend(host=host)
             error = await failure(backend, ask(**_window(2048)))
-            await backend.aclose()
         assert str(error) == (
             "the prompt has 900 tokens, more than the 512 tokens of context that the model was "
             "trained for (exceeds the available context size); shorten the prompt, or use a model "
@@ -372,14 +361,12 @@ class TestFailures:
     async def test_no_server_is_a_connection_error_that_says_what_to_do(self) -> None:
         with FakeOllama() as server:
             host = server.host
-        for stream in (False, True):
-            backend = OllamaBackend("llama3.2", host=host, stream=stream)
-            error = await failure(backend)
-            assert (error.reason, error.retry) == ("connection_error", True)
-            assert f"no Ollama server answers at {host}; start it with: ollama serve" in str(error)
-            with pytest.raises(BackendError, match="ollama serve"):
-                await backend.model_info()
-            await backend.aclose()
+        backend = OllamaBackend("llama3.2", host=host)
+        error = await failure(backend)
+        assert (error.reason, error.retry) == ("connection_error", True)
+        assert f"no Ollama server answers at {host}; start it with: ollama serve" in str(error)
+        with pytest.raises(BackendError, match="ollama serve"):
+            await backend.model_info()
 
     def test_a_host_that_makes_no_sense_is_a_wrong_setting(
         self, monkeypatch: pytest.MonkeyPatch
@@ -421,7 +408,6 @@ class TestLoops:
         backend = OllamaBackend(host=server.host)
         for _ in range(3):
             assert asyncio.run(backend.chat(ask())).text == TEXT
-        asyncio.run(backend.aclose())
 
     def test_one_backend_serves_loops_in_several_threads(self, server: FakeOllama) -> None:
         backend = OllamaBackend(host=server.host)
@@ -448,7 +434,6 @@ class TestLoops:
                 task.cancel()
             await asyncio.wait(asking)
             await asyncio.to_thread(server.wait_for, active=0)
-            await backend.aclose()
 
 
 class TestModels:
@@ -457,7 +442,6 @@ class TestModels:
         with FakeOllama([model]) as server:
             backend = OllamaBackend("llama3.2:latest", host=server.host)
             info = await backend.model_info()
-            await backend.aclose()
         assert (info.name, info.backend, info.version) == ("llama3.2:latest", "ollama", "0.32.15")
         assert (info.digest, info.context_length) == (model.digest, 131072)
         assert info.capabilities == ("completion",)
@@ -466,7 +450,6 @@ class TestModels:
         backend = OllamaBackend("nope", host=server.host)
         with pytest.raises(BackendError, match=r"ollama pull nope; it has llama3\.2:latest") as no:
             await backend.model_info()
-        await backend.aclose()
         assert no.value.reason == "model_not_found"
 
     async def test_without_a_name_the_chat_model_pulled_last_is_taken_and_logged_once(
@@ -478,7 +461,6 @@ class TestModels:
             for name in ("auto", ""):
                 await backend.chat(ask(model=name))
             listed = [model.name for model in await backend.list_models()]
-            await backend.aclose()
             said = f"model_chosen model=phi4:latest host={server.host}"
         assert [request.body["model"] for request in server.requests] == ["phi4:latest"] * 2
         assert listed == ["embed:latest", "phi4:latest", "llama3.2:latest"]
@@ -489,13 +471,11 @@ class TestModels:
             backend = OllamaBackend(host=server.host)
             await backend.chat(ask(model="llama3.2"))
             assert (await backend.model_info()).name == "llama3.2:latest"
-            await backend.aclose()
 
     async def test_a_server_without_a_chat_model_says_how_to_get_one(self) -> None:
         with FakeOllama([EMBEDDER]) as server:
             backend = OllamaBackend(host=server.host)
             error = await failure(backend, ask(model="auto"))
-            await backend.aclose()
         assert error.reason == "model_not_found"
         assert "no model that can chat; get one with: ollama pull" in str(error)
 
@@ -507,7 +487,6 @@ class TestModels:
             assert (await failure(backend)).reason == "server_error"
             with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
                 await asyncio.to_thread(look, host)
-            await backend.aclose()
 
 
 class TestLook:
@@ -545,3 +524,26 @@ class TestLook:
 def server_url(found: Any) -> str:
     assert found.host.startswith("http://127.0.0.1:")
     return str(found.host)
+
+
+class TestVersion:
+    @pytest.mark.parametrize("version", ["0.23.9", "v0.9.1-rc0"])
+    async def test_a_server_that_would_cut_prompts_without_a_word_is_too_old(
+        self, server: FakeOllama, version: str
+    ) -> None:
+        server._version = version
+        error = await failure(OllamaBackend("llama3.2", host=server.host))
+        assert (error.reason, error.retry) == ("client_error", False)
+        assert f"is of version {version}; the oldest that can be used is 0.24" in str(error)
+        with pytest.raises(ConfigError, match=r"ollama\.com/download"):
+            await asyncio.to_thread(connect, "ollama", host=server.host)
+        assert server.requests == []
+
+    @pytest.mark.parametrize("version", ["0.0.0", "1.2.0", "main"])
+    async def test_a_newer_or_unknown_one_is_not(self, server: FakeOllama, version: str) -> None:
+        server._version = version
+        assert (await OllamaBackend("llama3.2", host=server.host).chat(ask())).text == TEXT
+
+    async def test_it_is_asked_for_once(self, server: FakeOllama, backend: OllamaBackend) -> None:
+        await asyncio.gather(*[backend.chat(ask()) for _ in range(3)])
+        assert server.request_lines.count("GET /api/version") == 1

@@ -15,9 +15,8 @@ import pytest
 from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.llm import _transport, connect
-from llmsim_lab.llm._ollama.backend import OllamaBackend, look
-from llmsim_lab.llm._ollama.faults import lost_connection
+from llmsim_lab.llm import _http, connect
+from llmsim_lab.llm._ollama import OllamaBackend, look
 from llmsim_lab.types import ChatRequest, Message
 
 REQUEST = ChatRequest(
@@ -55,13 +54,10 @@ async def answering(body: bytes, *head: str, status: str = "200 OK") -> AsyncIte
             await asyncio.gather(*talks, return_exceptions=True)
 
 
-async def failure(host: str, *, stream: bool = False) -> BackendError:
-    backend = OllamaBackend("llama3.2", host=host, stream=stream)
-    try:
-        with pytest.raises(BackendError) as caught:
-            await backend.chat(REQUEST)
-    finally:
-        await backend.aclose()
+async def failure(host: str) -> BackendError:
+    backend = OllamaBackend("llama3.2", host=host)
+    with pytest.raises(BackendError) as caught:
+        await backend.chat(REQUEST)
     return caught.value
 
 
@@ -73,20 +69,16 @@ def said(message: str = '{"role": "assistant", "content": "Hm."}', counts: str =
     ).encode()
 
 
-both = pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
-
-
 # Where a prompt goes
 
 
-@both
 @pytest.mark.parametrize("status", ["301 Moved Permanently", "307 Temporary Redirect"])
-async def test_a_redirect_is_an_error_that_names_where_it_leads(status: str, stream: bool) -> None:
+async def test_a_redirect_is_an_error_that_names_where_it_leads(status: str) -> None:
     with FakeOllama(reply="from elsewhere") as other:
         elsewhere = other.host
         target = elsewhere.replace("http://", "http://me:secret@") + "/api/chat"
         async with answering(b"", f"Location: {target}", status=status) as host:
-            error = await failure(host, stream=stream)
+            error = await failure(host)
             with pytest.raises(ConfigError, match=f"redirects to {elsewhere}"):
                 await asyncio.to_thread(connect, "ollama", host=host)
     assert (error.reason, error.status_code, error.retry) == (
@@ -108,11 +100,10 @@ async def test_a_redirect_to_nowhere_is_reported_too() -> None:
 # Size
 
 
-@both
-async def test_a_compressed_reply_is_not_unpacked(stream: bool) -> None:
+async def test_a_compressed_reply_is_not_unpacked() -> None:
     body = gzip.compress(said() + b" " * 50_000_000, compresslevel=1)
     async with answering(body, "Content-Encoding: gzip") as host:
-        error = await failure(host, stream=stream)
+        error = await failure(host)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
     assert "sent a compressed reply (gzip) although asked not to" in str(error)
 
@@ -121,23 +112,18 @@ async def test_no_compression_is_asked_for() -> None:
     with FakeOllama() as server:
         backend = OllamaBackend(host=server.host)
         await backend.chat(REQUEST)
-        await backend.aclose()
     assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
-@both
-async def test_a_document_or_line_has_a_largest_size(
-    stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_document_or_line_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     fits, too_large = (said(json.dumps({"role": "assistant", "content": "x" * n})) for n in (9, 10))
-    assert _transport.MAX_REPLY_BYTES == 1_048_576
-    monkeypatch.setattr(_transport, "MAX_REPLY_BYTES", len(fits))
+    assert _http.MAX_REPLY_BYTES == 1_048_576
+    monkeypatch.setattr(_http, "MAX_REPLY_BYTES", len(fits))
     async with answering(fits) as host:
-        backend = OllamaBackend("llama3.2", host=host, stream=stream)
+        backend = OllamaBackend("llama3.2", host=host)
         assert (await backend.chat(REQUEST)).text == "x" * 9
-        await backend.aclose()
     async with answering(too_large) as host:
-        error = await failure(host, stream=stream)
+        error = await failure(host)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
     assert f"sent more than {len(fits)} bytes, the most that is read of one document" in str(error)
 
@@ -145,37 +131,34 @@ async def test_a_document_or_line_has_a_largest_size(
 async def test_a_stream_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     line = b'{"model": "m", "message": {"role": "assistant", "content": "x"}, "done": false}\n'
     whole = 20 * line + said()
-    assert _transport.MAX_STREAM_BYTES == 16_777_216
-    monkeypatch.setattr(_transport, "MAX_STREAM_BYTES", len(whole))
+    assert _http.MAX_STREAM_BYTES == 16_777_216
+    monkeypatch.setattr(_http, "MAX_STREAM_BYTES", len(whole))
     async with answering(whole) as host:
-        backend = OllamaBackend("llama3.2", host=host, stream=True)
+        backend = OllamaBackend("llama3.2", host=host)
         assert (await backend.chat(REQUEST)).text == "x" * 20 + "Hm."
-        await backend.aclose()
     async with answering(b"\n" + whole) as host:
-        error = await failure(host, stream=True)
+        error = await failure(host)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
     assert f"sent more than {len(whole):,} bytes, the most that is read of a stream" in str(error)
 
 
 async def test_what_a_model_says_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     line = b'{"model": "m", "message": {"role": "assistant", "content": "x"}, "done": false}\n'
-    assert _transport.MAX_TEXT_CHARS == 1_048_576
-    monkeypatch.setattr(_transport, "MAX_TEXT_CHARS", 23)
+    assert _http.MAX_TEXT_CHARS == 1_048_576
+    monkeypatch.setattr(_http, "MAX_TEXT_CHARS", 23)
     async with answering(20 * line + said()) as host:
-        backend = OllamaBackend("llama3.2", host=host, stream=True)
+        backend = OllamaBackend("llama3.2", host=host)
         assert (await backend.chat(REQUEST)).text == "x" * 20 + "Hm."
-        await backend.aclose()
     async with answering(21 * line + said()) as host:
-        error = await failure(host, stream=True)
+        error = await failure(host)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
     assert "wrote 24 characters; 23 are the most that is read of a reply" in str(error)
 
 
-@both
-async def test_of_a_large_error_only_the_beginning_is_read(stream: bool) -> None:
+async def test_of_a_large_error_only_the_beginning_is_read() -> None:
     body = b"<html>" + b"x" * 5_000_000
     async with answering(body, status="502 Bad Gateway") as host:
-        error = await failure(host, stream=stream)
+        error = await failure(host)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 502, True)
     assert len(str(error)) < 700
 
@@ -189,16 +172,14 @@ async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
                 seen.append(f"sent {chunk!r}")
                 yield chunk
 
-    inner = httpx.MockTransport(lambda _: httpx.Response(200, stream=Body()))
-    guarded = _transport.GuardedTransport(inner, who="it")
-    request = httpx.Request("GET", "http://x.test", extensions=_transport.STREAMED)
-    response = await guarded.handle_async_request(request)
-    async for block in response.aiter_raw():
-        seen += [f"got {block!r}"]
+    response = httpx.Response(200, stream=Body())
+    async for line in _http.Transport("http://x.test", "it").lines(response):
+        seen += [f"got {line!r}"]
     assert seen == [
         "sent b'on'",
         "sent b'e\\ntwo\\nth'",
-        "got b'one\\ntwo\\n'",
+        "got b'one'",
+        "got b'two'",
         "sent b'ree'",
         "got b'three'",
     ]
@@ -207,7 +188,6 @@ async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
 # JSON
 
 
-@both
 @pytest.mark.parametrize(
     "value",
     [
@@ -233,11 +213,11 @@ async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
         "many",
     ],
 )
-async def test_json_that_is_not_sound_is_the_servers_fault(value: str, stream: bool) -> None:
+async def test_json_that_is_not_sound_is_the_servers_fault(value: str) -> None:
     call = f'{{"function": {{"name": "f", "arguments": {{"x": {value}}}}}}}'
     body = said(f'{{"role": "assistant", "content": "", "tool_calls": [{call}]}}')
     async with answering(body) as host:
-        error = await failure(host, stream=stream)
+        error = await failure(host)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, True)
     assert "not valid JSON of Ollama's form" in str(error)
     assert len(str(error)) < 700
@@ -254,15 +234,14 @@ async def test_json_that_is_not_sound_is_the_servers_fault(value: str, stream: b
 )
 def test_json_beyond_a_limit_is_rejected_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
-        _transport.read_json(text)
+        _http.read_json(text)
 
 
 def test_json_at_the_limits_is_read() -> None:
     numbers = [2**64 - 1, -(2**63), *[0] * 49_997]
-    assert _transport.read_json(json.dumps(numbers)) == numbers
+    assert _http.read_json(json.dumps(numbers)) == numbers
 
 
-@both
 @pytest.mark.parametrize(
     "counts",
     [
@@ -272,12 +251,12 @@ def test_json_at_the_limits_is_read() -> None:
         '"prompt_eval_count": 1.5',
         '"prompt_eval_count": 1000000001',
         '"load_duration": -1',
-        '"total_duration": 1000000000000000001',
+        '"load_duration": 1000000000000000001',
     ],
 )
-async def test_a_count_is_a_whole_number_within_reason(counts: str, stream: bool) -> None:
+async def test_a_count_is_a_whole_number_within_reason(counts: str) -> None:
     async with answering(said(counts=f", {counts}")) as host:
-        error = await failure(host, stream=stream)
+        error = await failure(host)
     assert (error.reason, error.retry) == ("server_error", True)
     name, value = counts.replace('"', "").split(": ")
     assert f"{name} is " in str(error)
@@ -286,9 +265,8 @@ async def test_a_count_is_a_whole_number_within_reason(counts: str, stream: bool
 
 async def test_a_line_may_hold_what_ends_lines_elsewhere() -> None:
     async with answering(said('{"role": "assistant", "content": "a\x85b\u2028c"}')) as host:
-        backend = OllamaBackend("llama3.2", host=host, stream=True)
+        backend = OllamaBackend("llama3.2", host=host)
         assert (await backend.chat(REQUEST)).text == "a\x85b\u2028c"
-        await backend.aclose()
 
 
 @pytest.mark.parametrize(
@@ -304,7 +282,6 @@ async def test_details_that_make_no_sense_are_not_understood(path: str, value: A
         backend = OllamaBackend("llama3.2", host=host)
         with pytest.raises(BackendError, match=f"not valid JSON of Ollama's form.*{path}"):
             await backend.model_info()
-        await backend.aclose()
 
 
 # Words
@@ -319,7 +296,6 @@ def texts(error: BaseException | None) -> str:
     return "\n".join(found)
 
 
-@both
 @pytest.mark.parametrize(
     ("status", "body"),
     [
@@ -331,11 +307,9 @@ def texts(error: BaseException | None) -> str:
         ("429 Too Many Requests", json.dumps({"error": EVIL})),
     ],
 )
-async def test_an_errors_text_has_nothing_that_a_terminal_obeys(
-    status: str, body: str, stream: bool
-) -> None:
+async def test_an_errors_text_has_nothing_that_a_terminal_obeys(status: str, body: str) -> None:
     async with answering(body.encode(), status=status) as host:
-        error = await failure(host, stream=stream)
+        error = await failure(host)
     assert error.status_code == int(status[:3])
     assert TAME in str(error)
     assert texts(error).replace("\n", "").isprintable()
@@ -346,27 +320,26 @@ async def test_nor_has_an_error_in_a_stream(text: Any) -> None:
     # A letter of the name is escaped, as JSON allows.
     body = json.dumps({"error": text}).replace("error", "\\u0065rror", 1)
     async with answering(body.encode() + b"\n") as host:
-        error = await failure(host, stream=True)
+        error = await failure(host)
     assert (error.reason, TAME in str(error)) == ("server_error", True)
     assert texts(error).replace("\n", "").isprintable()
 
 
-@both
 @pytest.mark.parametrize(
     "body",
     [b"[1]", b"12", b"[" * 60_000, json.dumps({"error": '{"error": ' + "[" * 60_000}).encode()],
     ids=["list", "number", "deep", "deep within"],
 )
-async def test_an_error_that_is_not_an_object_keeps_its_status(body: bytes, stream: bool) -> None:
+async def test_an_error_that_is_not_an_object_keeps_its_status(body: bytes) -> None:
     async with answering(body, status="503 Service Unavailable") as host:
-        error = await failure(host, stream=stream)
+        error = await failure(host)
     assert (error.reason, error.status_code) == ("server_error", 503)
 
 
 @pytest.mark.parametrize("text", ["[" * 60_000, "[1]", "12"])
 async def test_an_error_line_is_reported_whatever_it_looks_like(text: str) -> None:
     async with answering(json.dumps({"error": text}).encode() + b"\n") as host:
-        error = await failure(host, stream=True)
+        error = await failure(host)
     assert f"failed on 'llama3.2': {text[:20]}" in str(error)
 
 
@@ -386,7 +359,6 @@ async def test_names_and_versions_are_harmless_as_well() -> None:
         backend = OllamaBackend("llama3.2", host=host)
         info = await backend.model_info()
         [model] = await backend.list_models()
-        await backend.aclose()
         found = await asyncio.to_thread(look, host)
         with pytest.raises(ConfigError) as caught:
             await asyncio.to_thread(connect, "ollama:nope", host=host)
@@ -399,11 +371,10 @@ async def test_names_and_versions_are_harmless_as_well() -> None:
 # TLS
 
 
-@both
-async def test_https_to_a_plain_port_says_what_to_write(stream: bool) -> None:
+async def test_https_to_a_plain_port_says_what_to_write() -> None:
     async with answering(b"", status="400 Bad Request") as host:
         https = host.replace("http:", "https:")
-        error = await failure(https, stream=stream)
+        error = await failure(https)
         with pytest.raises(ConfigError, match=f"if it speaks plain http.* write {host}"):
             await asyncio.to_thread(connect, "ollama", host=https)
     assert (error.reason, error.retry) == ("connection_error", False)
@@ -419,10 +390,17 @@ async def test_https_to_a_plain_port_that_waits_says_it_too() -> None:
     assert str(caught.value).endswith(f"if it speaks plain http, write {https.replace('s:', ':')}")
 
 
+def lost(error: httpx.TransportError) -> BackendError:
+    backend = OllamaBackend(host="https://gpu-box:443")
+    with pytest.raises(BackendError) as caught, backend.server.translated():
+        raise error
+    return caught.value
+
+
 def test_a_connection_that_breaks_later_is_not_taken_for_a_fault_of_tls() -> None:
     broken = httpx.ReadError("gone")
     broken.__context__ = ssl.SSLWantReadError()
-    error = lost_connection(broken, host="https://gpu-box:443")
+    error = lost(broken)
     assert str(error) == "the connection to Ollama at https://gpu-box:443 broke: gone"
     assert error.retry
 
@@ -431,7 +409,7 @@ def test_a_certificate_that_is_not_trusted_is_named_as_such() -> None:
     refused = httpx.ConnectError("")
     refused.__cause__ = fault = ssl.SSLCertVerificationError()
     fault.verify_message = "self-signed certificate"
-    error = lost_connection(refused, host="https://gpu-box:443")
+    error = lost(refused)
     assert "not trusted (self-signed certificate)" in str(error)
     assert "SSL_CERT_FILE" in str(error)
     assert not error.retry

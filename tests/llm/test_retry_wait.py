@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime
 
 import httpx
@@ -12,7 +13,7 @@ from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import time_limit
 from llmsim_lab.types import CallRecord, ChatRequest, Message
@@ -63,20 +64,26 @@ def test_a_header_holds_seconds_or_a_date(header: str | None, seconds: float | N
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_ollamas_answer_says_how_long_to_wait(status: int, stream: bool) -> None:
+async def test_ollamas_answer_says_how_long_to_wait(status: int) -> None:
     with FakeOllama() as server:
         server.fail_next(Fault.status(status, retry_after="7"))
-        backend = OllamaBackend(host=server.host, stream=stream)
+        backend = OllamaBackend(host=server.host)
         with pytest.raises(BackendError) as caught:
             await backend.chat(ChatRequest(model="llama3.2", messages=(Message("user", "Hi"),)))
-        await backend.aclose()
     assert (caught.value.retry, caught.value.retry_after_s) == (True, 7.0)
 
 
 async def test_the_wait_lies_within_its_bounds(waits: list[float]) -> None:
     await talk(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
     assert [2.0 <= wait <= 3.0 for wait in waits] == [True]
+
+
+async def test_the_wait_draws_nothing_from_the_numbers_of_a_users_own_code(
+    waits: list[float],
+) -> None:
+    before = random.getstate()
+    await talk(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
+    assert (len(waits), random.getstate()) == (1, before)
 
 
 async def test_without_a_wait_nothing_is_waited_for(waits: list[float]) -> None:

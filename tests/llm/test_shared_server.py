@@ -13,7 +13,7 @@ from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._openai import OpenAIBackend
 from llmsim_lab.llm._scope import time_limit
 from llmsim_lab.types import ChatReply, ChatRequest, Message

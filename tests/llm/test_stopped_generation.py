@@ -12,8 +12,8 @@ from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm._ollama.backend import OllamaBackend
-from llmsim_lab.llm._scope import recording
+from llmsim_lab.llm._ollama import OllamaBackend
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, Message
@@ -37,9 +37,9 @@ def told(host: str) -> str:
     )
 
 
-def client_of(server: FakeOllama, *, stream: bool = False, **config: Any) -> LLMClient:
+def client_of(server: FakeOllama, **config: Any) -> LLMClient:
     settings = {"model": "llama3.2", "retry_wait_s": 0, **config}
-    return LLMClient(LLMConfig(**settings), OllamaBackend(host=server.host, stream=stream))
+    return LLMClient(LLMConfig(**settings), OllamaBackend(host=server.host))
 
 
 async def decide(client: LLMClient) -> PolicyDecision:
@@ -53,11 +53,10 @@ def messages_of(body: Mapping[str, Any]) -> tuple[Message, ...]:
     return tuple(Message(m["role"], m["content"]) for m in body["messages"])
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_stopped_model_learns_it_and_is_asked_with_another_seed(stream: bool) -> None:
+async def test_a_stopped_model_learns_it_and_is_asked_with_another_seed() -> None:
     with FakeOllama(reply=[LOOPING, GOOD]) as server:
         host = server.host
-        decision = await decide(client_of(server, stream=stream, seed=7))
+        decision = await decide(client_of(server, seed=7))
     assert decision.action == GOOD["action"]
     assert decision.call is not None
     assert (decision.call.status, decision.call.attempts) == ("repaired", 2)
@@ -99,12 +98,11 @@ async def test_a_text_that_would_do_is_not_taken_where_the_model_was_stopped() -
     assert decision.call.history[0].reason == "generation_stopped"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_reply_ended_without_a_repetition_says_only_that(stream: bool) -> None:
+async def test_a_reply_ended_without_a_repetition_says_only_that() -> None:
     with FakeOllama(reply=[GOOD, GOOD]) as server:
         host = server.host
         server.fail_next(Fault.end_stream(after=3))
-        decision = await decide(client_of(server, stream=stream))
+        decision = await decide(client_of(server))
     assert decision.call is not None
     assert decision.call.history[0].detail == (
         f"Ollama at {host} ended the reply before the model was done, after "
@@ -114,12 +112,11 @@ async def test_a_reply_ended_without_a_repetition_says_only_that(stream: bool) -
     assert note.startswith("That reply was stopped before it was complete.\n")
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("fault", [Fault.cut_stream(), Fault.cut_connection()])
-async def test_a_broken_connection_is_not_the_models_fault(stream: bool, fault: Fault) -> None:
+async def test_a_broken_connection_is_not_the_models_fault(fault: Fault) -> None:
     with FakeOllama(reply=LOOPING) as server:
         server.fail_next(fault)
-        backend = OllamaBackend(host=server.host, stream=stream)
+        backend = OllamaBackend(host=server.host)
         with pytest.raises(LLMFailureException) as caught:
             await decide(LLMClient(LLMConfig(model="llama3.2", retry_wait_s=0), backend))
     assert caught.value.call is not None
@@ -140,7 +137,7 @@ async def test_a_stream_that_ends_with_its_connection_may_have_been_cut() -> Non
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        backend = OllamaBackend("m", host=host, stream=True)
+        backend = OllamaBackend("m", host=host)
         client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
         with pytest.raises(LLMFailureException, match="after 1 lines, before") as caught:
             await decide(client)
@@ -151,7 +148,7 @@ async def test_a_stopped_reply_is_on_the_tape_and_replays(tmp_path: Path) -> Non
     with Tape(tmp_path / "x.tape") as tape:
         run = tape.add_run({}, name="stopped", first=(0, "{}", "{}"))
         live = LiveRecorder(tape, run)
-        with FakeOllama(reply=[LOOPING, GOOD]) as server, recording(live):
+        with FakeOllama(reply=[LOOPING, GOOD]) as server, scoped(recorder=live):
             made = await decide(client_of(server, seed=7))
         live.close()
         replaying = ReplayRecorder(tape, run)
@@ -159,7 +156,7 @@ async def test_a_stopped_reply_is_on_the_tape_and_replays(tmp_path: Path) -> Non
         silent = LLMClient(
             LLMConfig(model="llama3.2", seed=7), ScriptedBackend(TapeMiss("a call was made"))
         )
-        with recording(replaying):
+        with scoped(recorder=replaying):
             replayed = await decide(silent)
     assert (made.call, made.action) == (replayed.call, replayed.action)
     assert made.call is not None

@@ -14,8 +14,8 @@ from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm._ollama.backend import OllamaBackend
-from llmsim_lab.llm._scope import InFlight, recording, time_limit, watching
+from llmsim_lab.llm._ollama import OllamaBackend
+from llmsim_lab.llm._scope import InFlight, scoped, time_limit
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
@@ -29,7 +29,7 @@ REQUEST = ChatRequest(model="llama3.2", messages=(Message("user", "What now?"),)
 class Writer:
     """A backend that writes its text in small pieces, and remembers how it was asked."""
 
-    streams: Any = True
+    streams = True
 
     def __init__(self, text: str, *, seconds: float = 0.0) -> None:
         self.text = text
@@ -76,10 +76,7 @@ def listen(pieces: list[str]) -> OnText:
 
 async def ask(server: FakeOllama, on_text: OnText | None = None) -> ChatReply:
     backend = OllamaBackend(host=server.host)
-    try:
-        return await backend.chat(REQUEST, on_text=on_text)
-    finally:
-        await backend.aclose()
+    return await backend.chat(REQUEST, on_text=on_text)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +87,6 @@ async def test_a_streamed_reply_is_the_same_reply(
 ) -> None:
     with FakeOllama(reply=reply) as server:
         plain, streamed = await ask(server), await ask(server, listen)
-        kinds = [request.body["stream"] for request in server.requests]
-    assert kinds == [False, True]
     for field in ("text", "thinking", "done_reason", "prompt_tokens", "reply_tokens"):
         assert getattr(streamed, field) == getattr(plain, field)
     thought = f"<think>{plain.thinking}</think>" if plain.thinking else ""
@@ -144,11 +139,10 @@ async def endless(piece: str) -> AsyncIterator[Endless]:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "timeout", "deadline"])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_giving_up_closes_the_connection_at_once(how: str, stream: bool) -> None:
+async def test_giving_up_closes_the_connection_at_once(how: str) -> None:
     async with endless(" ") as ollama:
-        backend = OllamaBackend(host=ollama.host, stream=stream)
-        client = client_of(backend, timeout_s=0.1 if how == "timeout" else 60)
+        backend = OllamaBackend(host=ollama.host)
+        client = client_of(backend, total_timeout_s=0.1 if how == "timeout" else 60)
         with time_limit(0.1 if how == "deadline" else 60):
             task = asyncio.create_task(decide(client))
             await ollama.asked.wait()
@@ -179,7 +173,7 @@ async def test_whoever_watches_sees_the_text_grow() -> None:
 
             return await super().chat(request, on_text=and_look)
 
-    with watching(calls):
+    with scoped(watch=calls):
         await decide(client_of(Seen(json.dumps(GOOD))))
     assert seen == [json.dumps(GOOD)[: 5 * n] for n in range(1, len(seen) + 1)]
     assert len(seen) == calls.pieces > 10
@@ -202,34 +196,10 @@ async def test_of_a_long_text_the_end_is_kept() -> None:
 # When replies are streamed
 
 
-async def test_a_reply_that_nobody_watches_is_not_streamed() -> None:
-    backend = Writer(json.dumps(GOOD))
-    await decide(client_of(backend))
-    assert backend.streamed == [False]
-
-
-async def test_a_first_reply_is_streamed_for_whoever_watches_and_later_ones_of_slow_models() -> (
-    None
-):
+async def test_each_reply_is_streamed_for_whoever_watches() -> None:
     backend = Writer(json.dumps(GOOD))
     client = client_of(backend)
-    with watching(InFlight()):
-        await decide(client)
-        await decide(client)  # it answers at once: there is nothing to see
-        backend.seconds = 0.6
-        await decide(client)
-        await decide(client)
-        assert backend.streamed == [True, False, False, True]
-        copy = client.with_config(LLMConfig(model="llama3.2", temperature=0))
-        await decide(copy)
-    assert backend.streamed[-1] is True
-
-
-async def test_a_backend_that_streams_in_any_case_always_hands_its_text_on() -> None:
-    backend = Writer(json.dumps(GOOD))
-    backend.streams = "always"
-    client = client_of(backend)
-    with watching(InFlight()):
+    with scoped(watch=InFlight()):
         await decide(client)
         await decide(client)
     assert backend.streamed == [True, True]
@@ -240,7 +210,7 @@ async def test_a_backend_that_cannot_stream_is_asked_as_ever() -> None:
         async def chat(self, request: ChatRequest) -> ChatReply:
             return ChatReply(text="so " * 999)
 
-    with watching(InFlight()):
+    with scoped(watch=InFlight()):
         reply, _ = await client_of(Plain()).converse([Message("user", "?")])
     assert len(reply.text) == 3 * 999
 
@@ -252,17 +222,16 @@ async def test_a_streamed_reply_replays_from_its_tape_without_being_streamed(
     tmp_path: Path,
 ) -> None:
     backend = Writer(json.dumps(GOOD))
-    backend.streams = "always"
     with Tape(tmp_path / "x.tape") as tape:
         run = tape.add_run({}, name="streamed", first=(0, "{}", "{}"))
         live = LiveRecorder(tape, run)
-        with recording(live), watching(InFlight()):
+        with scoped(recorder=live, watch=InFlight()):
             made = await decide(client_of(backend, seed=7))
         live.close()
         replaying, calls = ReplayRecorder(tape, run), InFlight()
         replaying.begin_turn(1)
         silent = ScriptedBackend(TapeMiss("a call was made"))
-        with recording(replaying), watching(calls):
+        with scoped(recorder=replaying, watch=calls):
             replayed = await decide(client_of(silent, seed=7))
     assert (made.call, made.action) == (replayed.call, replayed.action)
     assert made.call is not None

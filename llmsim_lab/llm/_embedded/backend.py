@@ -9,46 +9,29 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
-
-import httpx
+from typing import Any
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm._connections import Shared
-from llmsim_lab.llm._embedded.machine import read_header, usable_cores
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
-from llmsim_lab.llm._embedded.store import (
+from llmsim_lab.llm._embedded.weights import (
     CatalogueModel,
+    check_gguf,
     default_model,
     file_sha256,
     find_model,
+    usable_cores,
     verified_path,
 )
-from llmsim_lab.llm._embedded.wire import (
-    MARKER,
-    Outgoing,
-    collect,
-    json_object,
-    outgoing,
-    probe_of,
-    raise_error,
-    read_tool_reply,
-    shape_of,
-)
+from llmsim_lab.llm._http import StatusError
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
 _POLL_S = 0.05
 _LEAST_GRACE_S = 0.5
 _UNNAMED = ("", "auto", "embedded")
-_CHILDREN = "children"
-"""What all children's clients are shared by; their addresses differ."""
 
 
 def runtime_installed() -> bool:
@@ -78,7 +61,7 @@ class EmbeddedBackend:
     """
 
     max_top_logprobs = 100
-    streams: bool | Literal["always"] = "always"
+    streams = True
 
     def __init__(
         self,
@@ -93,7 +76,8 @@ class EmbeddedBackend:
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value} must be at least 1")
         self.name, self._known, self._path = _locate(model)
-        self._header = read_header(self._path)
+        check_gguf(self._path)
+        self._trained = self._known.context_length if self._known else None
         self._settings = ChildSettings(
             model=self._path,
             num_ctx=num_ctx,
@@ -127,21 +111,10 @@ class EmbeddedBackend:
                 f"connect('embedded:{request.model}') runs that one",
                 reason="model_not_found",
             )
-        sent = outgoing(request)
         began = time.perf_counter()
         server = self._server()
-        try:
-            async with asyncio.timeout(request.timeout_s), server.gate:
-                reply = await self._answer(server, sent, on_text)
-        except TimeoutError:
-            raise BackendError(
-                f"no reply from the embedded model within {request.timeout_s:g} s (requests are "
-                "answered one after the other); raise timeout_s, or have fewer at once",
-                reason="timeout",
-                retry=True,
-            ) from None
-        if request.tools:
-            reply = read_tool_reply(reply)
+        async with server.gate:
+            reply = await self._answer(server, request, on_text)
         return replace(reply, seconds=time.perf_counter() - began)
 
     async def model_info(self) -> ModelInfo:
@@ -156,8 +129,8 @@ class EmbeddedBackend:
             name=self.name,
             backend="embedded",
             digest=self._digest,
-            context_length=self._header.context_length,
-            capabilities=("completion", "tools"),
+            context_length=self._trained,
+            capabilities=("completion",),
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
 
@@ -170,7 +143,6 @@ class EmbeddedBackend:
 
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""
-        await _shared.release(_CHILDREN, self)
         with self._lock:
             finalizer, self._finalizer, self._leased = self._finalizer, None, None
         if finalizer is not None:  # runs once, even if the backend is collected at the same moment
@@ -190,24 +162,33 @@ class EmbeddedBackend:
         return file_sha256(self._path)
 
     async def _answer(
-        self, server: ModelServer, sent: Outgoing, on_text: OnText | None
+        self, server: ModelServer, request: ChatRequest, on_text: OnText | None
     ) -> ChatReply:
         """Let the child answer; the caller holds the gate."""
-        num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._header.context_length
-        child, load_seconds = await self._child(server, num_ctx)
-        async with self._talking_to(server, child):
-            if sent.schema is not None:
-                await self._check_understood(server, child, sent)
-            call = _call(child, "/v1/chat/completions", sent)
-            client = await _shared.get(_CHILDREN, self)
-            async with client.stream("POST", **call, extensions=STREAMED) as response:
-                if response.status_code != 200:
-                    body = _json_of(await response.aread())
-                    raise_error(body, response.status_code, trained=trained)
-                reply = await collect(response.aiter_bytes(), trained=trained, on_text=on_text)
-        if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
-            # The child may be loaded with a larger window than this request asks for.
-            raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx, trained=trained)
+        num_ctx, trained = self._settings.num_ctx, self._trained
+        # The child may be loaded with a larger window than this request asks for.
+        child, load_seconds = await self._child(server, request.options.get("num_ctx") or num_ctx)
+        asked = replace(request, model=self.name, keep_alive=None)
+        try:
+            reply = await child.backend.chat(asked, on_text=on_text)
+        except asyncio.CancelledError:
+            # The child may not have noticed yet: the next request checks that before it asks.
+            server.suspect_since = server.suspect_since or time.monotonic()
+            raise
+        except BackendError as error:
+            if error.reason == "connection_error":
+                server.suspect_since = time.monotonic()
+                ending = await asyncio.to_thread(child.ending)
+                raise BackendError(
+                    f"the connection to the embedded model's process was lost: {ending}",
+                    reason="connection_error",
+                    retry=True,
+                ) from error
+            details = getattr(error.__cause__, "details", {})
+            read, window = details.get("n_prompt_tokens"), details.get("n_ctx")
+            if type(read) is type(window) is int:
+                raise context_overflow(f"{read:,} tokens", window, trained=trained) from error
+            raise
         return replace(reply, load_seconds=load_seconds)
 
     async def _child(self, server: ModelServer, num_ctx: int) -> tuple[ChildProcess, float]:
@@ -235,74 +216,14 @@ class EmbeddedBackend:
             grace = max(_LEAST_GRACE_S, self._hang_grace_s - (time.monotonic() - since))
             try:
                 async with asyncio.timeout(grace):
-                    while await self._busy(child):  # noqa: ASYNC110 - it is another process
+                    while await child.is_busy():  # noqa: ASYNC110 - it is another process
                         await asyncio.sleep(_POLL_S)
-            except (TimeoutError, httpx.TransportError, BackendError, ValueError):
+            except (TimeoutError, BackendError, StatusError):
                 if child.alive:
                     seconds = round(time.monotonic() - since, 1)
                     cause = f"hung: a request that was given up was still running {seconds} s later"
                     await asyncio.to_thread(server.discard, child, cause)
         server.suspect_since = None
-
-    async def _busy(self, child: ChildProcess) -> bool:
-        client = await _shared.get(_CHILDREN, self)
-        response = await client.get(**_call(child, "/slots"))
-        return any(slot.get("is_processing") for slot in read_json(response.content))
-
-    async def _check_understood(
-        self, server: ModelServer, child: ChildProcess, sent: Outgoing
-    ) -> None:
-        """Raise if the runtime would silently ignore the schema; asked once per shape."""
-        assert sent.schema is not None
-        shape = shape_of(sent.schema)
-        if shape in server.understood:
-            return
-        probe = {"prompt": "x", "n_predict": 4, "temperature": 0, "cache_prompt": False}
-        fields = Outgoing(fields={**probe, "grammar": probe_of(sent.schema)})
-        client = await _shared.get(_CHILDREN, self)
-        response = await client.post(**_call(child, "/completion", fields))
-        body = _json_of(response.content)
-        if response.status_code != 200 or "content" not in body:
-            raise_error(body, response.status_code)
-        text = str(body["content"])
-        # Four tokens may end within the marker; its first character alone may be chance.
-        if len(text) < 2 or not (text.startswith(MARKER) or MARKER.startswith(text)):
-            raise BackendError(
-                "the embedded model cannot be held to this JSON schema; simplify it "
-                f"({await child.complaint('llg error')})",
-                reason="client_error",
-            )
-        server.understood.add(shape)
-
-    @asynccontextmanager
-    async def _talking_to(self, server: ModelServer, child: ChildProcess) -> AsyncIterator[None]:
-        """Turn a lost connection into an error that says how the child ended."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            # The child may not have noticed yet: the next request checks that before it asks.
-            server.suspect_since = server.suspect_since or time.monotonic()
-            raise
-        except httpx.TransportError as error:
-            server.suspect_since = time.monotonic()
-            ending = await asyncio.to_thread(child.ending)
-            raise BackendError(
-                f"the connection to the embedded model's process was lost: {ending}",
-                reason="connection_error",
-                retry=True,
-            ) from error
-
-
-def _open_client(_: str) -> httpx.AsyncClient:
-    """Return a client for children, without a proxy, since they are on this host."""
-    # No connection outlives its request: the child that had it may be gone by then.
-    limits = httpx.Limits(max_keepalive_connections=0)
-    inner = httpx.AsyncHTTPTransport(trust_env=False, verify=False, limits=limits)
-    transport = GuardedTransport(inner, who="the embedded model's process")
-    return httpx.AsyncClient(transport=transport, timeout=None)
-
-
-_shared = Shared(_open_client)
 
 
 def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]:
@@ -323,15 +244,3 @@ def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]
             f"'llmsim-lab model get {text}' fetches them"
         )
     return text, known, known.path
-
-
-def _call(child: ChildProcess, route: str, sent: Outgoing | None = None) -> dict[str, Any]:
-    call: dict[str, Any] = {
-        "url": f"{child.address}{route}",
-        "headers": {"Authorization": f"Bearer {child.api_key}"},
-    }
-    return call | {"json": sent.fields} if sent else call
-
-
-def _json_of(content: bytes) -> dict[str, Any]:
-    return json_object(content) or {"error": content.decode(errors="replace")[:300]}

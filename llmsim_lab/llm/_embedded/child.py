@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from typing import Any, NoReturn, TextIO
 
-_PR_SET_PDEATHSIG = 1
 _PROBE = {"type": "boolean"}
 _LOG_WARNINGS = 2
 _BATCH_TOKENS = 256
@@ -26,9 +24,6 @@ _CACHE_RAM_MIB = 512
 def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
     """Load the model, serve it, and end with the parent."""
     settings = json.loads(sys.stdin.readline())
-    _end_with_parent(settings["parent"])
-    # Jupyter's and the terminal's interrupts are for the parent.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = _take_stdout()
     try:
         import xllamacpp
@@ -75,17 +70,6 @@ def _take_stdout() -> TextIO:  # pragma: no cover - as main
     own = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return own
-
-
-def _end_with_parent(parent: int) -> None:  # pragma: no cover - as main
-    """Let Linux kill this process when its parent ends; elsewhere the end of stdin does it."""
-    if not sys.platform.startswith("linux"):
-        return
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we asked
-        os._exit(0)
 
 
 def _fail(out: TextIO, what: str, detail: str) -> NoReturn:  # pragma: no cover - as main

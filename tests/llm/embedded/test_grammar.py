@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.llm._embedded.wire import MARKER, bounded, grammar_of, probe_of, shape_of
+from llmsim_lab.llm._embedded.wire import bounded, grammar_of
 
 
 def schema_in(grammar: str) -> dict[str, Any]:
@@ -83,21 +83,3 @@ def test_the_grammar_keeps_the_order_of_keys_and_allows_no_white_space() -> None
     held_to = schema_in(grammar_of(schema))
     assert list(held_to["properties"]) == ["z", "a"]
     assert held_to["x-guidance"] == {"whitespace_flexible": False}
-
-
-def test_a_probe_asks_for_the_marker_before_the_same_rule() -> None:
-    schema = {"type": "boolean"}
-    assert json.dumps(MARKER) in probe_of(schema)
-    assert schema_in(probe_of(schema)) == schema_in(grammar_of(schema))
-
-
-def test_schemas_that_differ_in_enum_values_have_one_shape() -> None:
-    one, two = ({"properties": {"rate": {"enum": [rate, rate + 1]}}} for rate in (3.0, 4.0))
-    assert shape_of(one) == shape_of(two)
-
-
-@pytest.mark.parametrize(
-    "other", [{"enum": []}, {"enum": [{"a": 1}]}, {"type": "string"}, {"anyOf": [{"enum": [1]}]}]
-)
-def test_other_differences_make_another_shape(other: dict[str, Any]) -> None:
-    assert shape_of({"enum": [1]}) != shape_of(other)

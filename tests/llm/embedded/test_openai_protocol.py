@@ -12,8 +12,8 @@ import pytest
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, connect
-from llmsim_lab.llm._embedded.machine import usable_cores
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
+from llmsim_lab.llm._embedded.weights import usable_cores
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest, Message
 
@@ -37,7 +37,7 @@ def server(small_model: Path) -> Iterator[ChildProcess]:
 
 
 def backend_of(server: ChildProcess) -> OpenAIBackend:
-    return OpenAIBackend("smollm2", base_url=server.address, api_key=server.api_key)
+    return OpenAIBackend("smollm2", base_url=server.backend.base_url, api_key=server.api_key)
 
 
 async def test_a_decision_is_held_to_its_schema(server: ChildProcess) -> None:

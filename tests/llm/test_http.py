@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.llm._transport import unwrapped
+from llmsim_lab.llm._http import unwrapped
 
 TOLD = {"code": "bad_value", "param": "top_p", "type": "invalid_request_error"}
 

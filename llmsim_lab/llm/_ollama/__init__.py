@@ -1,1 +1,0 @@
-"""Ollama: the backend, the protocol on the wire, and what its errors mean."""

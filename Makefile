@@ -66,7 +66,7 @@ check-lowest: .venv/.ready-all ## run the core tests on the lowest versions allo
 # Charts say what is kept of a run's model: not what this machine's user measured.
 check-notebooks notebooks: export LLMSIM_CARDS = $(CURDIR)/build/no-cards
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
-	$(BIN)/python -m pytest $(NBVAL) notebooks
+	$(BIN)/python -m pytest $(NBVAL) -n 2 --dist loadfile notebooks
 
 check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
 	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),-p no:nbval -n 2 --dist loadfile tests/browser)

@@ -356,6 +356,7 @@ class Server:
         kind: what kind of server it is.
         form: whose form its answers have.
         way_out: what to do where none answers.
+        lasting: whether connections outlive a request; not to a process that may have ended.
     """
 
     url: str
@@ -363,6 +364,7 @@ class Server:
     kind: str
     form: str
     way_out: str
+    lasting: bool = True
 
     async def transport(self) -> Transport:
         """Return the connections to this server that all share in the running loop.
@@ -410,7 +412,10 @@ class Server:
         with self.translated():
             extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
             transport = await self.transport()
-            response = await _sent(transport, self.url + path, content, key, extensions)
+            headers = {"User-Agent": "llmsim-lab"}
+            if not self.lasting:
+                headers["Connection"] = "close"
+            response = await _sent(transport, self.url + path, content, key, headers, extensions)
             try:
                 if response.is_error:
                     said = _explanation(response.content)
@@ -565,10 +570,11 @@ async def _sent(
     url: str,
     content: bytes,
     key: SecretStr | None,
+    headers: dict[str, str],
     extensions: dict[str, Any],
 ) -> httpx.Response:
     """Make a request; the key is in no frame but this one, which has ended when others raise."""
-    headers = {"User-Agent": "llmsim-lab"}
+    headers = dict(headers)  # the caller's shows up in errors
     if key is not None:
         headers["Authorization"] = f"Bearer {key.get_secret_value()}"
     method = "GET"

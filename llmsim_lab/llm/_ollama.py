@@ -261,11 +261,8 @@ class OllamaBackend:
             # Without a length the end of a broken connection looks like the end of the reply.
             if not last or not (done or is_framed(response)):
                 raise self.server.broken_off(f"{number} lines")
-            listed = (
-                [as_object(one) for one in (as_object(tokens[0])["top_logprobs"] or ())]
-                if tokens
-                else []
-            )
+            first = as_object(tokens[0]) if tokens else {}
+            listed = [as_object(one) for one in first.get("top_logprobs") or ()]
             loading = count(last.get("load_duration"), "load_duration", most=_MAX_NANOSECONDS)
             reply = ChatReply(
                 text=written.text,

@@ -8,7 +8,6 @@ so.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -62,7 +61,5 @@ def live() -> Live:
 
 
 @pytest.fixture
-async def backend(live: Live) -> AsyncIterator[OllamaBackend]:
-    backend = OllamaBackend(live.model, host=live.host)
-    yield backend
-    await backend.aclose()
+def backend(live: Live) -> OllamaBackend:
+    return OllamaBackend(live.model, host=live.host)

@@ -53,12 +53,12 @@ def run(*command: object, folder: Path) -> str:
 def installed(tmp_path_factory: pytest.TempPathFactory, repo: Path) -> Path:
     """The bin folder of a new virtual environment that holds the wheel and what it requires."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip = ("-m", "pip", "--disable-pip-version-check")
-    run(sys.executable, *pip, "wheel", repo, "--no-deps", "--wheel-dir", folder, folder=folder)
+    uv = (sys.executable, "-m", "uv", "--quiet")
+    run(*uv, "build", "--wheel", "--out-dir", folder, repo, folder=folder)
     [wheel] = folder.glob("*.whl")
-    run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
+    run(*uv, "venv", "--python", sys.executable, folder / "venv", folder=folder)
     binaries = folder / "venv" / "bin"
-    run(binaries / "python", *pip, "install", "--quiet", wheel, folder=folder)
+    run(*uv, "pip", "install", "--python", binaries / "python", wheel, folder=folder)
     return binaries
 
 

@@ -22,7 +22,9 @@ from fake_ollama._exchanges import FILE
 from fake_ollama._fake_ollama import TokenReply
 from ollama_rules import refusal
 
-from llmsim_lab.types import ChatReply, ToolCall
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm import OllamaBackend
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 WIRE = Path(__file__).parents[1] / "wire"
 NOT_PLAYED = {
@@ -391,3 +393,44 @@ def test_a_full_queue_answers_as_recorded() -> None:
         server.fail_next(Fault.status(503))
         answer = post(server)
     assert (answer.status_code, answer.text) == (503, fault_text("82-queue-full-cold"))
+
+
+CHATS = [one for one in ALL if one.path == "/api/chat" and one.answers]
+
+
+@pytest.mark.parametrize("chat", CHATS, ids=[f"{chat.version}-{chat.name}" for chat in CHATS])
+async def test_every_recorded_answer_is_a_reply_or_a_failure_in_the_servers_words(
+    chat: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path != "/api/chat":
+            return httpx.Response(404, json={"error": "not asked"})
+        body = httpx.ByteStream(chat.answer.encode())
+        return httpx.Response(chat.status, headers=chat.answer_headers, stream=body)
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(handle))
+    backend = OllamaBackend("smollm2", host="http://box:1")
+    asked = ChatRequest(model="smollm2", messages=(Message("user", "Hello"),))
+    error = next((one["error"] for one in chat.answers if "error" in one), None)
+    messages = [one.get("message", {}) for one in chat.answers]
+    text = "".join(message.get("content", "") for message in messages)
+    if error is None and chat.answers[-1]["done"]:
+        reply = await backend.chat(asked)
+        calls = [call for message in messages for call in message.get("tool_calls", ())]
+        assert reply.text == text
+        assert [one.name for one in reply.tool_calls] == [one["function"]["name"] for one in calls]
+        assert reply.prompt_tokens == chat.answers[-1].get("prompt_eval_count")
+        assert reply.done_reason == chat.answers[-1]["done_reason"]
+        return
+    with pytest.raises(BackendError) as caught:
+        await backend.chat(asked)
+    assert "not valid JSON" not in str(caught.value)
+    if error is None:
+        assert caught.value.reason == "generation_stopped"
+        assert caught.value.reply.text == text
+    else:
+        assert caught.value.status_code == (chat.status if chat.status >= 400 else None)
+        by_name = {"40-missing": "model_not_found", "50-ctx": "context_overflow"}
+        others = "server_error" if "50" in str(chat.status) else "client_error"
+        reasons = [reason for name, reason in by_name.items() if chat.name.startswith(name)]
+        assert caught.value.reason in (reasons or (others, "client_error"))

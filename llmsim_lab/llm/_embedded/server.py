@@ -322,6 +322,7 @@ class ChildProcess:
             kind="process of an embedded model",
             form="its protocol's",
             way_out="the next request starts it again",
+            lasting=False,
         )
         self.backend = OpenAIBackend(base_url=f"{url}/v1", api_key=self.api_key, extend=extend)
         self.backend.server = replace(self._server, url=self.backend.base_url)

@@ -23,7 +23,7 @@ from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import TapeError
 
 _Role = Literal["system", "user"]
-_ROLES: tuple[_Role, ...] = ("system", "user")
+ROLES: tuple[_Role, ...] = ("system", "user")
 
 MAX_SPANS = 2_000
 """Of a prompt; one that has more is kept without any."""
@@ -136,16 +136,19 @@ class Origin(NamedTuple):
         """
         if known.how == "unknown" or len(known.spans) > MAX_SPANS:
             return None
-        shape, ends, lengths, tokens = [], {"system": 0, "user": 0}, [], []
+        shape, lengths, tokens, system_end, user_end = [], list[int](), [], 0, 0
         for name, role, start, end, source, count in known.spans:
-            gap, length = start - ends[role], end - start
-            ends[role] = end
-            tokens.append(count)
+            own = None
             if role == "user":
-                lengths.append(length)
-            shape.append((role, gap, None if role == "user" else length, name, source))
-        counted = any(count is not None for count in tokens)
-        spans = _written((lengths, tokens) if counted else lengths)
+                gap, user_end = start - user_end, end
+                lengths.append(end - start)
+            else:
+                gap, own, system_end = start - system_end, end - start, end
+            shape.append((role, gap, own, name, source))
+            tokens.append(count)
+        spans = f"[{','.join(map(str, lengths))}]"
+        if tokens.count(None) < len(tokens):
+            spans = _written((lengths, tokens))
         related = tuple((name, _relative(fact, agent, turn)) for name, fact in facts.items())
         return _shared(_form_of(tuple(shape), tuple(sources.items()), related), spans)
 
@@ -195,7 +198,7 @@ class Origin(NamedTuple):
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
         spans: list[Span] = []
         left = iter(lengths)
-        for role in _ROLES:
+        for role in ROLES:
             end, limit = 0, len(texts.get(role, ""))
             for gap, length, name, words in form[role]:
                 start = end + gap

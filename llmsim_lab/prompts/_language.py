@@ -544,10 +544,14 @@ class Template:
             PromptError: a value lacks what is looked up in it, or a limit was reached.
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
-        filling, pieces = _Filling(), []
         try:
+            if self._bare is not None:
+                return _filled(self._bare, values)
+            filling, pieces = _Filling(), []
+            names = {name: values[slot] for slot, name in self._names.items()}
+            context = self._compiled.new_context({**names, _FILLING: filling}, shared=True)
             # One after the other: where a piece goes is known once those before it are counted.
-            for piece in self._pieces(values, filling):
+            for piece in self._compiled.root_render_func(context):
                 pieces.append(piece)
                 filling.length += len(piece)
                 if filling.length > MAX_OUTPUT:
@@ -558,14 +562,20 @@ class Template:
             raise PromptError(f"{_NESTED}, or simpler values") from error
         return "".join(pieces), filling.places
 
-    def _pieces(self, values: Mapping[str, Any], filling: _Filling) -> Iterable[str]:
-        if self._bare is not None:
-            return (
-                filling.value(values[slot], slot) if slot else text for text, slot in self._bare
-            )
-        names = {name: values[slot] for slot, name in self._names.items()}
-        context = self._compiled.new_context({**names, _FILLING: filling}, shared=True)
-        return self._compiled.root_render_func(context)
+
+def _filled(bare: list[tuple[str, str]], values: Mapping[str, Any]) -> tuple[str, list[Place]]:
+    """Fill a template of nothing but texts and slots."""
+    pieces, places, length = [], list[Place](), 0
+    for text, slot in bare:
+        if slot:
+            value = values[slot]
+            text = value if type(value) is str else written(value)
+            places.append((length, length + len(text), slot))
+        pieces.append(text)
+        length += len(text)
+    if length > MAX_OUTPUT:
+        raise _too_long()
+    return "".join(pieces), places
 
 
 @lru_cache(maxsize=1024)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import Origin, Provenance, Span
+from llmsim_lab._spans import ROLES, Origin, Provenance, Span
 from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, styled
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
@@ -101,10 +101,15 @@ class Prompt:
         self.system = system
         self.user = user
         self.parent = parent
-        slots = dict.fromkeys(self._template("system").slots + self._template("user").slots)
+        self._templates = (self._template("system"), self._template("user"))
+        slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)
         """Names of the values that ``render`` takes, in order of first use."""
         self._slots = frozenset(slots)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        rebuilt = partial(Prompt, self.user, system=self.system, name=self.name, parent=self.parent)
+        return rebuilt, ()
 
     def _template(self, role: Literal["system", "user"]) -> Template:
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
@@ -208,13 +213,15 @@ class Prompt:
         if values.keys() != self._slots:
             raise PromptError(self._mismatch(values))
         texts, spans = {}, []
-        for role in ("system", "user"):
+        for role, template in zip(ROLES, self._templates, strict=True):
             try:
-                texts[role], places = self._template(role).fill(values)
+                texts[role], places = template.fill(values)
             except (TypeError, ValueError, ArithmeticError) as error:
                 where = f"prompt {self.name!r}, {role.title()} message"
                 raise PromptError(f"{where}: {error}") from error
-            spans += [Span(slot, role, start, end) for start, end, slot in places]
+            spans += [
+                _span(Span, (slot, role, start, end, "", None)) for start, end, slot in places
+            ]
         return RenderedPrompt(**texts, template=self, provenance=Provenance(spans=tuple(spans)))
 
     def _mismatch(self, values: dict[str, object]) -> str:
@@ -254,6 +261,10 @@ def _load_shipped(name: str) -> Prompt:
             "a file of your own is named by its path, ending in .md"
         )
     return Prompt.parse(file.read_text(encoding="utf-8"), name=name)
+
+
+# Of every prompt of every call: its own constructor takes three times as long.
+_span = tuple.__new__
 
 
 class RenderedPrompt(str):

@@ -491,7 +491,7 @@ class LLMClient:
             purse.end(attempt)
         attempt, outcome = _retry.judged(attempt, fault, read)
         if recorder is not None:
-            # Before anybody acts on it: what a run has seen must be on its tape.
+            # Before it is acted on: what a run has seen must be on its tape.
             attempt = await recorder.keep(attempt)
         return attempt, outcome
 

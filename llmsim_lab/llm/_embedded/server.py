@@ -83,7 +83,8 @@ class ModelServer:
             # Never less than before: it is shared, and others may need what they had.
             num_ctx = max(num_ctx, self.settings.num_ctx)
             path = self.settings.model
-            self._end_child(num_ctx)  # before memory is checked: what it held is free then
+            # Before memory is checked: what it held is free then.
+            self._end(then="starting it again")
             check_fits(path, num_ctx)
             self.settings = replace(self.settings, num_ctx=num_ctx)
             self.suspect_since = None
@@ -99,54 +100,36 @@ class ModelServer:
                 seconds=round(child.load_seconds, 2),
             )
             if self._closed:  # while it was starting, the last user left
-                self._end_child(num_ctx)
+                self._end()
             return child
 
     def discard(self, child: ChildProcess, cause: str) -> None:
         """End a child that does not answer any more."""
         with self._lock:
             if child is self._child:
-                self._child = None
-            child.stop()
+                self._end(cause, then="the next request starts it again")
         self.suspect_since = None
-        self._log_end(child, cause, then="the next request starts it again")
 
     def stop(self) -> None:
         """End the child for good."""
         # Before taking the lock, which a start may hold for a minute; at its end it looks here.
         self._closed = True
-        self.unload()
-
-    def unload(self) -> None:
-        """End the child; the next request starts it again."""
         with self._lock:
-            child, self._child = self._child, None
-            if child is not None:
-                child.stop()
+            self._end()
 
-    def _end_child(self, num_ctx: int) -> None:
-        """End a child that is dead or too small."""
+    def _end(self, cause: str = "", *, then: str = "") -> None:
+        """End the child, and say so if it did not do so in order."""
         child, self._child = self._child, None
         if child is None:
             return
-        if child.alive:
-            log_event(
-                logger,
-                logging.INFO,
-                "EMBEDDED_RELOAD",
-                model=self.settings.model.name,
-                num_ctx=child.settings.num_ctx,
-                wanted=num_ctx,
-            )
-        else:
-            self._log_end(child, child.ending(), then="starting it again")
+        if then and not child.alive:
+            cause = child.ending()
+        if cause:
+            name, pid = self.settings.model.name, child.pid
+            words = f"The embedded model {name} has ended: {cause}; {then}."
+            fields = {"model": name, "pid": pid, "cause": cause, "then": then}
+            log_event(logger, logging.WARNING, "EMBEDDED_ENDED", words=words, **fields)
         child.stop()
-
-    def _log_end(self, child: ChildProcess, cause: str, *, then: str) -> None:
-        name, pid = self.settings.model.name, child.pid
-        words = f"The embedded model {name} has ended: {cause}; {then}."
-        fields = {"model": name, "pid": pid, "cause": cause, "then": then}
-        log_event(logger, logging.WARNING, "EMBEDDED_ENDED", words=words, **fields)
 
 
 _entries: dict[tuple[Path, int], ModelServer] = {}

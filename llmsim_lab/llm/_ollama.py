@@ -13,7 +13,7 @@ import re
 import time
 import urllib.parse
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -108,9 +108,13 @@ class OllamaBackend:
             BackendError: the request failed; its ``reason`` says how.
         """
         if not self._version:
-            self._version = "?"  # others need not ask, too
-            with suppress(BackendError):  # of which the request itself will tell
-                self._version = await _version(self.server)
+            self._version, found = "?", ""  # others need not ask, too
+            try:
+                found = await _version(self.server)
+            except BackendError as error:  # of which the request itself will tell
+                found = "" if error.reason == "connection_error" else "unknown"
+            finally:
+                self._version = found
         _check_age(self._version, self.server)
         model = await self._resolve(request.model)
         think = None if full_name(model) in self._thinkless else request.think
@@ -153,13 +157,15 @@ class OllamaBackend:
         """
         name = await self._resolve("")
         try:
-            async with _official(self.server) as client:
+            async with _official(self.server, model=name) as client:
                 details = await client.show(name)
                 listed = installed(await client.list())
                 length = context_length(details)
             version = await _version(self.server)
-        except StatusError as error:
-            raise await self._fault(error, name) from error
+        except BackendError as fault:
+            if fault.reason != "model_not_found":
+                raise
+            raise await self._with_names(fault) from fault.__cause__
         same = (known for known in listed if full_name(known.name) == full_name(name))
         found = next(same, None)
         return ModelInfo(
@@ -177,11 +183,8 @@ class OllamaBackend:
         Raises:
             BackendError: the server cannot be reached.
         """
-        try:
-            async with _official(self.server) as client:
-                return installed(await client.list())
-        except StatusError as error:
-            raise _fault_of(error, self.server, "") from error
+        async with _official(self.server) as client:
+            return installed(await client.list())
 
     async def memory_bytes(self) -> int | None:
         """Return the memory that the loaded model takes; None where it is not loaded.
@@ -200,11 +203,8 @@ class OllamaBackend:
         if asked not in _UNNAMED:
             return asked
         if self._model is None:
-            try:
-                async with _official(self.server) as client:
-                    name, _ = await in_use(client, installed(await client.list()))
-            except StatusError as error:
-                raise _fault_of(error, self.server, "") from error
+            async with _official(self.server) as client:
+                name, _ = await in_use(client, installed(await client.list()))
             if name is None:
                 raise BackendError(
                     f"Ollama at {self.host} has no model that can chat; get one with: "
@@ -282,15 +282,15 @@ class OllamaBackend:
             raise self.server.stopped(reply)
         return reply
 
-    async def _fault(
-        self, error: StatusError, model: str, request: ChatRequest | None = None
-    ) -> BackendError:
+    async def _fault(self, error: StatusError, model: str, request: ChatRequest) -> BackendError:
         """Return the failure behind a reported error; that of a missing model lists the others."""
-        if request is not None and is_overflow(error):
+        if is_overflow(error):
             return _overflow(error, request, await self._trained_length(model))
         fault = _fault_of(error, self.server, model)
-        if fault.reason != "model_not_found":
-            return fault
+        return await self._with_names(fault) if fault.reason == "model_not_found" else fault
+
+    async def _with_names(self, fault: BackendError) -> BackendError:
+        """Return the failure of a missing model with the names of those that are there."""
         try:
             async with asyncio.timeout(_LIST_TIMEOUT_S):
                 names = ", ".join(known.name for known in await self.list_models())
@@ -305,7 +305,7 @@ class OllamaBackend:
         try:
             async with asyncio.timeout(_LIST_TIMEOUT_S), _official(self.server) as client:
                 return context_length(await client.show(model))
-        except (BackendError, StatusError, TimeoutError) as lost:
+        except (BackendError, TimeoutError) as lost:
             log_event(logger, logging.DEBUG, "no_details", host=self.host, detail=repr(lost))
             return None
 
@@ -354,13 +354,12 @@ def parse_host(host: str | None = None) -> str:
 
 @asynccontextmanager
 async def _official(
-    server: Server, *, timeout_s: float | None = None
+    server: Server, *, model: str = "", timeout_s: float | None = None
 ) -> AsyncIterator[ollama.AsyncClient]:
-    """Give the official client for a few questions.
+    """Give the official client for a few questions, about a model or about all.
 
     Raises:
-        StatusError: the server reports an error.
-        BackendError: it does not answer, or not in Ollama's form.
+        BackendError: the server reports an error, does not answer, or not in Ollama's form.
     """
     with server.translated():
         transport = await server.transport()
@@ -368,7 +367,8 @@ async def _official(
         try:
             yield client
         except ollama.ResponseError as error:
-            raise StatusError(error.status_code, error.error) from error
+            said = StatusError(error.status_code, error.error)
+            raise _fault_of(said, server, model) from error
 
 
 def _as_json(message: Message) -> dict[str, Any]:
@@ -586,14 +586,11 @@ def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
 
 
 async def _look(server: Server, timeout_s: float) -> OllamaProbe:
-    try:
-        version = await _version(server, timeout_s=timeout_s)
-        _check_age(version, server)
-        async with _official(server, timeout_s=timeout_s) as client:
-            models = installed(await client.list())
-            chosen, why = await in_use(client, models)
-            why += await _larger(client, models, chosen)
-    except StatusError as error:
-        raise _fault_of(error, server, "") from error
+    version = await _version(server, timeout_s=timeout_s)
+    _check_age(version, server)
+    async with _official(server, timeout_s=timeout_s) as client:
+        models = installed(await client.list())
+        chosen, why = await in_use(client, models)
+        why += await _larger(client, models, chosen)
     names = tuple(model.name for model in models)
     return OllamaProbe(host=server.url, version=version, models=names, model=chosen, why=why)

@@ -547,3 +547,20 @@ class TestVersion:
     async def test_it_is_asked_for_once(self, server: FakeOllama, backend: OllamaBackend) -> None:
         await asyncio.gather(*[backend.chat(ask()) for _ in range(3)])
         assert server.request_lines.count("GET /api/version") == 1
+
+    async def test_a_server_that_was_away_is_asked_for_it_again(self) -> None:
+        with FakeOllama(reply=TEXT) as server:
+            host, port = server.host, int(server.host.rpartition(":")[2])
+        backend = OllamaBackend("llama3.2", host=host)
+        assert (await failure(backend)).reason == "connection_error"
+        with FakeOllama(reply=TEXT, port=port) as server:
+            server._version = "0.9.0"
+            assert "oldest that can be used is 0.24" in str(await failure(backend))
+
+
+async def test_every_question_about_models_ends_in_a_failure_of_ours() -> None:
+    async with answering("500 Internal Server Error", '{"error": "out of order"}') as host:
+        backend = OllamaBackend("llama3.2", host=host)
+        for ask_for in (backend.memory_bytes, backend.model_info, backend.list_models):
+            with pytest.raises(BackendError, match="out of order"):
+                await ask_for()

@@ -102,7 +102,7 @@ def _filled(words: str, facts: Mapping[str, object]) -> str:
     return _FACT.sub(lambda at: str(facts.get(at[1], at[0])), words)
 
 
-class Places(NamedTuple):
+class Layout(NamedTuple):
     """Where the values of one message stand: what its template makes of them, without the texts.
 
     Attributes:
@@ -116,15 +116,15 @@ class Places(NamedTuple):
     tokens: tuple[int | None, ...] = ()
 
     @staticmethod
-    def of(spans: Iterable[Span], role: _Role) -> Places:
-        """Return the places that spans of a message name."""
+    def of(spans: Iterable[Span], role: _Role) -> Layout:
+        """Return the layout of a message with such spans."""
         own = [span for span in spans if span.role == role]
         ends = [0, *(span.end for span in own)]
         form = tuple(
             (one.start - end, one.name, one.source) for one, end in zip(own, ends, strict=False)
         )
         tokens = tuple(span.tokens for span in own)
-        return Places(form, tuple(span.end - span.start for span in own), tokens)
+        return Layout(form, tuple(span.end - span.start for span in own), tokens)
 
     def spans(self, role: _Role) -> Iterator[Span]:
         """Yield the spans, of a message of a role."""
@@ -154,8 +154,8 @@ class Origin(NamedTuple):
 
     @staticmethod
     def of(
-        system: Places,
-        user: Places,
+        system: Layout,
+        user: Layout,
         sources: Mapping[str, str],
         facts: Mapping[str, object],
         *,
@@ -232,12 +232,12 @@ class Origin(NamedTuple):
         for role in ROLES:
             limit = len(texts.get(role, ""))
             own = form[role]
-            places = Places(
+            layout = Layout(
                 tuple([(gap, name, _cut(_filled(words, facts))) for gap, _, name, words in own]),
                 tuple([next(left) if length is None else length for _, length, _, _ in own]),
                 tuple(islice(count, len(own))),
             )
-            for span in places.spans(role):
+            for span in layout.spans(role):
                 if span.end > limit:
                     raise ValueError(
                         f"{clip(span.name, 60)!r} ends at {span.end}, and the {role} message has "

@@ -400,7 +400,7 @@ def _with_findings(prompt: str, findings: Sequence[str]) -> str:
         system=prompt.system,
         user=user,
         template=_extended(prompt.template),
-        spans=None if prompt.places is None else (*prompt.spans, own),
+        spans=None if prompt.layouts is None else (*prompt.spans, own),
     )
 
 

@@ -24,7 +24,7 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.visitor import NodeTransformer
 from pydantic import BaseModel
 
-from llmsim_lab._spans import Places
+from llmsim_lab._spans import Layout
 from llmsim_lab._util.text import DIGITS, clip, closest, rounded
 from llmsim_lab.errors import PromptError
 
@@ -543,7 +543,7 @@ class Template:
             raise PromptError(_NESTED) from error
         self.slots = tuple(self._names)
 
-    def fill(self, values: Mapping[str, Any]) -> tuple[str, Places]:
+    def fill(self, values: Mapping[str, Any]) -> tuple[str, Layout]:
         """Fill the slots; return the text and where its values are.
 
         Raises:
@@ -557,7 +557,7 @@ class Template:
                 text = "".join(pieces)
                 if len(text) > MAX_OUTPUT:
                     raise _too_long()
-                return text, Places(self._form, tuple(map(len, texts)))
+                return text, Layout(self._form, tuple(map(len, texts)))
             filling, pieces = _Filling(), []
             names = {name: values[slot] for slot, name in self._names.items()}
             context = self._compiled.new_context({**names, _FILLING: filling}, shared=True)
@@ -571,7 +571,7 @@ class Template:
             raise PromptError(str(error)) from error
         except RecursionError as error:
             raise PromptError(f"{_NESTED}, or simpler values") from error
-        return "".join(pieces), Places(tuple(filling.form), tuple(filling.lengths))
+        return "".join(pieces), Layout(tuple(filling.form), tuple(filling.lengths))
 
 
 @lru_cache(maxsize=1024)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import Origin, Places, Provenance, Span
+from llmsim_lab._spans import Layout, Origin, Provenance, Span
 from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, styled
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
@@ -219,7 +219,7 @@ class Prompt:
         except (TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
         rendered = RenderedPrompt(system=system, user=user, template=self)
-        rendered.places = in_system, in_user
+        rendered.layouts = in_system, in_user
         return rendered
 
     def _mismatch(self, values: dict[str, object]) -> str:
@@ -268,15 +268,15 @@ class RenderedPrompt(str):
         system: the system message, empty if there is none.
         user: the user message.
         template: the prompt it was rendered from.
-        places: where the values of the system and of the user message stand; None if not known.
+        layouts: where the values of the system and of the user message stand; None if not known.
     """
 
-    __slots__ = ("_sources", "places", "system", "template", "user")
+    __slots__ = ("_sources", "layouts", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    places: tuple[Places, Places] | None
+    layouts: tuple[Layout, Layout] | None
     _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(
@@ -294,9 +294,9 @@ class RenderedPrompt(str):
         self.system = system
         self.user = user
         self.template = template
-        self.places = None
+        self.layouts = None
         if spans is not None:
-            self.places = Places.of(spans, "system"), Places.of(spans, "user")
+            self.layouts = Layout.of(spans, "system"), Layout.of(spans, "user")
         self._sources = {}, {}
         return self
 
@@ -319,18 +319,18 @@ class RenderedPrompt(str):
     @property
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known."""
-        if self.places is None:
+        if self.layouts is None:
             return Provenance(how="unknown", why="whoever put the prompt together did not say")
-        system, user = self.places
+        system, user = self.layouts
         known = Provenance(spans=(*system.spans("system"), *user.spans("user")))
         return known.sourced(*self._sources)
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None where that is not known."""
-        if self.places is None:
+        if self.layouts is None:
             return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(*self.places, *self._sources, agent=agent, turn=turn)
+        return Origin.of(*self.layouts, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -343,7 +343,7 @@ class RenderedPrompt(str):
             system=self.system,
             user=self.user,
             template=self.template,
-            spans=None if self.places is None else self.spans,
+            spans=None if self.layouts is None else self.spans,
         )
         return rebuilt, ()
 

@@ -38,7 +38,7 @@ from llmsim_lab.run._records import config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import lint as lint_economy
-from llmsim_lab.tape._codec import RunInfo, manifest_faults
+from llmsim_lab.tape import RunInfo
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
@@ -233,7 +233,7 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
         TapeError: there is no such run, or its manifest is damaged.
     """
     info = tape.run(run)
-    damage = manifest_faults(info.manifest)[:3]
+    damage = info.faults[:3]
     if not damage:
         try:
             llm_config_of(info.manifest)

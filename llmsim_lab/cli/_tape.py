@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from llmsim_lab import run as operations
+from llmsim_lab._util.jsontext import flat
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.cli._output import console, frame_table, heading, literal, plain_table, right, say
 from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
@@ -22,11 +22,17 @@ from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, kind_name
 from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
 from llmsim_lab.run._turn import every_chain
+from llmsim_lab.tape import (
+    Finding,
+    RecordedCall,
+    RunInfo,
+    digest,
+    edited_prompts,
+    parting,
+    replayable,
+)
+from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
-from llmsim_lab.tape._changes import edited_prompts, flat
-from llmsim_lab.tape._codec import RecordedCall, RunInfo
-from llmsim_lab.tape._tape import parting
-from llmsim_lab.tape._verify import Finding, replayable
 from llmsim_lab.types import Attempt
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
@@ -43,32 +49,9 @@ _WIDE = 120
 
 @app.command("ls")
 def ls(file: TapeFile) -> None:
-    """List the runs on a tape, with what each changed."""
-    numbers = (right(title, overflow="fold") for title in ("run", "turns", "calls"))
-    run, turns, calls = numbers
-    # On a narrow terminal two columns are one: the second's text goes below the first's.
-    wide = console.width >= _WIDE
-    titles = (("name", "changed"), ("from", "outcome"), ("started", "model"))
-    name, source, started = ([*pair] if wide else [", ".join(pair)] for pair in titles)
-    table = plain_table(run, *name, *source, turns, calls, *started)
+    """List a tape's runs: which came from which, what each changed, how it ended."""
     with Tape(file, read_only=True) as tape:
-        runs = tape.runs()
-        changes = tape.changes()
-        for info in runs:
-            came = info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
-            if info.fork_turn is not None:
-                came += f", turn {info.fork_turn}"
-            begun = info.started[:16].replace("T", " ")
-            pairs = (
-                (info.name, "; ".join(changes.of(info.id))),
-                (came, info.outcome or "open"),
-                (begun, info.model),
-            )
-            texts = [[literal(text) for text in pair] for pair in pairs]
-            cells = [it if wide else [Text("\n").join(filter(None, it))] for it in texts]
-            counts = map(literal, (info.turns, info.calls))
-            table.add_row(literal(info.id), *cells[0], *cells[1], *counts, *cells[2])
-    console.print(table)
+        say(tape.tree())
 
 
 @app.command("show")
@@ -90,13 +73,6 @@ def show(
             _show_run(tape, valid_run(tape, run))
 
 
-@app.command("tree")
-def tree(file: TapeFile) -> None:
-    """Show which run came from which, and what each changed."""
-    with Tape(file, read_only=True) as tape:
-        say(tape.tree())
-
-
 @app.command("diff")
 def diff(
     file: TapeFile,
@@ -108,46 +84,13 @@ def diff(
         _show_differences(tape, valid_run(tape, a), valid_run(tape, b))
 
 
-@app.command("export")
-def export(
-    file: TapeFile,
-    target: Annotated[Path, typer.Argument(help="NAME.jsonl, which loses nothing, or .parquet.")],
-    run: Annotated[
-        int | None, typer.Option(help="This run and those it came from; else all.")
-    ] = None,
-) -> None:
-    """Write a tape's runs to a file for other programs."""
-    with Tape(file, read_only=True) as tape:
-        paths = tape.export(target, run=run)
-    say(f"Written: {', '.join(map(str, paths))}")
-
-
-@app.command("import")
-def take_in(
-    source: Annotated[Path, typer.Argument(help="A file that 'tape export' wrote, .jsonl.")],
-    file: Annotated[Path, typer.Argument(help="The tape; made if it is not there.")],
-) -> None:
-    """Take the runs of a JSON lines file onto a tape."""
-    if not source.is_file():
-        raise ConfigError(f"there is no file {source}")
-    new = not file.exists()
-    try:
-        with Tape(file) as tape:
-            runs = tape.import_jsonl(source)
-    except LabError:
-        if new:  # opening made it, and an empty tape would be left behind
-            file.unlink(missing_ok=True)
-        raise
-    say(f"Imported to {file}: {_numbered(runs)}")
-
-
 def _numbered(runs: Sequence[int]) -> str:
     return f"{'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}"
 
 
 @app.command("prune")
 def prune(file: TapeFile, run: _Runs = None) -> None:
-    """Take runs off a tape for good; their numbers are not used again."""
+    """Take runs off a tape for good."""
     if not run:
         raise ConfigError("say which runs to take off the tape: --run 2 --run 3")
     with existing_tape(file) as tape:
@@ -184,6 +127,19 @@ def verify(
             f"{file} is sound: {len(runs)} {'run' if len(runs) == 1 else 'runs'}, {calls:,} calls"
             + (f"; {played} replayed to the same turns." if replay else ".")
         )
+        say(f"sha256 {digest(file)}", style="dim")
+
+
+@app.command("repair")
+def repair(
+    file: TapeFile,
+    target: Annotated[Path, typer.Argument(help="The new tape.")],
+) -> None:
+    """Write a tape of what is whole of a damaged one, which stays as it is."""
+    for run, (before, kept) in repair_tape(file, target).items():
+        what = "is left out" if kept < 0 else f"is whole up to turn {kept} of {before}"
+        say(f"Run {run} {what}.")
+    say(f"Written: {target}")
 
 
 def _show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:

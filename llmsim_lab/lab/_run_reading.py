@@ -173,12 +173,9 @@ class Attempts:
             return last
         # Only after the last turn that was recorded whole can there be an unfinished one.
         run = self.simulation.run_id
-        [row] = tape.file.query(
-            "SELECT max(turn) AS turn FROM calls WHERE run = ?"
-            " AND NOT EXISTS (SELECT 1 FROM turns WHERE run = ? AND turn > ?)",
-            (run, run, last),
-        )
-        return max(last, row["turn"] or 0)
+        if run is None or tape.last_turn(run) > last:
+            return last
+        return max(last, tape.last_asked(run) or 0)
 
     def of(self, number: int) -> list[Seen]:
         """Return a turn's requests and rules' decisions in the order of its chains, lost ones last.
@@ -197,12 +194,9 @@ class Attempts:
             # A fork's first turns were played by its parents.
             shared = (run for run, last in self._prefix if number <= last)
             # Those that failed for good, and, of a turn that is not whole, all.
-            rows = tape.file.query(
-                "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?)"
-                " ORDER BY id",
-                (next(shared, self.simulation.run_id), number, turn is not None),
-            )
-            lost = (tape.call(row["id"]).attempt for row in rows)
+            run = next(shared, self.simulation.run_id or 0)
+            calls = tape.calls(run, turn=number, forgotten=True)
+            lost = (call.attempt for call in calls if call.forgotten or turn is None)
             found += [Seen(turn=number, attempt=attempt, chain=None) for attempt in lost]
         return found
 

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
+from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.lab._html import sideways, word_diff
@@ -35,11 +36,16 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
 from llmsim_lab.study._keeping import check_is_run
-from llmsim_lab.tape import verify
-from llmsim_lab.tape._changes import TextTree, edited_prompts, mapping, shared_start
-from llmsim_lab.tape._codec import RunInfo
-from llmsim_lab.tape._tape import parting
-from llmsim_lab.tape._verify import Finding, replayable
+from llmsim_lab.tape import (
+    Finding,
+    RunInfo,
+    TextTree,
+    edited_prompts,
+    parting,
+    replayable,
+    shared_start,
+    verify,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,7 +275,7 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
     """Return names and values of what a run was; without dates, so the same for the same tape."""
     manifest = info.manifest
     first = 1 if info.fork_turn is None else info.fork_turn + 1
-    config, llm, found = (mapping(manifest.get(name)) for name in ("config", "llm", "model"))
+    config, llm, found = (as_mapping(manifest.get(name)) for name in ("config", "llm", "model"))
     digest = f"digest {str(found['digest'])[:12]}" if found.get("digest") else ""
     model = (info.model or "none", str(found.get("backend") or ""), digest)
     origin = info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
@@ -296,7 +302,7 @@ def _agents(config: Mapping[str, Any]) -> str:
     for key in ("nations", "agents"):
         entries = config.get(key)
         if isinstance(entries, list):
-            names = [str(mapping(entry).get("name", entry)) for entry in entries]
+            names = [str(as_mapping(entry).get("name", entry)) for entry in entries]
             more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
             return clip(", ".join(names[:_MOST]), 300) + more
     return ""
@@ -311,10 +317,10 @@ def _interventions(tape: Tape, info: RunInfo) -> Markup:
 
 
 def _prompts(tape: Tape, info: RunInfo) -> Markup:
-    prompts = mapping(info.manifest.get("prompts"))
+    prompts = as_mapping(info.manifest.get("prompts"))
     if not prompts:
         return Markup("<p>No part of it has a prompt.</p>")
-    entries = [(place, mapping(entry)) for place, entry in list(prompts.items())[:_MOST]]
+    entries = [(place, as_mapping(entry)) for place, entry in list(prompts.items())[:_MOST]]
     rows = [(place, it.get("name"), str(it.get("digest"))[:12]) for place, it in entries]
     listed = details("Prompts", table(("part", "prompt", "digest"), rows))
     if info.parent is None:

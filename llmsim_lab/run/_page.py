@@ -26,6 +26,7 @@ from pydantic import ValidationError
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, safe, styled
+from llmsim_lab._util.jsontext import dumps, flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run._registry import kind_name
@@ -37,9 +38,7 @@ from llmsim_lab.run._turn import (
     decisions_frame,
     every_chain,
 )
-from llmsim_lab.tape import Tape
-from llmsim_lab.tape._changes import TextTree, flat
-from llmsim_lab.tape._codec import RunInfo, call_numbers, dumps
+from llmsim_lab.tape import RunInfo, Tape, TextTree, call_numbers
 from llmsim_lab.types import Attempt, CallRecord, ChatRequest, LLMReasoningChain, Status
 
 _ASSETS = Path(__file__).parent / "page"

@@ -17,9 +17,10 @@ from operator import attrgetter
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
+from llmsim_lab._util.jsontext import dumps, dumps_plain, flat, read
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMConfig
@@ -27,8 +28,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunIntervention
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import RunTurn, turn_row
-from llmsim_lab.tape._changes import flat
-from llmsim_lab.tape._codec import RunInfo, dumps, manifest_faults, read
+from llmsim_lab.tape import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, LLMReasoningChain, ModelInfo, Places
 
 AnyTurn = RunTurn[Any, Any]
@@ -63,7 +63,7 @@ def tape_turn(cls: RunClass, turn: AnyTurn, planned: Planned) -> tuple[int, str,
     later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
     record, row = record_of(cls, turn, later), turn_row(turn, cls.own_columns(turn))
     try:
-        return turn.number, _json(record), dumps(row)
+        return turn.number, dumps_plain(record), dumps(row)
     except ValueError as error:
         raise TapeError(
             f"turn {turn.number} cannot be written: it holds a number that is not finite (NaN or "
@@ -106,16 +106,6 @@ def record_of(
             fields_of["call"] = places.name(chain.call)
         chains.append(fields_of)
     return plain
-
-
-def _json(value: Any) -> str:
-    """Return what ``dumps`` does of a JSON-ready value, at a third of what that takes."""
-    try:
-        text = to_json(value).decode()
-    except ValueError:  # half a character, which pydantic cannot write
-        return dumps(value)
-    # Numbers that JSON has no form for are written with these words, which a text may have too.
-    return dumps(value) if "NaN" in text or "Infinity" in text else text
 
 
 def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> Any:
@@ -187,7 +177,7 @@ def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
         ValueError: it holds something else.
     """
     # As a text, since of JSON strict pydantic takes a list for a tuple.
-    text = _json(parsed)
+    text = dumps_plain(parsed)
     try:
         return read(adapter, text, places)
     except ValueError:
@@ -287,22 +277,18 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
         ) from error
 
 
-def check_manifest(
-    run: int, manifest: Mapping[str, Any], part_names: Collection[str] | None = None
-) -> None:
+def check_manifest(info: RunInfo, part_names: Collection[str]) -> None:
     """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
 
     Args:
-        run: the run's number.
-        manifest: its manifest.
-        part_names: the parts that a run of its class may be given; any if not given.
+        info: the run.
+        part_names: the parts that a run of its class may be given.
     """
-    wrong = manifest_faults(manifest)
-    given = () if wrong else manifest["given"]
-    if part_names is not None and not all(name in part_names for name in given):
+    wrong = info.faults
+    if not wrong and not all(name in part_names for name in info.manifest["given"]):
         wrong = ["it was given something that no run takes"]
     if wrong:
-        raise TapeError(f"run {run} on the tape is damaged: {'; '.join(wrong[:3])}")
+        raise TapeError(f"run {info.id} on the tape is damaged: {'; '.join(wrong[:3])}")
 
 
 def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:

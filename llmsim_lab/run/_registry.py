@@ -21,9 +21,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from llmsim_lab._util.config import YamlFile
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.tape._codec import dumps
 
 ENTRY_POINTS = "llmsim_lab.simulations"
 """The group of entry points: a ``kind``, and where its class is."""

@@ -93,7 +93,7 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
-from llmsim_lab.tape._codec import RunInfo, Verb
+from llmsim_lab.tape import RunInfo, Verb
 from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:
@@ -957,7 +957,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             async with progress_line(
                 "turn", number=self.turn_number + 1, last=None, enabled=progress
             ):
-                turn = await self._next_turn()
+                with self._session.playing() if self._session else nullcontext():
+                    turn = await self._next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._recount()
             if self._session is not None:
@@ -1067,6 +1068,17 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
         been stepped on by hand.
         """
+        with self._session.playing() if self._session else nullcontext():
+            await self._play_on(turns, on_turn, progress=progress, beyond_done=beyond_done)
+
+    async def _play_on(
+        self,
+        turns: int | None,
+        on_turn: Callable[[TurnT], object] | None,
+        *,
+        progress: bool,
+        beyond_done: bool,
+    ) -> None:
         wanted = self.config.turns if turns is None else turns
         count, before = whole_number("turns", wanted, least=0), self.turn_number
         self._told_to_reach = before + count
@@ -1339,10 +1351,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         path = file_path(path, call="run.page('run.html')")
         tape, run = self.tape, self.run_id
         if tape is not None and run is not None:
-            if not tape.closed:
-                return page(tape, path, run=run)
-            with Tape(tape.path, read_only=True) as again:
-                return page(again, path, run=run)
+            return page(tape, path, run=run)
         info = RunInfo(
             id=1,
             name=self.name,
@@ -1351,6 +1360,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             verb="run",
             started="",
             ended=None,
+            process=None,
             outcome=None,
             turns=self.turn_number,
             calls=sum(call.attempts for call in self.calls),
@@ -1768,7 +1778,7 @@ def _load(
 
 
 def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
-    check_manifest(info.id, info.manifest, cls.part_names)
+    check_manifest(info, cls.part_names)
     config = llm_config_of(info.manifest)
     return LLMClient(config, NoModel()) if config else None
 
@@ -1791,7 +1801,7 @@ def _rebuild(
     state: Any,
 ) -> AnyRun:
     """Return a simulation of a recorded run's configuration, prompts and settings."""
-    check_manifest(info.id, info.manifest, cls.part_names)
+    check_manifest(info, cls.part_names)
     client = _with_recorded_settings(info, llm_client)
     given = {name: part for name, part in parts.items() if part is not None}
     if unknown := given.keys() - set(cls.part_names):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Recorder
@@ -27,8 +29,7 @@ from llmsim_lab.run._records import (
 )
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import turn_row
-from llmsim_lab.tape._codec import dumps
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt
 
 
@@ -52,6 +53,10 @@ class Session:
         self.run = run
         self.recorder = recorder
         self._cls = cls
+
+    def playing(self) -> AbstractContextManager[None]:
+        """Return what holds the tape while the run plays."""
+        return nullcontext()
 
     async def before_turn(self, client: LLMClient | None, players: Mapping[str, LLMClient]) -> None:
         """Prepare for a turn in which these models answer."""
@@ -98,6 +103,10 @@ class Recording(Session):
         self._begun = False
         self._ended = True
         self._wrong_model = False
+
+    def playing(self) -> AbstractContextManager[None]:
+        """Return what keeps other processes from writing to the tape."""
+        return self.recorder.writing()
 
     async def before_turn(self, client: LLMClient | None, players: Mapping[str, LLMClient]) -> None:
         """Write down, once, which models answer; a resumed run must have the same.
@@ -170,7 +179,6 @@ class Recording(Session):
 
     def ended(self, outcome: str) -> None:
         """Write the outcome."""
-        self.recorder.settle()
         self._ended = True
         # With the wrong model nothing was played, so what is recorded of the outcome stays true.
         if not self._wrong_model:

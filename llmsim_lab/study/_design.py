@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, closest, faults
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
@@ -36,7 +37,6 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._registry import class_of_config
 from llmsim_lab.run._run import made_of
-from llmsim_lab.tape._codec import dumps
 
 AnyRun = Any
 """A run of any class."""

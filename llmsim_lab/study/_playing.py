@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
@@ -31,8 +32,6 @@ from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
-from llmsim_lab.tape._codec import dumps
-from llmsim_lab.tape._ledger import check_free
 
 NOTE = "study"
 """The entry of a run's manifest that says which run of which study it is."""
@@ -142,14 +141,12 @@ class Notes:
                 yield entry, info.manifest.get("code") or {}
 
     def check_free(self, tape: Tape) -> None:
-        """Raise ConfigError where somebody else is recording a run of the study."""
-        for row in tape.file.query("SELECT id, writer FROM runs WHERE writer IS NOT NULL"):
-            note = tape.run(row["id"]).manifest.get(NOTE)
-            if isinstance(note, Mapping) and note.get("name") == self.name:
-                try:
-                    check_free(row["writer"], tape.path, row["id"])
-                except TapeError as error:
-                    raise ConfigError(f"the study {self.name!r} is being played: {error}") from None
+        """Raise ConfigError where another process is recording on the tape."""
+        try:
+            with tape.writing():
+                pass
+        except TapeError as error:
+            raise ConfigError(f"the study {self.name!r} cannot be played: {error}") from None
 
     def _difference(self, note: Mapping[str, Any]) -> str:
         there = note.get("design")
@@ -477,34 +474,35 @@ def _put_on(tape: Tape, folder: Path, entry: StudyRun, content: bytes | None) ->
     if content is None:
         return entry
     # A file first: what a worker has played is not lost with this process.
-    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
+    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.tape.gz"
     path.write_bytes(content)
     return replace(entry, run=merge(tape, path))
 
 
 def _taken_out(tape: Tape, run: int, folder: Path) -> bytes:
-    """Return one run of a tape as compressed lines."""
-    lines = folder / f"out-{run}.jsonl"
-    tape.export(lines, run=run)
+    """Return a packed tape of one run."""
+    path = folder / f"out-{run}.tape"
     try:
-        return gzip.compress(lines.read_bytes())
+        with Tape(path) as alone:
+            alone.take(tape, run)
+        return gzip.compress(path.read_bytes())
     finally:
-        lines.unlink()
+        path.unlink(missing_ok=True)
 
 
 def _taken_in(tape: Tape, content: bytes, folder: Path) -> int:
-    """Import one run's compressed lines; returns its number."""
-    lines = folder / f"in-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
-    lines.write_bytes(gzip.decompress(content))
+    """Copy the run of a packed tape; returns its number."""
+    path = folder / f"in-{hashlib.sha256(content).hexdigest()[:16]}.tape.gz"
+    path.write_bytes(content)
     try:
-        [number] = tape.import_jsonl(lines)
+        alone = Tape(path)
+        return tape.take(alone, alone.run().id)
     finally:
-        lines.unlink()
-    return number
+        path.unlink()
 
 
 def merge(tape: Tape, path: Path) -> int:
-    """Import the file of one run's compressed lines, and remove it; returns the run's number."""
+    """Copy the run of a packed tape, and remove that; returns the run's number."""
     number = _taken_in(tape, path.read_bytes(), path.parent)
     path.unlink()
     return number
@@ -517,7 +515,7 @@ def merge_left_over(tape: Tape) -> None:
         TapeError: a file is damaged.
     """
     folder = tape.path.with_name(f"{tape.path.name}.runs")
-    for path in sorted(folder.glob("*.jsonl.gz")):
+    for path in sorted(folder.glob("*.tape.gz")):
         try:
             merge(tape, path)
         except (EOFError, gzip.BadGzipFile) as error:  # written halfway: the run is played again

@@ -21,13 +21,12 @@ from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
+from llmsim_lab._util.jsontext import dumps, flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
 from llmsim_lab.study._charts import runs_chart
 from llmsim_lab.study._design import LAST, AnyStudy, said
-from llmsim_lab.tape._changes import flat
-from llmsim_lab.tape._codec import dumps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

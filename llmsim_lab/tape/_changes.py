@@ -10,37 +10,42 @@ import html
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any
 
+from llmsim_lab._util.jsontext import as_mapping, flat
 from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._codec import RunInfo, loads
-from llmsim_lab.tape._file import TapeFile
+from llmsim_lab.tape._lines import RunInfo
 
 _MAX_TEXT = 60
 _MAX_CHANGE = 160
 _MAX_FIELDS = 4
 _MAX_PIECES = 3
 _MAX_WORDS = 2_000
-_NO_INTERVENTION = ',"interventions":[],"planned":'
+_NO_INTERVENTION = b',"interventions":[],"planned":'
 """In the record of a turn without interventions, and in no text, where quotes are escaped."""
 _SHOWN_ELSEWHERE = ("name", "interventions")
 _WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
 
 
+Records = Callable[[int, int, int, bytes], Mapping[int, Any]]
+
+
 class Changes:
     """What each of a tape's runs changed.
 
     Args:
-        file: the tape's.
-        runs: its runs.
+        runs: the tape's.
+        records: returns the records that a run has itself, by turn, from a turn to another, but
+            for those before the last whose lines hold some bytes.
     """
 
-    def __init__(self, file: TapeFile, runs: Iterable[RunInfo]) -> None:
-        self._file = file
+    def __init__(self, runs: Iterable[RunInfo], records: Records) -> None:
+        self._own_records = records
         self._runs = {info.id: info for info in runs}
 
     def of(self, run: int) -> list[str]:
@@ -112,7 +117,7 @@ class Changes:
         done = [_listed(records, "interventions") for records in (old, own)]
         if not old or not own or done[0] != done[1]:
             return []
-        was, now = (flat(mapping(records[at].get("state"))) for records in (old, own))
+        was, now = (flat(as_mapping(records[at].get("state"))) for records in (old, own))
         fields = [
             f"{name} {_from_to(_rounded(was.get(name)), _rounded(now.get(name)))}"
             for name in _different(was, now)
@@ -133,8 +138,11 @@ class Changes:
         bound = last
         while info is not None:
             most = info.turns if bound is None else min(bound, info.turns)
-            for turn, record in self._own_records(info.id, least, most).items():
-                found.setdefault(turn, record)
+            # Most lines are passed over, so that they need not be parsed; of a damaged one
+            # ``verify`` says what is wrong with it.
+            with suppress(TapeError):
+                own = self._own_records(info.id, least, most, _NO_INTERVENTION)
+                found = {**own, **found}
             # A parent has a smaller number; on a damaged tape this loop would not end otherwise.
             start, parent = info.fork_turn, info.parent
             if start is None or parent is None or parent >= info.id or start <= least:
@@ -143,46 +151,14 @@ class Changes:
             info = self._runs.get(parent)
         return found
 
-    def _own_records(self, run: int, first: int, last: int) -> dict[int, Any]:
-        try:
-            # SQLite passes over most records, so that they need not be parsed.
-            rows = self._file.query(
-                "SELECT turn, record FROM turns WHERE run = ? AND turn BETWEEN ? AND ? "
-                "AND (turn = ? OR instr(record, ?) = 0) ORDER BY turn",
-                (run, first, last, last, _NO_INTERVENTION),
-            )
-            return {
-                row["turn"]: record
-                for row in rows
-                if isinstance(record := loads(row["record"], "a turn"), dict)
-            }
-        except TapeError:  # ``verify`` says what is wrong with it
-            return {}
-
 
 # --- settings ------------------------------------------------------------------------------------
 
 
-def flat(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return nested values as JSON, by names such as ``config.llm.temperature``."""
-    found: dict[str, str] = {}
-    # Not by recursion, since a tape's values may be nested deeper than Python's stack.
-    todo: list[tuple[str, Any]] = [*values.items()][::-1]
-    while todo:
-        name, value = todo.pop()
-        if isinstance(value, dict) and value:
-            todo += [(f"{name}.{key}", item) for key, item in reversed(value.items())]
-        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            todo += [(f"{name}.{place}", item) for place, item in reversed([*enumerate(value)])]
-        else:
-            found[name] = json.dumps(value, ensure_ascii=False)
-    return found
-
-
 def _defining(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    config = mapping(manifest.get("config"))
+    config = as_mapping(manifest.get("config"))
     values = {name: value for name, value in config.items() if name not in _SHOWN_ELSEWHERE}
-    llm = mapping(manifest.get("llm") or config.get("llm"))
+    llm = as_mapping(manifest.get("llm") or config.get("llm"))
     return values | {"llm": {name: it for name, it in llm.items() if name not in _WAITING}}
 
 
@@ -197,7 +173,7 @@ def _different(was: dict[str, str], now: dict[str, str]) -> list[str]:
 def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return how a run's model and its settings differ from those of the run that it came from."""
     changed: list[str] = []
-    models = [mapping(manifest.get("model")) for manifest in (before, after)]
+    models = [as_mapping(manifest.get("model")) for manifest in (before, after)]
     names = [model.get("name") for model in models]
     if all(models) and names[0] != names[1]:
         changed.append(f"model {_from_to(*names)}")
@@ -232,11 +208,11 @@ def edited_prompts(
         before: a manifest.
         after: another.
     """
-    old, new = (mapping(manifest.get("prompts")) for manifest in (before, after))
+    old, new = (as_mapping(manifest.get("prompts")) for manifest in (before, after))
     edits: dict[tuple[str, str], list[str]] = {}
     for place in new:
         if place in old:
-            was, now = (str(mapping(of[place]).get("text", "")) for of in (old, new))
+            was, now = (str(as_mapping(of[place]).get("text", "")) for of in (old, new))
             if was != now:
                 edits.setdefault((was, now), []).append(place)
     return edits
@@ -244,9 +220,9 @@ def edited_prompts(
 
 def _prompts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return which words of which prompts differ."""
-    old, new = (mapping(manifest.get("prompts")) for manifest in (before, after))
+    old, new = (as_mapping(manifest.get("prompts")) for manifest in (before, after))
     edits = edited_prompts(before, after)
-    names = {place: str(mapping(entry).get("name")) for place, entry in new.items()}
+    names = {place: str(as_mapping(entry).get("name")) for place, entry in new.items()}
     edited = {place for places in edits.values() for place in places}
     same = {name for place, name in names.items() if place in old and place not in edited}
     changed = []
@@ -295,7 +271,7 @@ def _listed(records: Mapping[int, Any], part: str) -> list[Any]:
 
 def _words(intervention: Any) -> str:
     """Return an intervention of any class in words, as its record has it."""
-    values = mapping(intervention)
+    values = as_mapping(intervention)
     parts: list[str] = []
     for name, value in values.items():
         if name == "turn" or value is None or value is False or value in ("", [], {}):
@@ -339,11 +315,6 @@ def _short(value: object) -> str:
 
 def _one_line(text: str) -> str:
     return clip(printable(text, keep="\n\t"), _MAX_CHANGE)
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty one: a tape may hold anything."""
-    return value if isinstance(value, Mapping) else {}
 
 
 # --- as a tree -----------------------------------------------------------------------------------

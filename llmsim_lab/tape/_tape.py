@@ -1,27 +1,35 @@
-"""The tape: one file that is log, cache, checkpoint and teaching material."""
+"""The tape: one text file that is log, cache, checkpoint and teaching material."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Container, Iterable, Mapping
+import importlib.metadata
+import math
+import os
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab._util.jsontext import dumps, loads
+from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import Changes, TextTree
-from llmsim_lab.tape._codec import RecordedCall, RunInfo, Verb, call_of, dumps, info_of, loads, now
-from llmsim_lab.tape._file import COLUMNS, TapeFile
-from llmsim_lab.tape._ledger import Ledger
-from llmsim_lab.tape._transfer import export_jsonl, export_parquet, import_jsonl
-from llmsim_lab.tape._trim import prune
+from llmsim_lab.tape._journal import Journal, Place, journal_at
+from llmsim_lab.tape._lines import (
+    RecordedCall,
+    RunInfo,
+    Verb,
+    call_of,
+    manifest_body,
+    now,
+    read_line,
+)
 from llmsim_lab.types import Attempt
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _MAX_CACHED = 500
-_RUN_COLUMNS = ", ".join(COLUMNS["runs"])
-_CALL_COLUMNS = ", ".join(f"calls.{column}" for column in COLUMNS["calls"])
 _FRAME_COLUMNS = (
     *("id", "turn", "component", "agent", "replicate", "attempt", "model", "prompt", "reply"),
     *("fault", "done_reason", "prompt_tokens", "reply_tokens", "seconds", "forgotten"),
@@ -29,51 +37,35 @@ _FRAME_COLUMNS = (
 
 
 class Tape:
-    """A file of recorded runs.
+    """A file of recorded runs: text, a line of JSON for each fact.
 
-    Several processes may read it while one writes; each run has one writer at a time.
-
-    Every commit (of an answer, of answers that come together, of a turn) is whole or not there, and
-    an answer is handed on only after its commit: if the process ends, nothing handed on is lost.
-    After a power cut the latest commits may be missing, all after some point in time, but the file
-    is never inconsistent (``synchronous = NORMAL`` in a write-ahead log). ``resume`` then asks for
-    those answers again.
+    Several processes may read it while one writes. An answer is handed on only after its line is
+    in the file: if the process ends, nothing handed on is lost. After a power cut the latest lines
+    may be missing, unless the run had ended. ``resume`` then asks for those answers again.
 
     Args:
-        path: the file; created if it does not exist, unless ``read_only``.
+        path: the file; created if it does not exist, unless ``read_only``. One that ends in
+            ``.tape.gz`` is packed, and only to be read.
         read_only: for reading and replaying only; works on a disk that cannot be written to.
 
-    Attributes:
-        file: the SQLite database; for this package's own modules.
-
     Raises:
-        TapeError: the file cannot be opened, is not a tape, is damaged, or is newer than this
-            package.
+        TapeError: the file cannot be read, or is not a tape of this format.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
-        self.file = TapeFile(path, read_only=read_only)
+        self.path = Path(path)
+        self.read_only = read_only or self.path.suffix == ".gz"
+        self.closed = False
+        by = None if self.read_only else f"llmsim_lab {importlib.metadata.version('llmsim-lab')}"
+        self.journal: Journal = journal_at(self.path, by=by)
         self._attempts: dict[int, Attempt] = {}
         """Those read lately, by number: whoever reads one of a turn's often reads its others."""
-
-    @property
-    def path(self) -> Path:
-        """The file's path."""
-        return self.file.path
-
-    @property
-    def read_only(self) -> bool:
-        """True if nothing can be written."""
-        return self.file.read_only
-
-    @property
-    def closed(self) -> bool:
-        """True once the file is closed."""
-        return self.file.closed
+        self._infos: dict[int, tuple[int, dict[str, Any]]] = {}
+        """What lines say of runs, by number, with how many lines that were."""
 
     def close(self) -> None:
-        """Close the file; folds the write-ahead log into it if nobody else has it open."""
-        self.file.close()
+        """Write nothing more by this object; what it has can still be read."""
+        self.closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -85,16 +77,8 @@ class Tape:
 
     def runs(self) -> list[RunInfo]:
         """Return all runs, oldest first."""
-        return self._infos("ORDER BY id")
-
-    def _infos(self, which: str, *values: int) -> list[RunInfo]:
-        rows = self.file.query(
-            f"SELECT {_RUN_COLUMNS}, "
-            "(SELECT max(turn) FROM turns WHERE run = runs.id) AS last_turn, "
-            f"(SELECT count(*) FROM calls WHERE run = runs.id) AS call_count FROM runs {which}",
-            values,
-        )
-        return [info_of(row, turns=row["last_turn"], calls=row["call_count"]) for row in rows]
+        self.journal.refresh()
+        return [self._info(run) for run in sorted(self.journal.index.runs)]
 
     def run(self, run: int | None = None) -> RunInfo:
         """Return one run, the latest if none is named; comparisons on runs have to be named.
@@ -102,22 +86,52 @@ class Tape:
         Raises:
             TapeError: there is no such run.
         """
-        is_number = isinstance(run, int) and not isinstance(run, bool)
-        if isinstance(run, int) and is_number and 0 < run < 2**63:
-            # Alone, since a study's tape holds thousands.
-            for info in self._infos("WHERE id = ?", run):
-                return info
+        self.journal.refresh()
+        if type(run) is int and run in self.journal.index.runs:
+            return self._info(run)  # alone, since a tape may hold thousands
         runs = self.runs()
         if not runs:
             raise TapeError(f"the tape {self.path} holds no run")
         if run is None:
             return next((info for info in reversed(runs) if info.verb != "experiment"), runs[-1])
-        for info in runs:
-            if info.id == run and not isinstance(run, bool):
-                return info
         known = ", ".join(str(info.id) for info in runs)
-        hint = "" if is_number else "; a run's number is a whole number, as in run=1"
+        hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
         raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")
+
+    def _info(self, run: int) -> RunInfo:
+        index = self.journal.index
+        places = index.runs[run]
+        lines, facts = self._infos.get(run, (0, {}))
+        try:
+            if lines != len(places):
+                facts = {"ended": None, "outcome": None, "process": None}
+                for raw in self.journal.read(places):
+                    facts |= _facts(read_line(raw))
+                manifest = dict(facts.pop("manifest"))
+                for name, digest in facts.pop("texts").items():
+                    manifest[name] = loads(self.journal.text(digest))
+                facts["manifest"] = manifest
+                self._infos[run] = len(places), facts
+            turns = max(index.turns.get(run, (0,)))
+            return RunInfo(id=run, turns=turns, calls=index.count(run), **facts)
+        except (ValueError, TypeError, KeyError) as error:
+            raise TapeError(f"run {run} on the tape {self.path} is damaged: {error}") from error
+
+    def last_turn(self, run: int) -> int:
+        """Return a run's last whole turn.
+
+        Raises:
+            TapeError: it has none, not even the one that it starts from; the tape is damaged.
+        """
+        if not (turns := self.journal.index.turns.get(run)):
+            raise TapeError(f"run {run} on the tape {self.path} is damaged: it has no turn")
+        return max(turns)
+
+    def last_asked(self, run: int) -> int | None:
+        """Return the last turn that a run asked anything in, whole or not."""
+        self.journal.refresh()
+        turns = (turn for of, turn in self.journal.index.calls if of == run and turn is not None)
+        return max(turns, default=None)
 
     def line(self, run: int) -> list[tuple[int, int]]:
         """Return the runs that led to this one's latest turn, oldest first.
@@ -142,19 +156,53 @@ class Tape:
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, a fork's with those of its parents."""
-        return [_record_of(row) for row in self._turn_rows(run, "record", up_to)]
+        return [line["record"] for line in self._turn_lines(run, up_to).values()]
 
-    def _turn_rows(self, run: int, column: str, up_to: int | None = None) -> list[sqlite3.Row]:
+    def _turn_lines(
+        self, run: int, up_to: int | None = None, turns: Container[int] | None = None
+    ) -> dict[int, dict[str, Any]]:
+        """Return the lines of a run's turns, by turn, in order."""
+        self.journal.refresh()
         # A fork has a copy of the turn that it starts from, which may have been changed: it counts.
-        rows: dict[int, sqlite3.Row] = {}
+        places: dict[int, tuple[int, Place]] = {}
         for part, last in self.line(run):
             bound = last if up_to is None else min(last, up_to)
-            found = self.file.query(
-                f"SELECT run, turn, {column} FROM turns WHERE run = ? AND turn <= ? ORDER BY turn",
-                (part, bound),
-            )
-            rows |= {row["turn"]: row for row in found}
-        return [rows[turn] for turn in sorted(rows)]
+            own = self.journal.index.turns.get(part, {})
+            places |= {turn: (part, place) for turn, place in own.items() if turn <= bound}
+        wanted = [turn for turn in sorted(places) if turns is None or turn in turns]
+        raws = self.journal.read([places[turn][1] for turn in wanted])
+        return {
+            turn: self._turn_of(raw, places[turn][0], turn)
+            for turn, raw in zip(wanted, raws, strict=True)
+        }
+
+    def own_records(self, run: int, first: int, last: int, unless: bytes) -> dict[int, Any]:
+        """Return the records of turns that a run has itself, those of its parents left out.
+
+        Args:
+            run: the run.
+            first: the first turn.
+            last: the last turn.
+            unless: of other turns than the last, a line that holds these bytes is passed over.
+        """
+        own = self.journal.index.turns.get(run, {})
+        turns = [turn for turn in sorted(own) if first <= turn <= last]
+        found = zip(turns, self.journal.read([own[turn] for turn in turns]), strict=True)
+        return {
+            turn: self._turn_of(raw, run, turn)["record"]
+            for turn, raw in found
+            if turn == last or unless not in raw
+        }
+
+    def _turn_of(self, raw: bytes, run: int, turn: int) -> dict[str, Any]:
+        what = f"turn {turn} of run {run} on the tape is damaged"
+        try:
+            line = read_line(raw)
+        except ValueError as error:
+            raise TapeError(f"{what}: {error}") from error
+        if (its := line["record"].get("turn")) != turn or type(its) is not int:
+            raise TapeError(f"{what}: it is a record of turn {its!r:.20}")
+        return line
 
     def calls(
         self, run: int, *, turn: int | None = None, forgotten: bool = False
@@ -166,9 +214,30 @@ class Tape:
             turn: one turn's only.
             forgotten: also those of calls that failed for good and were made again.
         """
-        conditions = {"run = ?": run} | ({} if turn is None else {"turn = ?": turn})
-        where = " AND ".join([*conditions, *(() if forgotten else ("NOT forgotten",))])
-        return self._found_calls(where, *conditions.values())
+        self.journal.refresh()
+        index = self.journal.index
+        if turn is not None:
+            numbers: Sequence[int] = index.calls.get((run, turn), ())
+        else:
+            numbers = sorted(n for (of, _), ns in index.calls.items() if of == run for n in ns)
+        wanted = [n for n in numbers if forgotten or n not in index.forgotten]
+        return list(self._calls(wanted))
+
+    def _calls(self, numbers: Sequence[int]) -> Iterator[RecordedCall]:
+        index, places = self.journal.index, []
+        for number in numbers:
+            if (place := index.call(number)) is None:
+                raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
+            places.append(place)
+        for number, raw in zip(numbers, self.journal.read(places), strict=True):
+            what = f"call {number} on the tape {self.path} is damaged"
+            try:
+                line = read_line(raw)
+                if line.get("no") != number:
+                    raise ValueError(f"it says that it is call {line.get('no')}")
+                yield call_of(line, self.journal.text, forgotten=number in index.forgotten)
+            except (ValueError, RecursionError) as error:
+                raise TapeError(f"{what}: {error}") from error
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -176,61 +245,31 @@ class Tape:
         Raises:
             TapeError: there is no such request.
         """
-        for call in self._found_calls("calls.id = ?", number):
-            return call
-        raise TapeError(f"the tape {self.path} has no call {number}")
+        [call] = self._calls([number])
+        return call
 
     def attempt(self, number: int) -> Attempt:
         """Return what became of a request by its number; also after the tape was closed.
 
         Raises:
-            TapeError: the file is gone, or there is no such request.
+            TapeError: the file is gone or another one, or there is no such request.
         """
-        with self.file.lock:
+        with self.journal.lock:
             if (known := self._attempts.get(number)) is not None:
                 return known
             if len(self._attempts) >= _MAX_CACHED:
                 self._attempts.clear()
-            # Opened again for each: a file kept open could not be moved or deleted on Windows.
-            if self.closed:
-                self._attempts |= self._read_again(number)
-            else:
-                self._attempts[number] = self.call(number).attempt
+            call = self.call(number)
+            site = call.attempt.request.site
+            turn = self.calls(call.run, turn=site.turn, forgotten=True) if site else []
+            self._attempts |= {one.id: one.attempt for one in (call, *turn)}
             return self._attempts[number]
-
-    def _read_again(self, number: int) -> dict[int, Attempt]:
-        """Open the closed file and return an attempt with the others of its turn."""
-        try:
-            with Tape(self.path, read_only=True) as tape:
-                call = tape.call(number)
-                site = call.attempt.request.site
-                calls = tape.calls(call.run, turn=site.turn, forgotten=True) if site else []
-        except TapeError as error:
-            raise TapeError(
-                f"call {number} was left on the tape {self.path}, which is closed, and cannot be "
-                f"read from there any more: {error}"
-            ) from error
-        return {one.id: one.attempt for one in (call, *calls)}
-
-    def _found_calls(self, where: str, *values: int) -> list[RecordedCall]:
-        rows = self.file.query(
-            f"SELECT {_CALL_COLUMNS}, texts.text AS shared, forms.text AS form FROM calls "
-            "LEFT JOIN texts ON texts.id = settings LEFT JOIN texts AS forms ON forms.id = origin "
-            f"WHERE {where} ORDER BY calls.id",
-            values,
-        )
-        return [call_of(row, row["shared"], row["form"]) for row in rows]
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
         import pandas as pd  # here and below, since it takes long to import
 
-        rows = list(self.frame_rows(self.run(run).id).values())
-        for place, row in enumerate(rows):
-            if not isinstance(row, dict):
-                what = f"the row of turn {place} on the tape is damaged: it is not an object"
-                raise TapeError(what)
-        return pd.DataFrame(rows)
+        return pd.DataFrame(list(self.frame_rows(self.run(run).id).values()))
 
     def frame_rows(self, run: int, turns: Container[int] | None = None) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn.
@@ -239,12 +278,7 @@ class Tape:
             run: the run.
             turns: which turns' rows to read; all if not given.
         """
-        rows = self._turn_rows(run, "row")
-        return {
-            row["turn"]: loads(row["row"], f"turn {row['turn']}")
-            for row in rows
-            if turns is None or row["turn"] in turns
-        }
+        return {turn: line["row"] for turn, line in self._turn_lines(run, turns=turns).items()}
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.
@@ -298,7 +332,7 @@ class Tape:
 
     def changes(self) -> Changes:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
-        return Changes(self.file, self.runs())
+        return Changes(self.runs(), self.own_records)
 
     def tree(self) -> TextTree:
         """Return the runs with their forks and reruns below them; it has a view in a notebook.
@@ -307,56 +341,12 @@ class Tape:
         model. A run that came from no other says in what settings it differs from those of its
         name.
         """
-        runs = self.runs()
-        return TextTree(runs, title=str(self), changes=Changes(self.file, runs).of)
-
-    def export(self, path: str | Path, *, run: int | None = None) -> list[Path]:
-        """Write the runs to files for other programs, by what the path's name ends in.
-
-        ``.jsonl`` is one file of JSON lines that loses nothing: ``import_jsonl`` makes a tape of it
-        again. ``.parquet`` is two: ``NAME.calls.parquet`` and ``NAME.turns.parquet`` hold the
-        frames, with the run's number as first column; it needs pyarrow.
-
-        Args:
-            path: the file; an existing one is replaced.
-            run: this one only, with those that it came from; all if not given.
-
-        Returns:
-            The files written.
-
-        Raises:
-            ConfigError: the name ends in something else, or pyarrow is not installed.
-            TapeError: the tape is damaged, or the file cannot be written.
-        """
-        path = Path(path)
-        if path.suffix == ".jsonl":
-            with self.file.snapshot():
-                export_jsonl(self.file, path, self._family(run))
-            return [path]
-        if path.suffix == ".parquet":
-            frames = {"calls": self.calls_frame, "turns": self.turns_frame}
-            return export_parquet(path, self._family(run), frames)
-        raise ConfigError(
-            f"cannot export to {path}: the name must end in .jsonl or .parquet; for CSV, "
-            "tape.calls_frame(run).to_csv(path), and turns_frame"
-        )
-
-    def _family(self, run: int | None) -> list[RunInfo]:
-        """Return a run with all that it came from, oldest first; all runs if none is named."""
-        infos = {info.id: info for info in self.runs()}
-        if run is None:
-            return list(infos.values())
-        family = [self.run(run)]
-        while (parent := family[-1].parent) is not None:
-            if parent >= family[-1].id or parent not in infos:
-                damaged = f"run {family[-1].id} on the tape {self.path} is damaged"
-                raise TapeError(f"{damaged}: wrong parent")
-            family.append(infos[parent])
-        return family[::-1]
+        return TextTree(self.runs(), title=str(self), changes=self.changes().of)
 
     def __len__(self) -> int:
         """How many runs there are."""
-        return int(self.file.query("SELECT count(*) FROM runs")[0][0])
+        self.journal.refresh()
+        return len(self.journal.index.runs)
 
     def __repr__(self) -> str:
         runs = len(self)
@@ -366,6 +356,30 @@ class Tape:
         return self.tree()._repr_html_()
 
     # --- writing -----------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the file's writer, alone among processes.
+
+        Raises:
+            TapeError: another process is, the tape was closed or opened for reading only, or its
+                file cannot be written to.
+        """
+        if self.read_only or self.closed:
+            how = "was closed" if self.closed else "is open for reading only"
+            raise TapeError(f"the tape {self.path} {how}; open it with Tape({str(self.path)!r})")
+        try:
+            self.journal.claim()
+        except TapeError as error:
+            busy = [info for info in self.runs() if info.process not in (None, os.getpid())]
+            if "another process" not in str(error) or not busy:
+                raise
+            who = f"; run {busy[-1].id} was begun there by process {busy[-1].process}"
+            raise TapeError(f"{error}{who}") from None
+        try:
+            yield
+        finally:
+            self.journal.release()
 
     def add_run(
         self,
@@ -392,86 +406,114 @@ class Tape:
         """
         if parent is not None:
             self.run(parent)
-        with self.file.transaction() as connection:
-            ledger = Ledger.begin(
-                connection,
-                {
-                    "name": name,
-                    "parent": parent,
-                    "fork_turn": fork_turn,
-                    "verb": verb,
-                    "started": now(),
-                    "ended": None,
-                    "outcome": None,
-                    "manifest": dumps(manifest),
-                },
-            )
-            ledger.add_turn(connection, *first)
-        return ledger.run
+        journal, (turn, record, row) = self.journal, first
+        facts = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
+        given = {key: value for key, value in facts.items() if value is not None}
+        with self.writing():
+            run = max(journal.index.runs, default=0) + 1
+            shared = manifest_body(manifest, journal.intern)
+            head = dumps({**given, "started": now()})[1:-1]
+            journal.append(run, "run", f",{head}".encode() + shared)
+            journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
+        return run
 
     def update_manifest(self, run: int, manifest: Mapping[str, Any]) -> None:
         """Write a run's manifest again, with what was not known at its start."""
-        with self.file.transaction() as connection:
-            Ledger(run).change(connection, manifest=dumps(manifest))
-
-    def release(self, run: int) -> None:
-        """Remove the entry of which process writes to a run; only if it is surely gone.
-
-        For a process that ended on this machine this is not needed.
-        """
-        with self.file.transaction() as connection:
-            connection.execute("UPDATE runs SET writer = NULL WHERE id = ?", (run,))
+        with self.writing():
+            body = manifest_body(manifest, self.journal.intern)
+            self.journal.append(run, "set", body)
 
     def end_run(self, run: int, outcome: str | None) -> None:
-        """Record how a run ended; None if it continues."""
-        with self.file.transaction() as connection:
-            Ledger(run).change(connection, ended=now() if outcome else None, outcome=outcome)
-        if outcome:
-            # Fold the write-ahead log in, so that the file alone holds the run and can be copied.
-            # If a reader prevents it, the next one to close the file does it.
-            self.file.query("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Record how a run ended; None if it continues, by this process."""
+        with self.writing():
+            if outcome is None:
+                self.journal.append(run, "set", b',"process":%d' % os.getpid())
+                return
+            facts = dumps({"ended": now(), "outcome": outcome})[1:-1]
+            self.journal.append(run, "end", f",{facts}".encode())
+            self.journal.sync()
 
-    def import_jsonl(self, source: str | Path) -> list[int]:
-        """Copy the runs of a JSON lines file to this tape, all of them or, if one is wrong, none.
+    def take(self, source: Tape, run: int, *, up_to: int | None = None) -> int:
+        """Copy a run of another tape, with those that it came from; returns its number here.
 
-        Nothing in the file is executed; runs and calls get new numbers, the next ones here.
-
-        Returns:
-            The runs' numbers on this tape.
-
-        Raises:
-            TapeError: the file cannot be read or is not a whole export; the line is named.
+        Args:
+            source: the other tape.
+            run: the run's number there.
+            up_to: the last turn to copy; all if not given.
         """
-        return import_jsonl(Path(source), self.file)
+        family = {part for part, _ in source.line(run)}
+        runs: dict[int, int] = {}
+        calls: dict[int, int] = {}
+        journal = self.journal
+        with self.writing():
+            for kind, part, turn, number, body in source.journal.facts(family):
+                is_late = up_to is not None and turn is not None and turn > up_to
+                if is_late or (kind == "end" and up_to is not None):
+                    continue
+                for digest in re.findall(rb'"([0-9a-f]{16})"', body):
+                    if digest in source.journal.index.texts:
+                        journal.intern(source.journal.text(digest.decode()).decode())
+                if kind == "run":
+                    runs[part] = max(journal.index.runs, default=0) + 1
+                if kind == "call":
+                    calls[number] = journal.append_call(runs[part], turn, body)
+                else:
+                    journal.append(runs[part], kind, _renumbered(body, runs, calls), turn=turn)
+        self._infos.clear()
+        return runs[run]
 
     def prune(self, runs: Iterable[int]) -> None:
-        """Remove runs for good, with their calls and turns, and shrink the file.
-
-        The other runs stay as they are, and no new run gets a number that one of these had.
+        """Remove runs for good, with their calls and turns; all other lines stay as they are.
 
         Args:
             runs: their numbers; forks and reruns of one have to be named as well.
 
         Raises:
-            TapeError: a run that stays came from one of these, somebody writes to one of them, or
+            TapeError: a run that stays came from one of these, somebody writes to the tape, or
                 there is no such run; nothing was changed.
         """
-        prune(self.file, self._numbers(runs), self.runs())
-        self._attempts.clear()
-
-    def compact(self) -> None:
-        """Rewrite the file without what was deleted, so that none of its bytes are left there.
-
-        Raises:
-            TapeError: another program has the tape open.
-        """
-        self.file.compact()
-
-    def _numbers(self, runs: Iterable[int]) -> set[int]:
-        numbers = {self.run(run).id for run in runs}
-        if not numbers:
+        gone = {self.run(run).id for run in runs}
+        if not gone:
             raise TapeError(f"no run of the tape {self.path} was named")
-        return numbers
+        known = self.runs()
+        for info in known:
+            if info.parent in gone and info.id not in gone:
+                both = sorted({info.parent or 0, info.id})
+                options = " ".join(f"--run {run}" for run in both)
+                raise TapeError(
+                    f"run {info.parent} cannot be taken off {self.path}: run {info.id}, a "
+                    f"{info.verb} of it, would lose what it came from; name both: {options} (in "
+                    f"Python, runs={both})"
+                )
+        with self.writing():
+            self.journal.rewrite({info.id: math.inf for info in known if info.id not in gone})
+        self._attempts.clear()
+        self._infos.clear()
+
+
+def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) -> bytes:
+    """Return members of a line with the numbers that runs and calls have on another tape."""
+    values = loads(b"{" + body[1:] + b"}")
+    if "parent" in values:
+        values["parent"] = runs[values["parent"]]
+    if "calls" in values:
+        values["calls"] = [calls[number] for number in values["calls"]]
+    if "record" in values:
+        record = values["record"]
+        named = (chain.get("call") for chain in record["chains"])
+        for call in (*record["calls"], *(call for call in named if isinstance(call, list))):
+            call[1] = [calls[number] for number in call[1]]
+    return f",{dumps(values)[1:-1]}".encode()
+
+
+def _facts(line: dict[str, Any]) -> dict[str, Any]:
+    """Return what a line says of its run."""
+    facts = {key: value for key, value in line.items() if key not in ("run", "is", "sum")}
+    if line["is"] == "run":
+        return {"parent": None, "fork_turn": None, **facts}
+    if line["is"] == "end":
+        return {**facts, "process": None}
+    return {**facts, "ended": None, "outcome": None} if "process" in facts else facts
 
 
 def _frame_row(call: RecordedCall) -> tuple[Any, ...]:
@@ -517,13 +559,3 @@ def _numeric(frame: pd.DataFrame) -> list[str]:
     if "turn" not in frame or not frame["turn"].is_unique:
         return []
     return [str(name) for name in frame.select_dtypes("number").columns if name != "turn"]
-
-
-def _record_of(row: sqlite3.Row) -> dict[str, Any]:
-    what = f"turn {row['turn']} of run {row['run']}"
-    record = loads(row["record"], what)
-    if not isinstance(record, dict) or type(turn := record.get("turn")) is not int:
-        raise TapeError(f"{what} on the tape is damaged: it is not a record of a turn")
-    if turn != row["turn"]:
-        raise TapeError(f"{what} on the tape is damaged: it is a record of turn {turn}")
-    return record

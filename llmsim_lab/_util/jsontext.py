@@ -1,0 +1,156 @@
+"""JSON as tapes and pages have it: every text a model may write, and no number that JSON lacks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from llmsim_lab._util.text import faults
+
+_MOST_DIGITS = 400
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def dumps(value: Any) -> str:
+    """Return JSON that UTF-8 can encode, also of a text with half a character (a surrogate).
+
+    Models that are stopped in the middle of an emoji write such texts.
+
+    Raises:
+        ValueError: a number is not finite, which JSON cannot hold.
+    """
+    text = _encode(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # Escapes can say what UTF-8 cannot.
+            return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text
+
+
+def dumps_plain(value: Any) -> str:
+    """Return what ``dumps`` does of a value of JSON's own types, in a third of the time."""
+    try:
+        text = to_json(value).decode()
+    except ValueError:  # half a character, which pydantic cannot write
+        return dumps(value)
+    # Numbers that JSON has no form for are written with these words, which a text may have too.
+    return dumps(value) if "NaN" in text or "Infinity" in text else text
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it names a member twice")
+    return found
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"it holds a number of {len(text):,} digits")
+    return int(text)
+
+
+def _not_finite(text: str) -> float:
+    raise ValueError(f"it holds {text}, which is not a number of JSON")
+
+
+_strict = json.JSONDecoder(
+    parse_constant=_not_finite, object_pairs_hook=_once, parse_int=_whole, strict=True
+)
+
+
+def loads_strictly(line: bytes) -> Any:
+    """Return what a line of JSON holds.
+
+    Raises:
+        ValueError: it is not JSON in UTF-8, names a member twice, is nested too deeply, or holds a
+            number that is not finite or has more than 400 digits.
+    """
+    try:
+        return _strict.decode(line.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def loads(text: str | bytes) -> Any:
+    """Return what JSON holds that this package wrote, in half the time; also half characters.
+
+    Raises:
+        ValueError: it is not JSON, or holds a number that is not finite.
+    """
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return loads_strictly(text if isinstance(text, bytes) else text.encode())
+
+
+def read(adapter: TypeAdapter[Any], text: str | bytes, context: Any = None) -> Any:
+    """Return what a JSON text holds, strictly of the adapter's type.
+
+    Args:
+        adapter: of the type.
+        text: the JSON.
+        context: what the type's own validators are handed, if any.
+
+    Raises:
+        ValueError: it holds something else; says where, in words.
+    """
+    try:
+        try:
+            return adapter.validate_json(text, strict=True, context=context)
+        except ValidationError:
+            text = text if isinstance(text, str) else text.decode()
+            if not _HALF_CHARACTER.search(text):
+                raise
+            # Pydantic does not read half characters: it checks the types without them, and the
+            # json module reads the texts.
+            adapter.validate_json(_HALF_CHARACTER.sub("?", text), strict=True, context=context)
+            return adapter.validate_python(json.loads(text), context=context)
+    except (ValidationError, UnicodeError) as error:
+        raise ValueError(faults(error) if isinstance(error, ValidationError) else error) from error
+
+
+def write(adapter: TypeAdapter[Any], value: object) -> bytes:
+    """Return a value of the adapter's type as JSON, without what has its default."""
+    try:
+        return adapter.serializer.to_json(value, exclude_defaults=True)
+    except ValueError:  # half a character, which pydantic cannot write
+        return dumps(adapter.dump_python(value, mode="json", exclude_defaults=True)).encode()
+
+
+def plain(value: Any) -> Any:
+    """Return JSON-ready copies of mappings and tuples, as deep as they go."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def flat(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return nested values as JSON, by names such as ``config.llm.temperature``."""
+    found: dict[str, str] = {}
+    # Not by recursion, since a tape's values may be nested deeper than Python's stack.
+    todo: list[tuple[str, Any]] = [*values.items()][::-1]
+    while todo:
+        name, value = todo.pop()
+        if isinstance(value, dict) and value:
+            todo += [(f"{name}.{key}", item) for key, item in reversed(value.items())]
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            todo += [(f"{name}.{place}", item) for place, item in reversed([*enumerate(value)])]
+        else:
+            found[name] = json.dumps(value, ensure_ascii=False)
+    return found
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one: a tape may hold anything."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,617 @@
+"""The tape's file: one JSON object a line, and where each of them is.
+
+A line is written whole, by one call, before what it says is handed on. Each ends with a check sum
+over itself and the line of its run before it, so that a change, a line too many and a missing one
+show. Whoever writes holds a lock on an empty file beside the tape, and looks before each line
+whether the tape is still the file it was: nobody else's file is ever written to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+import weakref
+from array import array
+from bisect import bisect_left
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+from zlib import crc32
+
+import filelock
+
+from llmsim_lab._util.text import clip
+from llmsim_lab.errors import TapeError
+
+FORMAT = 3
+MAX_LINE = 32 * 2**20
+"""Of a line, in bytes."""
+MAX_FAULTS = 1_000
+_MAX_UNPACKED = 4 * 2**30
+_HEAD = re.compile(rb'\{"tape":([0-9]{1,9}),')
+_SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
+_SUM_LEN = len(b',"sum":"01234567"}\n')
+_FACT = re.compile(
+    rb'\{"run":([1-9][0-9]{0,8}),"is":"(run|set|call|outside|forget|turn|end)"'
+    rb'(?:,"turn":(-?[0-9]{1,9}|null))?(?:,"no":([1-9][0-9]{0,14}))?[,}]'
+)
+_TEXT = re.compile(rb'\{"text":"([0-9a-f]{16})","value":')
+_TEXT_LEN = len(b'{"text":"0123456789abcdef","value":')
+
+
+class Place(NamedTuple):
+    """Where a line is: its first byte, and how many it has with its line break."""
+
+    start: int
+    size: int
+
+
+class Fault(NamedTuple):
+    """What is wrong with a line.
+
+    Attributes:
+        line: its number, from 1.
+        start: its first byte.
+        run: the run that it says it is of, if it does.
+        what: in words.
+    """
+
+    line: int
+    start: int
+    run: int | None
+    what: str
+
+
+def text_digest(value: bytes) -> bytes:
+    """Return what names a text on a tape, hexadecimal."""
+    return blake2b(value, digest_size=8).hexdigest().encode()
+
+
+class Index:
+    """Where each fact is, and none of the facts: some 30 bytes a call.
+
+    Attributes:
+        end: the byte after the last whole line.
+        lines: how many whole lines there are.
+        faults: the first of the lines that are not as they were written.
+        faulty: how many there are.
+        texts: texts that are used often, by digest.
+        runs: by run, the lines that say what it is, in order.
+        turns: by run, its turns; written again, the last counts.
+        sums: by run, the check sum of its latest line.
+        outside: by run and turn, lines of what came from outside.
+        calls: by run and turn, numbers of calls, in order.
+        forgotten: numbers of calls that were made again.
+    """
+
+    def __init__(self) -> None:
+        self.end = self.lines = self.faulty = 0
+        self.faults: list[Fault] = []
+        self.texts: dict[bytes, Place] = {}
+        self.runs: dict[int, list[Place]] = {}
+        self.turns: dict[int, dict[int, Place]] = {}
+        self.sums: dict[int, int] = {}
+        self.outside: dict[tuple[int, int | None], list[Place]] = {}
+        self.calls: dict[tuple[int, int | None], array[int]] = {}
+        self.forgotten: set[int] = set()
+        self._numbers, self._starts, self._sizes = array("Q"), array("Q"), array("I")
+
+    @property
+    def next_call(self) -> int:
+        """The number of the next call."""
+        return self._numbers[-1] + 1 if self._numbers else 1
+
+    def call(self, number: int) -> Place | None:
+        """Return where a call is."""
+        at = bisect_left(self._numbers, number)
+        if at == len(self._numbers) or self._numbers[at] != number:
+            return None
+        return Place(self._starts[at], self._sizes[at])
+
+    def count(self, run: int) -> int:
+        """Return how many calls a run has."""
+        return sum(len(numbers) for (of, _), numbers in self.calls.items() if of == run)
+
+    def add(self, raw: bytes) -> None:
+        """Take the next whole line in, as it says, and note what is wrong with it."""
+        place = Place(self.end, len(raw))
+        self.lines += 1
+        if (what := self._take(raw, place)) is not None:
+            self.faulty += 1
+            if len(self.faults) < MAX_FAULTS:
+                fact = _FACT.match(raw)
+                run = int(fact[1]) if fact else None
+                self.faults.append(Fault(self.lines, place.start, run, what))
+        self.end += len(raw)
+
+    def _take(self, raw: bytes, place: Place) -> str | None:
+        tail = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
+        own = int(tail[1], 16) if tail else -1
+        if (fact := _FACT.match(raw)) is None:
+            return self._take_shared(raw, place, own)
+        run, kind, what = int(fact[1]), fact[2], None
+        before = self.sums.get(run)
+        if (before is None) != (kind == b"run"):
+            what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
+        elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
+            what = "it was changed, or a line of its run before it was added, removed or moved"
+        self.sums[run] = own if tail else 0
+        turn = None if fact[3] in (None, b"null") else int(fact[3])
+        if kind == b"call":
+            number = int(fact[4] or 0)
+            if number < self.next_call:
+                return what or f"call {number} comes after one of a higher number"
+            self.note_call(run, turn, number, place)
+        elif kind == b"turn" and turn is not None:
+            self.turns.setdefault(run, {})[turn] = place
+        elif kind == b"outside":
+            self.outside.setdefault((run, turn), []).append(place)
+        elif kind == b"forget":
+            named = re.search(rb'"calls":\[([0-9,]*)\]', raw)
+            self.forgotten.update(map(int, filter(None, named[1].split(b",") if named else ())))
+        else:
+            self.runs.setdefault(run, []).append(place)
+        return what
+
+    def _take_shared(self, raw: bytes, place: Place, own: int) -> str | None:
+        text = _TEXT.match(raw)
+        if text is None and not (place.start == 0 and _HEAD.match(raw)):
+            return "it is not a line of a tape"
+        if own != crc32(raw[:-_SUM_LEN]):
+            return "it was changed"
+        if text is not None:
+            if text[1] in self.texts:
+                return "the text stands there a second time"
+            self.texts[text[1]] = place
+            if text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]:
+                return "the text is not the one of its digest"
+        return None
+
+    def note_call(self, run: int, turn: int | None, number: int, place: Place) -> None:
+        """Note where a call is."""
+        self._numbers.append(number)
+        self._starts.append(place.start)
+        self._sizes.append(place.size)
+        numbers = self.calls.get((run, turn))
+        if numbers is None:
+            numbers = self.calls[run, turn] = array("Q")
+        numbers.append(number)
+
+
+_Identity = tuple[int, int]
+_open: weakref.WeakValueDictionary[tuple[Path, _Identity], Journal] = weakref.WeakValueDictionary()
+_opening = threading.Lock()
+
+
+def journal_at(path: Path, *, by: str | None) -> Journal:
+    """Return the file at a path, the same object for all of this process that have it open.
+
+    Args:
+        path: the file.
+        by: what makes it where there is none; None if that is an error.
+
+    Raises:
+        TapeError: there is none, or it cannot be read, or is no tape of this format.
+    """
+    with _opening:
+        place = Path(os.path.realpath(path))
+        try:
+            if by is not None and not (place.exists() and place.stat().st_size):
+                _make(place, by)
+            key = place, _identity(place.stat())
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise TapeError(f"there is no tape that can be read at {path}: {why}") from error
+        if (known := _open.get(key)) is None:
+            known = _open[key] = Journal(place, key[1])
+        known.refresh()
+        return known
+
+
+def _make(path: Path, by: str) -> None:
+    line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by.encode(), secrets.token_hex(8).encode())
+    with path.open("r+b" if path.exists() else "xb") as file:
+        file.write(b'%b,"sum":"%08x"}\n' % (line, crc32(line)))
+
+
+def _identity(stat: os.stat_result) -> _Identity:
+    return stat.st_dev, stat.st_ino
+
+
+class Journal:
+    """A tape's file. Readers need no lock; ``writing`` takes the one that there is.
+
+    Attributes:
+        path: the file's.
+        index: where what it holds is.
+        recorders: those of this process, by run.
+        lock: held while a line is written and taken in.
+    """
+
+    def __init__(self, path: Path, identity: _Identity) -> None:
+        self.path, self.index = path, Index()
+        self.lock = threading.RLock()
+        self._identity, self._pid = identity, os.getpid()
+        self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._interned: dict[str, bytes] = {}
+        self._fd, self._writers = -1, 0
+        self._unsure = False
+        """True while a line may be there that the index lacks, as after a Ctrl-C."""
+        self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
+        self._unpacked = self._unpack() if path.suffix == ".gz" else None
+
+    def _unpack(self) -> BinaryIO:
+        """Return the text of a packed tape, in a file that goes with this object."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - it is kept
+        try:
+            with gzip.open(self.path) as packed:
+                while piece := packed.read(1 << 20):
+                    if file.write(piece) and file.tell() > _MAX_UNPACKED:
+                        raise TapeError(
+                            f"{self.path} has more than {_MAX_UNPACKED / 2**30:g} GiB unpacked"
+                        )
+        except (OSError, EOFError) as error:
+            raise TapeError(f"{self.path} cannot be unpacked: {error}") from error
+        return file
+
+    # --- reading -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[BinaryIO]:
+        """Open the file, for a while: one kept open could not be moved or deleted on Windows.
+
+        Raises:
+            TapeError: it cannot be read, or is another file by now.
+        """
+        if self._unpacked is not None:
+            with self.lock:
+                yield self._unpacked
+            return
+        try:
+            file = self.path.open("rb")
+        except OSError as error:
+            raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
+        with file:
+            now = os.fstat(file.fileno())
+            if _identity(now) != self._identity or now.st_size < self.index.end:
+                raise self._another()
+            yield file
+
+    def _another(self) -> TapeError:
+        return TapeError(
+            f"{self.path} is another file by now: it was deleted, replaced or overwritten after it "
+            "was opened. Nothing was written to the one that is there; open it again to read it, "
+            "or put back the file that was there"
+        )
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the whole lines with their numbers.
+
+        Raises:
+            TapeError: one is too long.
+        """
+        with self._reading() as file:
+            file.seek(0)
+            yield from enumerate(self._rest(file, 0), 1)
+
+    def _rest(self, file: BinaryIO, line: int) -> Iterator[bytes]:
+        while raw := file.readline(MAX_LINE + 1):
+            line += 1
+            if not raw.endswith(b"\n"):
+                if len(raw) > MAX_LINE:
+                    raise TapeError(
+                        f"line {line} of {self.path} has more than {MAX_LINE:,} bytes, the most "
+                        "that a tape's line has"
+                    )
+                return  # it is being written, or its writer was killed
+            yield raw
+
+    def refresh(self) -> None:
+        """Take in what was written since.
+
+        Raises:
+            TapeError: it is no tape of this format, or cannot be read.
+        """
+        with self.lock, self._reading() as file:
+            file.seek(self.index.end)
+            for raw in self._rest(file, self.index.lines):
+                if self.index.end == 0:
+                    self._check_head(raw)
+                self.index.add(raw)
+            if self.index.end == 0:
+                file.seek(0)
+                self._check_head(file.read(64))
+            self._unsure = False
+
+    def _check_head(self, raw: bytes) -> None:
+        head = _HEAD.match(raw)
+        if head is not None and int(head[1]) == FORMAT and raw.endswith(b"\n"):
+            return
+        if raw.startswith(b"SQLite format 3\0"):
+            what = "it is a database, as earlier versions of llmsim_lab recorded"
+        elif head is not None and int(head[1]) > FORMAT:
+            what = f"it is of format {int(head[1])}, of a later version of llmsim_lab"
+        elif raw:
+            what = f"it begins with {clip(repr(raw), 60)}"
+        else:
+            what = "it is empty"
+        raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
+
+    def read(self, places: Sequence[Place]) -> Iterator[bytes]:
+        """Yield lines.
+
+        Raises:
+            TapeError: the file is another one by now.
+        """
+        if not places:
+            return
+        with self._reading() as file:
+            for start, size in places:
+                file.seek(start)
+                raw = file.read(size)
+                if len(raw) < size or not raw.endswith(b"\n"):
+                    raise self._another()
+                yield raw
+
+    def text(self, digest: str) -> bytes:
+        """Return a text that is used often.
+
+        Raises:
+            TapeError: it is not there, or is not the one of its digest.
+        """
+        place = self.index.texts.get(digest.encode())
+        if place is not None:
+            [raw] = self.read([place])
+            value = raw[_TEXT_LEN:-_SUM_LEN]
+            if text_digest(value) == digest.encode():
+                return value
+        raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
+
+    # --- writing -----------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the file's writer, alone among processes.
+
+        Raises:
+            TapeError: another process is, or the file cannot be written to.
+        """
+        self.claim()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def claim(self) -> None:
+        """Become the file's writer, until ``release`` was called as often."""
+        with self.lock:
+            if self._pid != os.getpid():
+                raise TapeError(
+                    f"{self.path} was opened by the process that this one was forked from; open it "
+                    "again here"
+                )
+            if self._writers == 0:
+                self._begin()
+            self._writers += 1
+
+    def _begin(self) -> None:
+        if self._unpacked is not None:
+            raise TapeError(
+                f"{self.path} is packed, and only to be read; gunzip it to record on it"
+            )
+        try:
+            self._guard.acquire()
+        except filelock.Timeout:
+            raise TapeError(
+                f"another process writes to {self.path}: stop the run there, or record on another "
+                "file"
+            ) from None
+        except OSError as error:
+            raise TapeError(f"cannot write beside {self.path}: {error.strerror}") from error
+        try:
+            flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            self._fd = os.open(self.path, flags)
+            self.check_there()
+            self.refresh()
+            self._cut_tail()
+        except BaseException as error:
+            self._end()
+            if isinstance(error, OSError):
+                what = f"cannot write to the tape {self.path}: {error.strerror}"
+                raise TapeError(what) from error
+            raise
+
+    def _end(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+        self._guard.release()
+
+    def release(self) -> None:
+        """Let others write."""
+        with self.lock:
+            self._writers -= 1
+            if self._writers == 0 and self._pid == os.getpid():
+                self._end()
+
+    def check_there(self) -> None:
+        """Raise TapeError if the path has another file by now, or this one was changed."""
+        try:
+            there, own = self.path.stat(), os.fstat(self._fd)
+        except OSError:
+            raise self._another() from None
+        if _identity(there) != self._identity or own.st_size < self.index.end:
+            raise self._another()
+
+    def _cut_tail(self) -> None:
+        """Cut off what a kill or a power cut left at the end, and keep it beside the tape."""
+        index, size = self.index, os.fstat(self._fd).st_size
+        if index.faulty and index.faulty <= index.lines - index.faults[0].line:
+            first = index.faults[0]
+            raise TapeError(
+                f"{self.path} is damaged in line {first.line}: {first.what}. Nothing is written to "
+                "it; `llmsim-lab tape verify` names all of it, and `llmsim-lab tape repair` writes "
+                "a tape of what is whole"
+            )
+        if size == index.end and not index.faulty:
+            return
+        start = index.faults[0].start if index.faulty else index.end
+        with Path(f"{self.path}.cut").open("ab") as beside, self._reading() as file:
+            file.seek(start)
+            shutil.copyfileobj(file, beside)
+        os.ftruncate(self._fd, start)
+        if index.faulty:
+            self.index = Index()
+            self.refresh()
+
+    def append(self, run: int, kind: str, body: bytes, *, turn: int | None = None) -> None:
+        """Write a line of a run; it is in the file when this returns.
+
+        Args:
+            run: the run.
+            kind: of the line.
+            body: the other members, each with a comma before it.
+            turn: the turn that it belongs to.
+
+        Raises:
+            TapeError: the disk is full or fails, or the file is another one by now.
+        """
+        at = b"" if turn is None else b',"turn":%d' % turn
+        with self.lock:
+            self._settle()
+            before = self.index.sums.get(run, run)
+            self._write(b'{"run":%d,"is":"%b"%b%b' % (run, kind.encode(), at, body), before)
+
+    def append_call(self, run: int, turn: int | None, body: bytes) -> int:
+        """Write a call; returns its number. Otherwise as ``append``."""
+        with self.lock:
+            self._settle()
+            number, at = self.index.next_call, b"null" if turn is None else b"%d" % turn
+            head = b'{"run":%d,"is":"call","turn":%b,"no":%d' % (run, at, number)
+            self._write(head + body, self.index.sums[run], (run, turn, number))
+            return number
+
+    def intern(self, value: str) -> bytes:
+        """Write a text that is used often, if it is not there; returns its digest."""
+        with self.lock:
+            digest = self._interned.get(value)
+            if digest is None:
+                raw = value.encode()
+                digest = text_digest(raw)
+                self._settle()
+                if digest not in self.index.texts:
+                    self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
+                self._interned[value] = digest
+            return digest
+
+    def _settle(self) -> None:
+        if self._fd < 0:
+            raise TapeError(f"nobody of this process writes to {self.path}")
+        if self._unsure:
+            self.refresh()
+
+    def _write(
+        self, line: bytes, before: int, call: tuple[int, int | None, int] | None = None
+    ) -> None:
+        """Write a line, its end added; ``before`` is the sum before it."""
+        index, own = self.index, crc32(line, before)
+        raw = b'%b,"sum":"%08x"}\n' % (line, own)
+        if len(raw) > MAX_LINE:
+            raise TapeError(
+                f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,}); make "
+                "the prompt, the reply or the state shorter"
+            )
+        if os.fstat(self._fd).st_size != index.end:
+            raise self._another()
+        self._unsure = True
+        try:
+            whole = os.write(self._fd, raw) == len(raw)
+            why: str | None = None if whole else "the disk is full"
+        except OSError as error:
+            why = error.strerror or str(error)
+        if why is not None:
+            with suppress(OSError):
+                os.ftruncate(self._fd, index.end)  # gives space back, so also on a full disk
+            self._unsure = False
+            raise TapeError(
+                f"cannot write to the tape {self.path}: {why}. All that was answered before is on "
+                "it; make room, then go on"
+            )
+        if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
+            raise self._another()
+        if call is None:
+            index.add(raw)
+        else:  # of a call of our own all is known that ``add`` would find
+            index.sums[call[0]] = own
+            index.note_call(*call, Place(index.end, len(raw)))
+            index.lines += 1
+            index.end += len(raw)
+        self._unsure = False
+
+    def sync(self) -> None:
+        """Return when what was written would survive a power cut."""
+        os.fsync(self._fd)
+
+    def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
+        """Write these runs' lines, byte for byte, to a file; by default in this one's place.
+
+        Args:
+            runs: by number, up to which line of the file; what is faulty is left out.
+            path: the new file.
+
+        Raises:
+            TapeError: somebody writes to this tape, or the file cannot be written.
+        """
+        with self.writing() if path is None else nullcontext():
+            if path is None and self._writers > 1:
+                raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
+            new = path or Path(f"{self.path}.new")
+            try:
+                with new.open("wb") as file:
+                    file.writelines(self._of(runs))
+                    file.flush()
+                    os.fsync(file.fileno())
+                if path is None:
+                    new.replace(self.path)
+            except OSError as error:
+                raise TapeError(f"cannot write {new}: {error.strerror}") from error
+        if path is None:
+            with self.lock:
+                self._identity, self.index = _identity(self.path.stat()), Index()
+                self._interned.clear()
+                _open[self.path, self._identity] = self
+                self.refresh()
+
+    def facts(self, runs: Container[int]) -> Iterator[tuple[str, int, int | None, int, bytes]]:
+        """Yield lines of runs: kind, run, turn, number of a call, and the other members."""
+        for _, raw in self.lines():
+            fact = _FACT.match(raw)
+            if fact is not None and int(fact[1]) in runs:
+                turn = None if fact[3] in (None, b"null") else int(fact[3])
+                body = raw[fact.end() - 1 : -_SUM_LEN]
+                yield fact[2].decode(), int(fact[1]), turn, int(fact[4] or 0), body
+
+    def _of(self, runs: Mapping[int, float]) -> Iterator[bytes]:
+        """Yield the lines of runs, with the texts that they name above them."""
+        bad = {fault.line for fault in self.index.faults}
+
+        def wanted(number: int, raw: bytes) -> bool:
+            fact = _FACT.match(raw)
+            return fact is not None and number < runs.get(int(fact[1]), 0)
+
+        used: set[bytes] = set()
+        for number, raw in self.lines():
+            if number not in bad and wanted(number, raw):
+                used.update(re.findall(rb'"([0-9a-f]{16})"', raw))
+        for number, raw in self.lines():
+            text = _TEXT.match(raw)
+            is_kept = text[1] in used if text else number == 1 or wanted(number, raw)
+            if is_kept and number not in bad:
+                yield raw

@@ -1,0 +1,527 @@
+"""What the lines of a tape say: runs, requests with what became of them, turns.
+
+Pydantic reads and writes them strictly by their types: a file may hold anything, but a value of
+another type never leaves this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, cached_property, lru_cache
+from typing import Annotated, Any, Literal, NotRequired, get_args
+
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from llmsim_lab._spans import Origin
+from llmsim_lab._util.jsontext import dumps, plain, read, write
+from llmsim_lab.errors import FailureReason, PromptError
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
+
+Verb = Literal["run", "rerun", "fork", "import", "experiment"]
+
+_MOST = 10**9
+_Count = Annotated[int, Field(ge=0, le=_MOST)]
+_Turn = Annotated[int, Field(ge=-_MOST, le=_MOST)]
+_Number = Annotated[int, Field(ge=1, le=10**15)]
+_Seconds = Annotated[float, Field(ge=0, le=1e9)]
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+_MAX_KNOWN = 10_000
+_BIG = 200
+"""From how many characters on a part of a manifest is a text that runs share."""
+
+
+_OF_RUN = {"run": _Number, "sum": str}
+
+
+class _FAULT(TypedDict):
+    reason: FailureReason
+    detail: str
+    status_code: NotRequired[int]
+    retry: NotRequired[bool]
+
+
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "tape": {"tape": Literal[3], "by": str, "id": _Digest, "sum": str},
+    "text": {"text": _Digest, "value": Any, "sum": str},
+    "run": {
+        **_OF_RUN,
+        "is": Literal["run"],
+        "name": str,
+        "parent": NotRequired[_Number],
+        "fork_turn": NotRequired[_Turn],
+        "verb": Verb,
+        "started": str,
+        "manifest": dict[str, Any],
+        "texts": dict[str, _Digest],
+    },
+    "set": {
+        **_OF_RUN,
+        "is": Literal["set"],
+        "process": NotRequired[_Count],
+        "manifest": NotRequired[dict[str, Any]],
+        "texts": NotRequired[dict[str, _Digest]],
+    },
+    "end": {**_OF_RUN, "is": Literal["end"], "ended": str, "outcome": str},
+    "call": {
+        **_OF_RUN,
+        "is": Literal["call"],
+        "turn": _Turn | None,
+        "no": _Number,
+        "component": NotRequired[str],
+        "agent": NotRequired[str],
+        "replicate": NotRequired[_Count],
+        "attempt": NotRequired[Annotated[int, Field(ge=1, le=2)]],
+        "nth": NotRequired[_Count],
+        "messages": tuple[Message, ...],
+        "settings": _Digest,
+        "origin": NotRequired[tuple[_Digest, list[Any]]],
+        "reply": NotRequired[ChatReply],
+        "fault": NotRequired[_FAULT],
+        "seconds": _Seconds,
+    },
+    "outside": {
+        **_OF_RUN,
+        "is": Literal["outside"],
+        "turn": _Turn,
+        "what": str,
+        "key": Any,
+        "result": NotRequired[Any],
+        "once": NotRequired[bool],
+        "stopped": NotRequired[bool],
+    },
+    "forget": {**_OF_RUN, "is": Literal["forget"], "turn": _Turn, "calls": list[_Number]},
+    "turn": {
+        **_OF_RUN,
+        "is": Literal["turn"],
+        "turn": _Turn,
+        "record": dict[str, Any],
+        "row": dict[str, Any],
+        "notes": NotRequired[list[dict[str, Any]]],
+        "rules": NotRequired[list[dict[str, Any]]],
+        "set": NotRequired[dict[str, Any]],
+    },
+}
+"""By kind, the members of a line."""
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    strict = with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+    return TypeAdapter(strict(TypedDict(kind, _KINDS[kind])))  # type: ignore[operator]
+
+
+# Made when first used: building pydantic's validators takes long.
+_messages = cache(lambda: TypeAdapter(tuple[Message, ...]))
+_reply = cache(lambda: TypeAdapter(ChatReply))
+
+
+def kind_of(raw: bytes) -> str:
+    """Return the kind of a line, as its beginning says; empty if it is none."""
+    if raw.startswith((b'{"tape":', b'{"text":')):
+        return raw[2:6].decode()
+    found = re.match(rb'\{"run":[0-9]{1,9},"is":"([a-z]{1,9})"', raw)
+    return found[1].decode() if found and found[1].decode() in _KINDS else ""
+
+
+def read_line(raw: bytes) -> dict[str, Any]:
+    """Return what a line says, every member of its type.
+
+    Raises:
+        ValueError: it is of no kind, lacks a member, or has one too many or of another type.
+    """
+    if not (kind := kind_of(raw)):
+        raise ValueError("it is not a line of a tape")
+    value: dict[str, Any] = read(_adapter(kind), raw)
+    return value
+
+
+# --- what many requests share --------------------------------------------------------------------
+
+
+class _SettingsText(TypedDict):
+    model: str
+    schema: dict[str, Any] | None
+    tools: tuple[dict[str, Any], ...]
+    options: dict[str, Any]
+    think: bool | str | None
+    keep_alive: float | str | None
+    timeout_s: float
+    top_logprobs: NotRequired[int]
+    system: NotRequired[str]
+
+
+@cache
+def _settings() -> TypeAdapter[_SettingsText]:
+    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(_SettingsText))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """What a request shares with others.
+
+    Attributes:
+        text: all of it as JSON, the system message included.
+        covered: likewise without how long to wait and how long the model stays loaded, in which
+            equal requests may differ.
+        own: the index of the first of a request's messages that is not part of the text.
+        held: objects that must stay alive while their identities are in use.
+    """
+
+    text: str
+    covered: str
+    own: int
+    held: tuple[object, ...]
+
+
+def settings_of(request: ChatRequest) -> dict[str, Any]:
+    """Return the part of a request's settings in which equal requests do not differ."""
+    values = {
+        "model": request.model,
+        "schema": plain(request.schema),
+        "tools": plain(request.tools),
+        "options": plain(request.options),
+        "think": request.think,
+    }
+    if request.top_logprobs is not None:
+        values["top_logprobs"] = request.top_logprobs
+    system = _shared_system(request)
+    return values if system is None else values | {"system": system}
+
+
+def _shared_system(request: ChatRequest) -> str | None:
+    """Return the system message that is kept with the settings, once for many requests."""
+    first = request.messages[0] if request.messages else None
+    if first is None or first.role != "system" or first.tool_calls or first.tool_name is not None:
+        return None
+    return first.content
+
+
+_known: dict[tuple[Any, ...], RequestSettings] = {}
+
+
+def shared_settings(request: ChatRequest) -> RequestSettings:
+    """Return a request's settings, turned into text once per combination.
+
+    Schemas and options are made once and handed to every request, so that the objects' identities
+    tell the combinations apart; the objects are kept alive as long as their identities are in use.
+    """
+    system = _shared_system(request)
+    # By identity, since hashing a schema for each of many calls would take long.
+    key = (
+        request.model,
+        id(request.schema),
+        id(request.tools),
+        id(request.options),
+        request.think,
+        request.top_logprobs,
+        request.keep_alive,
+        request.timeout_s,
+        system,
+    )
+    found = _known.get(key)
+    if found is None:
+        values = settings_of(request)
+        waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
+        held = (request.schema, request.tools, request.options)
+        own = 0 if system is None else 1
+        found = RequestSettings(dumps(values | waits), dumps(values), own, held)
+        # Not more: what is made anew for each request would fill the memory.
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
+    """Return what two equal requests of a turn have in common: all but how long to wait."""
+    site, settings = request.site, shared_settings(request)
+    place = (site.component, site.agent, site.replicate) if site else None
+    messages: Any = request.messages[settings.own :]
+    if any(message.tool_calls for message in messages):
+        messages = write(_messages(), messages)  # as text, in which 1 and True differ
+    return place, request.attempt, settings.covered, messages
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """One request on a tape, with what became of it.
+
+    Attributes:
+        id: its number on the tape.
+        run: the run that made it.
+        nth: how many equal requests of its turn were made before it.
+        attempt: the request, the reply or fault, and how long it took.
+        forgotten: whether its call failed for good and was made again.
+    """
+
+    id: int
+    run: int
+    nth: int
+    attempt: Attempt
+    forgotten: bool
+
+
+def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
+    """Return the members of a call's line, from ``component`` on.
+
+    Args:
+        attempt: what became of a request.
+        nth: how many equal requests of its turn were made before it.
+        intern: writes a text that calls share, and returns its digest.
+
+    Raises:
+        ValueError: a tool's arguments hold what JSON cannot.
+    """
+    request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
+    site, settings = request.site, shared_settings(request)
+    place = (site.component, site.agent, site.replicate) if site else (None, None, 0)
+    parts = [
+        _place(*place, request.attempt, nth),
+        b',"messages":%b' % write(_messages(), request.messages[settings.own :]),
+        b',"settings":"%b"' % intern(settings.text),
+    ]
+    if origin is not None:
+        parts.append(b',"origin":["%b",%b]' % (intern(origin.form), origin.spans.encode()))
+    if reply is not None and reply.tool_calls:
+        # Pydantic would write a NaN in their arguments as null, without an error.
+        value = plain(_reply().dump_python(reply, exclude_defaults=True))
+        parts.append(b',"reply":%b' % dumps(value).encode())
+    elif reply is not None:
+        parts.append(b',"reply":%b' % write(_reply(), reply))
+    if attempt.reason is not None:
+        fault: dict[str, Any] = {"reason": attempt.reason, "detail": attempt.detail}
+        if attempt.status_code is not None:
+            fault["status_code"] = attempt.status_code
+        parts.append(
+            b',"fault":%b' % dumps(fault | ({"retry": True} if attempt.retry else {})).encode()
+        )
+    parts.append(b',"seconds":%b' % repr(float(attempt.seconds)).encode())
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def _place(
+    component: str | None, agent: str | None, replicate: int, attempt: int, nth: int
+) -> bytes:
+    values = {
+        "component": component,
+        "agent": agent,
+        "replicate": replicate or None,
+        "attempt": attempt if attempt != 1 else None,
+        "nth": nth or None,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    return b"," + dumps(given)[1:-1].encode() if given else b""
+
+
+@lru_cache(maxsize=512)
+def _parsed_settings(text: bytes) -> tuple[str | None, dict[str, Any]]:
+    """Return settings, parsed once for many calls, so that their objects are the same."""
+    values = dict(read(_settings(), text))
+    return values.pop("system", None), values
+
+
+def call_of(
+    line: Mapping[str, Any], text: Callable[[str], bytes], *, forgotten: bool
+) -> RecordedCall:
+    """Return the call of a line. Where its prompt's values came from is parsed when it is read.
+
+    Args:
+        line: as ``read_line`` gives it.
+        text: returns a text that calls share, by its digest.
+        forgotten: whether it was made again.
+
+    Raises:
+        ValueError: its settings are not settings.
+        TapeError: a text is missing.
+    """
+    system, shared = _parsed_settings(text(line["settings"]))
+    messages = (
+        line["messages"] if system is None else (Message("system", system), *line["messages"])
+    )
+    site = None
+    if "component" in line:
+        site = CallSite(
+            component=line["component"],
+            agent=line.get("agent"),
+            turn=line["turn"],
+            replicate=line.get("replicate", 0),
+        )
+    origin = None
+    if "origin" in line:
+        digest, spans = line["origin"]
+        origin = Origin(_same(text(digest)), dumps(spans))
+    request = ChatRequest(
+        messages=messages, site=site, attempt=line.get("attempt", 1), origin=origin, **shared
+    )
+    attempt = Attempt(
+        request=request,
+        reply=line.get("reply"),
+        seconds=line["seconds"],
+        number=line["no"],
+        **line.get("fault", {}),
+    )
+    return RecordedCall(
+        id=line["no"],
+        run=line["run"],
+        nth=line.get("nth", 0),
+        attempt=attempt,
+        forgotten=forgotten,
+    )
+
+
+@lru_cache(maxsize=512)
+def _same(text: bytes) -> str:
+    """Return one object for equal texts, so that calls share it in memory."""
+    return text.decode()
+
+
+# --- turns ---------------------------------------------------------------------------------------
+
+
+def call_numbers(record: Any) -> list[int]:
+    """Return the numbers of the calls that a turn's record names.
+
+    Raises:
+        ValueError: it is not a record, or a part of it has the wrong type.
+    """
+    # Not isinstance, for which True is a number as well.
+    if not isinstance(record, dict) or type(record.get("turn")) is not int:
+        raise ValueError("it is not a record of a turn")
+    if not isinstance(record.get("state"), dict):
+        raise ValueError("it has no state")
+    for part in ("calls", "chains", "interventions", "planned"):
+        if not isinstance(record.get(part), list):
+            raise ValueError(f"it has no {part}")
+    numbers: list[int] = []
+    for call in record["calls"]:
+        numbers += _numbers_of(call)
+    for chain in record["chains"]:
+        if not isinstance(chain, dict):
+            raise ValueError("one of its chains is not an object")
+        named = chain.get("call")
+        if type(named) is int:
+            if not 0 <= named < len(record["calls"]):
+                raise ValueError(f"one of its chains names the call at place {named}")
+        elif named is not None:
+            numbers += _numbers_of(named)
+    return numbers
+
+
+def _numbers_of(call: Any) -> list[int]:
+    match call:
+        case [status, [_, *_] as numbers] if status in get_args(Status):
+            if all(type(number) is int for number in numbers):
+                return list(numbers)
+    raise ValueError("it does not name its calls as status and numbers")
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """One run on a tape.
+
+    Attributes:
+        id: its number on the tape, 1 for the first.
+        name: its configuration's name.
+        parent: the run it was forked from or is a rerun of, if any.
+        fork_turn: the turn of its parent that it starts from; None if it is not a fork.
+        verb: how it came about.
+        started, ended: UTC, ISO 8601; ``ended`` is None while it is played or if it was cut off.
+        outcome: ``done``, ``failed: …`` or ``interrupted``; None like ``ended``.
+        process: the number of the process that plays it or was cut off; None like ``ended``.
+        turns: the last whole turn.
+        calls: how many requests were recorded.
+        manifest: what defines the run: configuration, prompts, versions, model.
+    """
+
+    id: int
+    name: str
+    parent: int | None
+    fork_turn: int | None
+    verb: Verb
+    started: str
+    ended: str | None
+    outcome: str | None
+    process: int | None
+    turns: int
+    calls: int
+    manifest: Mapping[str, Any]
+
+    @property
+    def model(self) -> str:
+        """The model's name as recorded, or as its settings call it; empty if there is none."""
+        for key, name in (("model", "name"), ("llm", "model")):
+            part = self.manifest.get(key)
+            if isinstance(part, Mapping):
+                return str(part.get(name, ""))
+        return ""
+
+    @cached_property
+    def faults(self) -> list[str]:
+        """What is wrong with the manifest, in words: parts missing, digests that do not fit."""
+        manifest = self.manifest
+        found = [
+            f"the manifest has no {part}"
+            for part, types in _RUN_PARTS.items()
+            if part not in manifest or not isinstance(manifest[part], types)
+        ]
+        prompts = manifest.get("prompts")
+        for place, entry in prompts.items() if isinstance(prompts, dict) else ():
+            if fault := _prompt_fault(entry):
+                found.append(f"the prompt of {place}: {fault}")
+        return found
+
+
+def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -> bytes:
+    """Return the members of a run's line that hold its manifest; large parts are shared texts."""
+    parts = {name: dumps(plain(value)) for name, value in manifest.items()}
+    shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
+    own = {name: plain(value) for name, value in manifest.items() if name not in shared}
+    return f',"manifest":{dumps(own)},"texts":{dumps(shared)}'.encode()
+
+
+_RUN_PARTS: Mapping[str, tuple[type, ...]] = {
+    "kind": (str,),
+    "package": (str,),
+    "config": (dict,),
+    "prompts": (dict,),
+    "given": (list,),
+    "llm": (dict, type(None)),
+    "model": (dict, type(None)),
+}
+
+
+def _prompt_fault(entry: Any) -> str | None:
+    match entry:
+        case {"text": str(text), "name": str(name), "digest": str(digest), "parent": parent}:
+            if not isinstance(parent, str | None):
+                return "its parent is not a digest"
+        case _:
+            return "it lacks its name, text, digest or parent"
+    try:
+        found = _prompt_digest(text, name)
+    except (PromptError, UnicodeError, RecursionError) as error:
+        return f"it cannot be read: {error}"
+    return None if found == digest else "its text does not have the digest recorded for it"
+
+
+@lru_cache(maxsize=64)
+def _prompt_digest(text: str, name: str) -> str:
+    """Return a prompt's digest; all agents of a run may have the same one."""
+    return Prompt.parse(text, name=name).digest
+
+
+def now() -> str:
+    """Return the time, UTC, ISO 8601 to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

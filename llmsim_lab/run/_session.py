@@ -119,7 +119,8 @@ class Recording(Session):
             self._begun = True
         # The run is under way again; if this process is killed its tape has to show that.
         if self._ended:
-            self.tape.end_run(self.run, None)
+            with self.recorder.writing():
+                self.tape.end_run(self.run, None)
             self._ended = False
 
     async def _check_models(
@@ -145,7 +146,8 @@ class Recording(Session):
             if recorded is None:
                 mine = asdict(info)
                 added = {"model": mine} if name is None else {"players": {**others, name: mine}}
-                self.tape.update_manifest(self.run, {**manifest, **added})
+                with self.recorder.writing():
+                    self.tape.update_manifest(self.run, {**manifest, **added})
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
         """Begin the turn on the tape; returns what the run has planned.
@@ -167,7 +169,8 @@ class Recording(Session):
         """Write the prompts into the run's manifest, where they are not there yet."""
         manifest = self.tape.run(self.run).manifest
         if prompts.keys() - manifest["prompts"].keys():
-            self.tape.update_manifest(self.run, {**manifest, "prompts": entries_of(prompts)})
+            with self.recorder.writing():
+                self.tape.update_manifest(self.run, {**manifest, "prompts": entries_of(prompts)})
 
     def changed(self, turn: AnyTurn, planned: Planned) -> None:
         """Write the latest turn again."""
@@ -182,7 +185,8 @@ class Recording(Session):
         self._ended = True
         # With the wrong model nothing was played, so what is recorded of the outcome stays true.
         if not self._wrong_model:
-            self.tape.end_run(self.run, outcome)
+            with self.recorder.writing():
+                self.tape.end_run(self.run, outcome)
 
     def close(self) -> None:
         """Let others write to the run."""

@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -384,33 +385,38 @@ class Comparison:
         done: Callable[[Sample, Turn], Awaitable[None]],
     ) -> None:
         """Play samples of one run, and record on the tape how that ended."""
-        session = None
-        if self.tape is not None and part.run_id is not None:
-            session = Recording(type(self.simulation), self.tape, part.run_id)
+        if self.tape is None or part.run_id is None:
+            await self._play_samples(samples, None, done)
+            return
+        session = Recording(type(self.simulation), self.tape, part.run_id)
         outcome = "interrupted"
-        try:
-            if session is not None:
+        with closing(session), session.playing():
+            try:
                 models = {n: v for n, v in self.variants.items() if isinstance(v, LLMClient)}
                 unchanged = len(models) < len(self.variants)
                 await session.before_turn(self.llm_client if unchanged else None, models)
-            for sample in samples:
-                try:
-                    turn = await self._play(sample, session)
-                except BaseException as error:  # a cancellation too: its answers are kept
-                    if session is not None:
-                        session.failed(error)
-                    raise
-                await done(sample, turn)
-            outcome = "done"
-        except Exception as error:
-            outcome = f"failed: {error}"
-            raise
-        finally:
-            if session is not None:
-                try:
-                    session.ended(outcome)
-                finally:
-                    session.close()
+                await self._play_samples(samples, session, done)
+                outcome = "done"
+            except Exception as error:
+                outcome = f"failed: {error}"
+                raise
+            finally:
+                session.ended(outcome)
+
+    async def _play_samples(
+        self,
+        samples: Sequence[Sample],
+        session: Session | None,
+        done: Callable[[Sample, Turn], Awaitable[None]],
+    ) -> None:
+        for sample in samples:
+            try:
+                turn = await self._play(sample, session)
+            except BaseException as error:  # a cancellation too: its answers are kept
+                if session is not None:
+                    session.failed(error)
+                raise
+            await done(sample, turn)
 
     def _came_off(self, sample: Sample, turn: Turn) -> bool:
         return _results.came_off(self._parts[sample.run].bench, sample, turn)

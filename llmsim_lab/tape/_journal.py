@@ -512,8 +512,8 @@ class Journal:
             return digest
 
     def _settle(self) -> None:
-        if self._fd < 0:
-            raise TapeError(f"nobody of this process writes to {self.path}")
+        if self._fd < 0 or self._pid != os.getpid():
+            raise TapeError(f"{self.path} is not open for writing in this process; open it again")
         if self._unsure:
             self.refresh()
 

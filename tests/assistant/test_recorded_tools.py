@@ -23,7 +23,7 @@ from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 

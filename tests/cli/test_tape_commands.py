@@ -15,6 +15,7 @@ import pytest
 from builders import in_words, make_client
 from cli_kit import Run, reply
 from fake_ollama import FakeOllama, Fault
+from llmsim_lab.tape._ledger import Ledger
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
@@ -24,8 +25,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._ledger import Ledger
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"

@@ -21,8 +21,7 @@ from llmsim_lab.lab import RunTree
 from llmsim_lab.lab._run_tree import nodes_of, prompt_changes
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._changes import TextTree
-from llmsim_lab.tape._codec import RunInfo
+from llmsim_lab.tape import RunInfo, TextTree
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RECORDED = "tapes/first_run.tape"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from fake_ollama import FakeOllama
 from fake_ollama._fake_ollama import TokenReply
+from llmsim_lab.tape._codec import SettingsCache, encode_request
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -28,7 +29,6 @@ from llmsim_lab.llm import (
     connect,
 )
 from llmsim_lab.llm._choose import Choice, label_of
-from llmsim_lab.tape._codec import SettingsCache, encode_request
 from llmsim_lab.types import Message
 
 WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from builders import in_words, make_client, policy, requests_of
+from llmsim_lab.tape._codec import SettingsCache, encode_request
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.engines import Engine
@@ -20,7 +21,6 @@ from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.run import replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import _codec
-from llmsim_lab.tape._codec import SettingsCache, encode_request
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.validators import AlwaysValid
 

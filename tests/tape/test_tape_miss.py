@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import make_client, make_config
+from llmsim_lab.tape._ledger import Ledger
 from tape_kit import asked, bytes_in, hash_client, make_recorded
 
 from llmsim_lab.agents import EconLLMAgent
@@ -19,7 +20,6 @@ from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._recorder import explain_miss
 from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 

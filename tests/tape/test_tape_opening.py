@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llmsim_lab.tape._codec import call_of
 from tape_kit import bytes_in, hash_client, make_recorded, steady_config
 
 from llmsim_lab.errors import LabError, TapeError
@@ -26,7 +27,6 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
-from llmsim_lab.tape._codec import call_of
 
 NOBODY = 65534
 

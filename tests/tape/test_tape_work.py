@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llmsim_lab.tape._codec import loads
+from llmsim_lab.tape._file import TapeFile
+from llmsim_lab.tape._ledger import Ledger
 from tape_kit import hash_client, make_recorded, steady_config
 
 from llmsim_lab.errors import TapeError
@@ -17,9 +20,6 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, load, replay
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
-from llmsim_lab.tape._codec import loads
-from llmsim_lab.tape._file import TapeFile
-from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
 

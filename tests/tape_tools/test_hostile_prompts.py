@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from builders import make_client
+from llmsim_lab.tape._codec import dumps
+from llmsim_lab.tape._ledger import Ledger
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts._prompt import digest_of
 from llmsim_lab.run import fork, load, replay
 from llmsim_lab.tape import verify
-from llmsim_lab.tape._codec import dumps
-from llmsim_lab.tape._ledger import Ledger
 
 HOSTILE = {
     "power": "{{ 9**(9**9) }}",

@@ -13,6 +13,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from builders import make_client, make_config, policy
+from llmsim_lab.tape._codec import RunInfo
+from llmsim_lab.tape._file import TapeFile
 from pandas.testing import assert_frame_equal
 from tape_tools_kit import record, spoil
 
@@ -21,8 +23,6 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import _transfer, verify
-from llmsim_lab.tape._codec import RunInfo
-from llmsim_lab.tape._file import TapeFile
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 

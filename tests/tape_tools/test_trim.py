@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from builders import make_simulation
+from llmsim_lab.tape._file import COLUMNS
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
-from llmsim_lab.tape._file import COLUMNS
 
 
 def rows_of(path: Path, run: int) -> list[tuple[Any, ...]]:

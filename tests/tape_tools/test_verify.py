@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llmsim_lab.tape._file import COLUMNS
 from tape_tools_kit import HOSTILE, spoil
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.tape import verify
-from llmsim_lab.tape._file import COLUMNS
 
 
 def findings_of(path: Path) -> list[str]:

@@ -168,7 +168,7 @@ def test_a_run_in_memory_has_a_page_too(tmp_path: Path) -> None:
 
 
 def test_a_run_is_shown_with_its_family_and_first(tmp_path: Path) -> None:
-    tape = data_path("tapes/demo.tape")
+    tape = data_path("tapes/demo.tape.gz")
     every = PageData(page(tape, tmp_path / "all.html"))
     family = PageData(page(tape, tmp_path / "two.html", run=2))
     assert len(every.head["runs"]) == 24

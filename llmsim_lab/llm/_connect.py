@@ -231,7 +231,7 @@ def _embedded(
                 f"the weights of {name!r} are not on this machine; 'llmsim-lab model get {name}' "
                 "fetches them, or connect(..., download=True)"
             )
-        get_model(name, show_progress=True)
+        get_model(name)
     reasons = "; ".join(reason for reason in (why, note) if reason)
     chosen = f"Using the embedded model {name}" + (f": {reasons}." if reasons else ".")
     if not _is_file(name):

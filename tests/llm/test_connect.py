@@ -186,13 +186,6 @@ def test_an_unknown_embedded_model_is_named_with_the_known_ones() -> None:
         connect("embedded:gpt-9", download=True)
 
 
-def test_a_file_that_is_not_a_model_is_rejected_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "mine.gguf"
-    file.write_bytes(b"PK" + bytes(64))
-    with pytest.raises(ModelFileError, match="is not a GGUF file"):
-        connect(f"embedded:{file}")
-
-
 @pytest.mark.embedded
 @pytest.mark.process
 async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
@@ -217,7 +210,7 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
 
 @pytest.mark.parametrize("text", ["llama3.2", "gpt:4", "", "auto:x"])
 def test_a_text_that_means_nothing_is_rejected_with_those_that_do(text: str) -> None:
-    with pytest.raises(ConfigError, match="'auto', 'ollama', 'ollama:NAME'"):
+    with pytest.raises(ConfigError, match=f"'auto', 'ollama', 'ollama:NAME'.*'ollama:{text}'$"):
         connect(text)
 
 
@@ -235,10 +228,3 @@ def test_single_settings_go_over_a_given_configuration(server: FakeOllama) -> No
     config = LLMConfig(temperature=0.1, num_ctx=2048)
     client = connect("ollama", host=server.host, config=config, temperature=0.9, quiet=True)
     assert (client.config.temperature, client.config.num_ctx) == (0.9, 2048)
-
-
-@pytest.mark.parametrize("name", ["smollm2-135m", "llama3.2"])
-def test_a_bare_name_is_an_error_that_names_whose_model_it_is_likely_to_be(name: str) -> None:
-    owner = "embedded" if name == "smollm2-135m" else "ollama"
-    with pytest.raises(ConfigError, match=f"model '{name}' is not understood.*'{owner}:{name}'$"):
-        connect(name)

@@ -81,7 +81,7 @@ def test_a_password_in_an_address_is_rejected_and_never_shown(
     with pytest.raises(ConfigError, match="no user name or password") as no:
         parse_host()
     assert "***@box" in str(no.value)
-    with pytest.raises(ConfigError, match=r"goes with Ollama") as other:
+    with pytest.raises(ConfigError, match="does not go with 'embedded'") as other:
         connect("embedded", host=given)
     for error in (no.value, other.value):
         shown = "".join(traceback.format_exception(error))

@@ -992,8 +992,8 @@ async def test_connect_reports_what_is_wrong_with_a_server() -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "told"),
     [
-        ("ollama:a", {"base_url": "http://me:pw@x/v1"}, r"base_url='http://\*\*\*@x/v1' goes with"),
-        ("embedded", {"api_key": KEY}, "api_key goes with a server that speaks OpenAI's protocol"),
+        ("ollama:a", {"base_url": "http://me:pw@x/v1"}, "base_url= does not go with 'ollama:a'"),
+        ("embedded", {"api_key": KEY}, "api_key= does not go with 'embedded'.*OpenAI's protocol"),
         ("auto", {"base_url": "http://x/v1"}, "'auto' never takes a model of an OpenAI-compatible"),
         ("openai:a", {"base_url": "http://x/v1", "host": "y"}, "are two addresses"),
     ],

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -140,9 +140,8 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
                 return value
         return typed
     if choices := schema.get("enum"):
-        as_number = _number(typed)
-        at = place_of(as_number, choices)
-        close = as_number if at is None else choices[at]
+        at = place_of(read := _number(typed), choices)
+        close = read if at is None else choices[at]
         return next((one for one in choices if typed == str(one)), close)
     kind = schema.get("type")
     if kind in ("integer", "number"):
@@ -166,17 +165,13 @@ def _number(typed: str) -> float | str:
 
 @cache
 def _judge() -> Any:
-    """Return the class of validators, to which a number is a choice that it is close to."""
-    from jsonschema import Draft202012Validator, ValidationError  # takes long to import
+    """Return the class of validators."""
+    from jsonschema import Draft202012Validator  # takes long to import
     from jsonschema.validators import extend
-
-    def chosen(_: Any, choices: Sequence[Any], value: Any, __: Any) -> Iterator[Exception]:
-        if place_of(value, choices) is None:
-            yield ValidationError("")
 
     # pydantic's patterns are not Python's, and 0.3 is a multiple of 0.1 to it: it judges later.
     later = dict.fromkeys(("pattern", "patternProperties", "multipleOf"), lambda *_: ())
-    return extend(Draft202012Validator, {"enum": chosen, **later})  # type: ignore[no-untyped-call]
+    return extend(Draft202012Validator, later)  # type: ignore[no-untyped-call]
 
 
 def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
@@ -185,6 +180,8 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
         return "" if value is None and schema.get("optional") else "is missing"
     if isinstance(value, float) and not math.isfinite(value):
         return f"is {value}; give a finite number"
+    if place_of(value, schema.get("enum", ())) is not None:
+        return ""
     faults = list(_judge()(schema).iter_errors(value))
     # What can be chosen says more than of which type it is.
     faults.sort(key=lambda fault: fault.validator != "enum")
@@ -195,8 +192,7 @@ def _words(fault: Any) -> str:
     value, limit, words = fault.instance, fault.validator_value, str(fault.message)
     match fault.validator:
         case "type":
-            given = type(value).__name__ if limit == "string" else f"{value!r:.40}"
-            words = f"must be {_TYPES.get(limit, limit)}, not {given}"
+            words = f"must be {_TYPES.get(limit, limit)}, not {value!r:.40}"
         case "enum":
             words = f"is {value!r:.40}; choose one of {', '.join(map(text_of, limit))}"
         case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
@@ -369,21 +365,13 @@ class Person:
         if self._listeners or self._hinted:
             return
         self._hinted = True
-        ways = (
+        words = (
+            f"{question.agent} is a person, who is asked in turn {question.turn} and can answer: "
             "in a notebook HumanSeat(simulation); in a script Person(ask=...) or "
             "HumanAgent(..., ask=...); from other code person.answer(...) or agent.answer(...)"
         )
-        log_event(
-            logger,
-            logging.WARNING,
-            "WAITING_FOR_A_PERSON",
-            words=f"{question.agent} is a person, who is asked in turn {question.turn} and can "
-            f"answer: {ways}",
-            agent=question.agent,
-            turn=question.turn,
-            timeout_s=question.request.timeout_s,
-            way_out=ways,
-        )
+        fields = {"agent": question.agent, "turn": question.turn, "why": words}
+        log_event(logger, logging.WARNING, "WAITING_FOR_A_PERSON", words=words, **fields)
 
     def __repr__(self) -> str:
         return f"<Person, {len(self.questions)} questions waiting>"

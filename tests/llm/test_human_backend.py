@@ -366,7 +366,7 @@ async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
     ("changes", "field", "fault"),
     [
         ({"action": "  "}, "action", "is missing"),
-        ({"action": 7}, "action", "must be a text, not int"),
+        ({"action": 7}, "action", "must be a text, not 7"),
         ({"action": "x" * 2_001}, "action", "has 2,001 characters; 2,000 at most"),
         ({"confidence": 0.83}, "confidence", "is 0.83; choose one of 0, 0.05, 0.1"),
         ({"confidence": "high"}, "confidence", "is 'high'; choose one of 0,"),

@@ -99,7 +99,7 @@ class EmbeddedBackend:
             )
         began = time.perf_counter()
         self._server.users.add(self)
-        async with self._server.turn():
+        async with self._server.turn(on_text):
             reply = await self._answer(request, on_text)
         return replace(reply, seconds=time.perf_counter() - began)
 

@@ -29,6 +29,7 @@ from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._openai import OpenAIBackend
+from llmsim_lab.types import OnText
 
 logger = logging.getLogger(__name__)
 
@@ -58,15 +59,20 @@ class ModelServer:
         self._starting = threading.Lock()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def turn(self, on_text: OnText | None = None) -> AsyncIterator[None]:
         """Wait until all earlier requests are answered, also those of other event loops.
 
-        The runtime has a queue of its own, where a request cannot be given up at no cost.
+        The runtime has a queue of its own, but says nothing to those that wait there.
+
+        Args:
+            on_text: is given empty pieces meanwhile, as while the child reads a prompt.
         """
         ticket = object()
         self._waiting.append(ticket)
         try:
-            while self._waiting[0] is not ticket:  # noqa: ASYNC110 - may be another thread's
+            while self._waiting[0] is not ticket:
+                if on_text is not None:
+                    on_text("")
                 await asyncio.sleep(_POLL_S)
             yield
         finally:
@@ -165,14 +171,7 @@ class ChildProcess:
             self.stop()
             raise
         self.backend = OpenAIBackend(base_url=url, api_key=key, extend=extend)
-        self.backend.server = replace(
-            self.backend.server,
-            who="the embedded model",
-            kind="process of an embedded model",
-            form="its protocol's",
-            way_out="the next request starts it again",
-            lasting=False,
-        )
+        self.backend.server = replace(self.backend.server, who="the embedded model", lasting=False)
 
     @property
     def alive(self) -> bool:

@@ -284,18 +284,19 @@ async def test_requests_take_turns_in_order_and_giving_up_harms_nobody() -> None
     assert seen == [1, 3, 4]
 
 
-async def test_two_event_loops_take_turns() -> None:
-    queue, seen = ModelServer(MODEL, 1), []
+async def test_two_event_loops_take_turns_and_one_that_waits_hears_of_it() -> None:
+    queue, seen, pieces = ModelServer(MODEL, 1), [], []
 
     async def other() -> None:
-        async with queue.turn():
+        async with queue.turn(pieces.append):
             seen.append("other")
 
     thread = threading.Thread(target=lambda: asyncio.run(other()))
     async with queue.turn():
         thread.start()
-        while len(queue._waiting) < 2:  # noqa: ASYNC110 - it is another thread
+        while not pieces:  # noqa: ASYNC110 - it is another thread
             await asyncio.sleep(0.01)
         seen.append("first")
     await asyncio.to_thread(thread.join)
     assert seen == ["first", "other"]
+    assert set(pieces) == {""}

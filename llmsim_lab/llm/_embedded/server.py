@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator
@@ -196,13 +195,18 @@ class ChildProcess:
 
     def _address(self, settings: dict[str, object], timeout_s: float) -> str:
         """Give the child its settings, and return where it listens once it is ready."""
-        stdin, stdout = self._process.stdin, self._process.stdout
+        process, is_late = self._process, threading.Event()
+        stdin, stdout = process.stdin, process.stdout
         assert stdin is not None
         assert stdout is not None
-        deadline = threading.Timer(timeout_s, self._process.kill)
+
+        def give_up() -> None:
+            is_late.set()
+            process.kill()
+
+        deadline = threading.Timer(timeout_s, give_up)
         deadline.daemon = True
         deadline.start()
-        began = time.monotonic()
         with suppress(BrokenPipeError):  # it has ended already
             # Not on the command line, which other users can read.
             stdin.write(json.dumps(settings).encode() + b"\n")
@@ -216,7 +220,7 @@ class ChildProcess:
                 "pip install 'llmsim-lab[embedded]' installs it; on Linux it needs libgomp.so.1: "
                 "'apt-get install libgomp1' or 'dnf install libgomp'"
             )
-        if time.monotonic() - began >= timeout_s:
+        if is_late.is_set():
             raise BackendError(
                 f"the embedded model was not ready within {timeout_s:g} s; raise "
                 "startup_timeout_s, or check whether the machine is busy",

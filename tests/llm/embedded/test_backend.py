@@ -223,11 +223,6 @@ async def test_a_request_that_waits_in_line_can_be_given_up(embedded: EmbeddedBa
 # Sharing
 
 
-async def test_many_requests_at_once_are_all_answered(embedded: EmbeddedBackend) -> None:
-    replies = await asyncio.gather(*(embedded.chat(request(f"Say {n}.")) for n in range(6)))
-    assert all(reply.reply_tokens for reply in replies)
-
-
 async def test_backends_of_one_model_share_a_process(embedded: EmbeddedBackend) -> None:
     await embedded.chat(request())
     second = EmbeddedBackend("smollm2-135m", num_ctx=512)
@@ -319,14 +314,3 @@ def test_bad_arguments_are_rejected_at_once(
 def test_weights_that_are_not_here_come_with_the_command_that_fetches_them(models: Path) -> None:
     with pytest.raises(ModelFileError, match="'llmsim-lab model get smollm2-135m' fetches them"):
         EmbeddedBackend("smollm2-135m")
-
-
-async def test_a_child_that_died_while_idle_is_replaced_without_a_failed_request(
-    embedded: EmbeddedBackend,
-) -> None:
-    await embedded.chat(request())
-    before = pid_of(embedded)
-    psutil.Process(before).kill()
-    psutil.wait_procs([psutil.Process(before)], timeout=5)
-    assert (await embedded.chat(request())).load_seconds > 0
-    assert pid_of(embedded) != before

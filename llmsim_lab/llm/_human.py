@@ -261,27 +261,25 @@ class Person:
 
     def __init__(self, ask: AskPerson | None = None) -> None:
         self.ask = ask
+        # Each use of these is a single step, so that threads need no lock.
         self._waiting: dict[OpenQuestion, Future[str]] = {}
         self._listeners: list[Callable[[], object]] = []
-        self._lock = threading.Lock()
         self._hinted = False
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
         """What waits for an answer, oldest first."""
-        with self._lock:
-            return tuple(self._waiting)
+        return tuple(self._waiting)
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for whenever a question comes or goes; return what removes it.
 
         It is called in whichever thread it happens, and must be quick.
         """
-        with self._lock:
-            self._listeners.append(callback)
+        self._listeners.append(callback)
 
         def stop() -> None:
-            with self._lock, suppress(ValueError):
+            with suppress(ValueError):
                 self._listeners.remove(callback)
 
         return stop
@@ -312,8 +310,7 @@ class Person:
         """
         # Before the question is removed: an answer of a wrong type must leave it open.
         text = _as_text(answer)
-        with self._lock:
-            waiting = self._waiting.pop(question, None)
+        waiting = self._waiting.pop(question, None)
         try:
             if waiting is None:
                 raise InvalidStateError
@@ -329,8 +326,7 @@ class Person:
         """Wait for a person's answer to one request."""
         question = OpenQuestion(request, threading.get_ident())
         answer: Future[str] = Future()
-        with self._lock:
-            self._waiting[question] = answer
+        self._waiting[question] = answer
         self._notify()
         try:
             if inspect.iscoroutinefunction(self.ask):
@@ -343,8 +339,7 @@ class Person:
                 self._hint(question)
             return ChatReply(text=await asyncio.wrap_future(answer))
         finally:
-            with self._lock:
-                self._waiting.pop(question, None)
+            self._waiting.pop(question, None)
             self._notify()
 
     async def model_info(self) -> ModelInfo:
@@ -355,9 +350,7 @@ class Person:
         """Do nothing: there is nothing to close."""
 
     def _notify(self) -> None:
-        with self._lock:
-            listeners = tuple(self._listeners)
-        for callback in listeners:  # outside the lock, which a callback may need
+        for callback in tuple(self._listeners):
             callback()
 
     def _hint(self, question: OpenQuestion) -> None:
@@ -412,14 +405,13 @@ def checked_answer(
 
 def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:
     """Ask with a plain function; what it raises is raised where the answer is awaited."""
-    try:
-        text = _as_text(ask(question))
-    except BaseException as error:  # noqa: BLE001 - raised by whoever awaits the answer
-        with suppress(InvalidStateError):
-            answer.set_exception(error)
-        return
     with suppress(InvalidStateError):  # the turn was stopped meanwhile
-        answer.set_result(text)
+        try:
+            text = _as_text(ask(question))
+        except BaseException as error:  # noqa: BLE001 - raised where the answer is awaited
+            answer.set_exception(error)
+        else:
+            answer.set_result(text)
 
 
 def _as_text(answer: Any) -> str:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import islice, repeat
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -101,6 +102,41 @@ def _filled(words: str, facts: Mapping[str, object]) -> str:
     return _FACT.sub(lambda at: str(facts.get(at[1], at[0])), words)
 
 
+class Layout(NamedTuple):
+    """Where the values of one message stand: what its template makes of them, without the texts.
+
+    Attributes:
+        form: of each value the characters between the one before and it, its name and its source.
+        lengths: of the values, in characters.
+        tokens: of the values; empty where none was counted or estimated.
+    """
+
+    form: tuple[tuple[int, str, str], ...]
+    lengths: tuple[int, ...]
+    tokens: tuple[int | None, ...] = ()
+
+    @staticmethod
+    def of(spans: Iterable[Span], role: _Role) -> Layout:
+        """Return the layout of a message with such spans."""
+        own = [span for span in spans if span.role == role]
+        ends = [0, *(span.end for span in own)]
+        form = tuple(
+            (one.start - end, one.name, one.source) for one, end in zip(own, ends, strict=False)
+        )
+        tokens = tuple(span.tokens for span in own)
+        return Layout(form, tuple(span.end - span.start for span in own), tokens)
+
+    def spans(self, role: _Role) -> Iterator[Span]:
+        """Yield the spans, of a message of a role."""
+        end = 0
+        tokens = self.tokens or repeat(None)
+        for (gap, name, source), length, count in zip(
+            self.form, self.lengths, tokens, strict=False
+        ):
+            start, end = end + gap, end + gap + length
+            yield Span(name, role, start, end, source, count)
+
+
 class Origin(NamedTuple):
     """Where the values in a request came from, as small as its call keeps it.
 
@@ -118,39 +154,34 @@ class Origin(NamedTuple):
 
     @staticmethod
     def of(
-        known: Provenance,
+        system: Layout,
+        user: Layout,
         sources: Mapping[str, str],
         facts: Mapping[str, object],
         *,
         agent: str | None,
         turn: int | None,
     ) -> Origin | None:
-        """Return what a call keeps; None where nothing is known, or of too many values.
+        """Return what a call keeps; None of too many values.
 
         Args:
-            known: where the prompt's parts came from.
+            system: where the values of the system message are.
+            user: likewise of the user message.
             sources: by slot, in words.
             facts: what ``{turn}`` and the like in the words stand for.
             agent: the call's.
             turn: the call's.
         """
-        if known.how == "unknown" or len(known.spans) > MAX_SPANS:
+        if len(system.form) + len(user.form) > MAX_SPANS:
             return None
-        shape, lengths, tokens, system_end, user_end = [], list[int](), [], 0, 0
-        for name, role, start, end, source, count in known.spans:
-            own = None
-            if role == "user":
-                gap, user_end = start - user_end, end
-                lengths.append(end - start)
-            else:
-                gap, own, system_end = start - system_end, end - start, end
-            shape.append((role, gap, own, name, source))
-            tokens.append(count)
-        spans = f"[{','.join(map(str, lengths))}]"
+        tokens = system.tokens + user.tokens
         if tokens.count(None) < len(tokens):
-            spans = _written((lengths, tokens))
-        related = tuple((name, _relative(fact, agent, turn)) for name, fact in facts.items())
-        return _shared(_form_of(tuple(shape), tuple(sources.items()), related), spans)
+            spans = _written((user.lengths, tokens))
+        else:
+            spans = f"[{','.join(map(str, user.lengths))}]"
+        related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
+        form = _form_of(system.form, system.lengths, user.form, tuple(sources.items()), related)
+        return _shared(form, spans)
 
     def moved(self, turn: int) -> Origin:
         """Return the same for a call of another turn, its facts' turns made absolute.
@@ -197,19 +228,22 @@ class Origin(NamedTuple):
             )
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
         spans: list[Span] = []
-        left = iter(lengths)
+        left, count = iter(lengths), iter(tokens)
         for role in ROLES:
-            end, limit = 0, len(texts.get(role, ""))
-            for gap, length, name, words in form[role]:
-                start = end + gap
-                end = start + (next(left) if length is None else length)
-                if end > limit:
+            limit = len(texts.get(role, ""))
+            own = form[role]
+            layout = Layout(
+                tuple([(gap, name, _cut(_filled(words, facts))) for gap, _, name, words in own]),
+                tuple([next(left) if length is None else length for _, length, _, _ in own]),
+                tuple(islice(count, len(own))),
+            )
+            for span in layout.spans(role):
+                if span.end > limit:
                     raise ValueError(
-                        f"{clip(name, 60)!r} ends at {end}, and the {role} message has {limit} "
-                        "characters"
+                        f"{clip(span.name, 60)!r} ends at {span.end}, and the {role} message has "
+                        f"{limit} characters"
                     )
-                source = _cut(_filled(words, facts))
-                spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
+                spans.append(span)
         return Provenance(spans=tuple(spans))
 
 
@@ -244,19 +278,23 @@ def _parsed(kind: Any, text: str) -> Any:
 
 @lru_cache(maxsize=64)
 def _form_of(
-    shape: tuple[tuple[_Role, int, int | None, str, str], ...],
+    system: tuple[tuple[int, str, str], ...],
+    lengths: tuple[int, ...],
+    user: tuple[tuple[int, str, str], ...],
     sources: tuple[tuple[str, str], ...],
     facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
     """Return the form of an origin, written once for all calls that have it."""
-    form: dict[str, Any] = {
-        "system": [],
-        "user": [],
-        "facts": {_cut(name): fact for name, fact in facts},
-    }
-    for role, gap, own, name, source in shape:
-        form[role].append((gap, own, _cut(name), _cut(_words(name, dict(sources)) or source)))
-    return sys.intern(_written(form))
+    words = dict(sources)
+
+    def values(form: tuple[tuple[int, str, str], ...], lengths: Iterable[int | None]) -> list[Any]:
+        return [
+            (gap, length, _cut(name), _cut(_words(name, words) or source))
+            for (gap, name, source), length in zip(form, lengths, strict=False)
+        ]
+
+    parts = {"system": values(system, lengths), "user": values(user, repeat(None))}
+    return sys.intern(_written({**parts, "facts": {_cut(name): fact for name, fact in facts}}))
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
@@ -394,14 +394,13 @@ def _with_findings(prompt: str, findings: Sequence[str]) -> str:
     if not isinstance(prompt, RenderedPrompt):
         return f"{prompt}\n\n{_FINDINGS}\n{found}"
     # It stays a prompt that a viewer can take apart: its template gets a slot for the findings.
-    user, known = f"{prompt.user}\n\n{_FINDINGS}\n{found}", prompt.provenance
+    user = f"{prompt.user}\n\n{_FINDINGS}\n{found}"
     own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
-    spans = (*known.spans, own)
     return RenderedPrompt(
         system=prompt.system,
         user=user,
         template=_extended(prompt.template),
-        provenance=replace(known, spans=spans) if known.how == "rendered" else known,
+        spans=None if prompt.layouts is None else (*prompt.spans, own),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from llmsim_lab._spans import Provenance, Span
+from llmsim_lab._spans import Span
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules
@@ -338,7 +338,7 @@ class AgentContextBuilder:
         texts: dict[Role, str] = {
             role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
         }
-        return RenderedPrompt(**texts, template=_template(), provenance=_provenance(parts))
+        return RenderedPrompt(**texts, template=_template(), spans=_spans(parts))
 
     def _role(self, agent_name: str) -> list[Part]:
         parts = []
@@ -433,7 +433,7 @@ def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> N
     parts.append(Part(title, source, "user", text))
 
 
-def _provenance(parts: Sequence[Part]) -> Provenance:
+def _spans(parts: Sequence[Part]) -> list[Span]:
     """Return where each section stands."""
     spans = []
     for role in _ROLES:
@@ -445,4 +445,4 @@ def _provenance(parts: Sequence[Part]) -> Provenance:
                 spans.append(Span(part.name, role, start, end, part.source, tokens))
                 # The sections of a message have an empty line between them.
                 start = end + len("\n\n")
-    return Provenance(spans=tuple(spans))
+    return spans

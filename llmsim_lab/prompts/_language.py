@@ -24,6 +24,7 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.visitor import NodeTransformer
 from pydantic import BaseModel
 
+from llmsim_lab._spans import Layout
 from llmsim_lab._util.text import DIGITS, clip, closest, rounded
 from llmsim_lab.errors import PromptError
 
@@ -43,21 +44,21 @@ _MAX_NUMBER = 1e300
 _FILTERED, _COMPARED = 6, 32
 """How many characters or items a filter and a comparison handle in a step."""
 
-Place = tuple[int, int, str]
-"""Where a value stands in a message: its first character, the one after its last, its slots."""
-
 
 class _Filling:
     """What a template has put out so far."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
-        self.length = self.steps = 0
+        self.form: list[tuple[int, str, str]] = []
+        self.lengths: list[int] = []
+        self.length = self.end = self.steps = 0
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self.places.append((self.length, self.length + len(text), slots))
+        self.form.append((self.length - self.end, slots, ""))
+        self.lengths.append(len(text))
+        self.end = self.length + len(text)
         return text
 
     def charge(self, steps: int) -> None:
@@ -518,26 +519,31 @@ class Template:
     """
 
     def __init__(self, text: str) -> None:
-        self._bare: list[tuple[str, str]] | None = None
-        """Of a template of nothing but text and slots, as most: its texts, and the slots' names."""
+        self._bare = False
+        """Whether it is nothing but text and slots, as most are."""
+        self._pieces, form = [""], []
         try:
             tree = _parse(text)
             parts: list[Any] = [
                 part for node in tree.body for part in getattr(node, "nodes", [node])
             ]
-            if all(isinstance(part, nodes.TemplateData | nodes.Name) for part in parts):
-                self._bare = [
-                    (getattr(part, "data", ""), getattr(part, "name", "")) for part in parts
-                ]
+            self._bare = all(isinstance(part, nodes.TemplateData | nodes.Name) for part in parts)
+            for part in parts if self._bare else ():
+                if isinstance(part, nodes.TemplateData):
+                    self._pieces[-1] += part.data
+                else:
+                    form.append((len(self._pieces[-1]), part.name, ""))
+                    self._pieces += ["", ""]  # the value's place, and the text behind it
+            self._form = tuple(form)
             self._names = _CheckedTree(tree).slots
-            if self._bare is None:
+            if not self._bare:
                 code = _ENVIRONMENT.compile(tree)
                 self._compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {})
         except (RecursionError, SyntaxError, MemoryError) as error:
             raise PromptError(_NESTED) from error
         self.slots = tuple(self._names)
 
-    def fill(self, values: Mapping[str, Any]) -> tuple[str, list[Place]]:
+    def fill(self, values: Mapping[str, Any]) -> tuple[str, Layout]:
         """Fill the slots; return the text and where its values are.
 
         Raises:
@@ -545,8 +551,13 @@ class Template:
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
         try:
-            if self._bare is not None:
-                return _filled(self._bare, values)
+            if self._bare:
+                pieces = self._pieces.copy()
+                pieces[1::2] = texts = [written(values[slot]) for _, slot, _ in self._form]
+                text = "".join(pieces)
+                if len(text) > MAX_OUTPUT:
+                    raise _too_long()
+                return text, Layout(self._form, tuple(map(len, texts)))
             filling, pieces = _Filling(), []
             names = {name: values[slot] for slot, name in self._names.items()}
             context = self._compiled.new_context({**names, _FILLING: filling}, shared=True)
@@ -560,22 +571,7 @@ class Template:
             raise PromptError(str(error)) from error
         except RecursionError as error:
             raise PromptError(f"{_NESTED}, or simpler values") from error
-        return "".join(pieces), filling.places
-
-
-def _filled(bare: list[tuple[str, str]], values: Mapping[str, Any]) -> tuple[str, list[Place]]:
-    """Fill a template of nothing but texts and slots."""
-    pieces, places, length = [], list[Place](), 0
-    for text, slot in bare:
-        if slot:
-            value = values[slot]
-            text = value if type(value) is str else written(value)
-            places.append((length, length + len(text), slot))
-        pieces.append(text)
-        length += len(text)
-    if length > MAX_OUTPUT:
-        raise _too_long()
-    return "".join(pieces), places
+        return "".join(pieces), Layout(tuple(filling.form), tuple(filling.lengths))
 
 
 @lru_cache(maxsize=1024)

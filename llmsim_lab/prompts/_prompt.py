@@ -13,7 +13,7 @@ import difflib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import ROLES, Origin, Provenance, Span
+from llmsim_lab._spans import Layout, Origin, Provenance, Span
 from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, styled
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from llmsim_lab.prompts._language import Template
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
-_UNKNOWN = Provenance(how="unknown", why="whoever put the prompt together did not say")
 
 
 def _change(gone: str, come: str) -> Markup:
@@ -212,17 +211,16 @@ class Prompt:
         # Exactly these: a value too many is a misspelt slot more often than not.
         if values.keys() != self._slots:
             raise PromptError(self._mismatch(values))
-        texts, spans = {}, []
-        for role, template in zip(ROLES, self._templates, strict=True):
-            try:
-                texts[role], places = template.fill(values)
-            except (TypeError, ValueError, ArithmeticError) as error:
-                where = f"prompt {self.name!r}, {role.title()} message"
-                raise PromptError(f"{where}: {error}") from error
-            spans += [
-                _span(Span, (slot, role, start, end, "", None)) for start, end, slot in places
-            ]
-        return RenderedPrompt(**texts, template=self, provenance=Provenance(spans=tuple(spans)))
+        role = "System"
+        try:
+            system, in_system = self._templates[0].fill(values)
+            role = "User"
+            user, in_user = self._templates[1].fill(values)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
+        rendered = RenderedPrompt(system=system, user=user, template=self)
+        rendered.layouts = in_system, in_user
+        return rendered
 
     def _mismatch(self, values: dict[str, object]) -> str:
         faults = []
@@ -263,10 +261,6 @@ def _load_shipped(name: str) -> Prompt:
     return Prompt.parse(file.read_text(encoding="utf-8"), name=name)
 
 
-# Of every prompt of every call: its own constructor takes three times as long.
-_span = tuple.__new__
-
-
 class RenderedPrompt(str):
     """A prompt with its slots filled: a string that knows its parts and where they came from.
 
@@ -274,18 +268,19 @@ class RenderedPrompt(str):
         system: the system message, empty if there is none.
         user: the user message.
         template: the prompt it was rendered from.
+        layouts: where the values of the system and of the user message stand; None if not known.
     """
 
-    __slots__ = ("_known", "_sources", "system", "template", "user")
+    __slots__ = ("_sources", "layouts", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    _known: Provenance
+    layouts: tuple[Layout, Layout] | None
     _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(
-        cls, *, system: str, user: str, template: Prompt, provenance: Provenance = _UNKNOWN
+        cls, *, system: str, user: str, template: Prompt, spans: Sequence[Span] | None = None
     ) -> RenderedPrompt:
         """Join the parts with an empty line.
 
@@ -293,13 +288,15 @@ class RenderedPrompt(str):
             system: the system message.
             user: the user message.
             template: what they were rendered from.
-            provenance: where the parts came from.
+            spans: where the parts came from, if that is known.
         """
         self = str.__new__(cls, f"{system}\n\n{user}" if system else user)
         self.system = system
         self.user = user
         self.template = template
-        self._known = provenance
+        self.layouts = None
+        if spans is not None:
+            self.layouts = Layout.of(spans, "system"), Layout.of(spans, "user")
         self._sources = {}, {}
         return self
 
@@ -316,18 +313,24 @@ class RenderedPrompt(str):
                 {turn}"}``; a fact's name in braces is all that is filled in.
             facts: what ``{turn}`` and the like in the words stand for.
         """
-        self._sources = dict(sources), facts
+        self._sources = sources, facts
         return self
 
     @property
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known."""
-        return self._known.sourced(*self._sources)
+        if self.layouts is None:
+            return Provenance(how="unknown", why="whoever put the prompt together did not say")
+        system, user = self.layouts
+        known = Provenance(spans=(*system.spans("system"), *user.spans("user")))
+        return known.sourced(*self._sources)
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None where that is not known."""
+        if self.layouts is None:
+            return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(self._known, *self._sources, agent=agent, turn=turn)
+        return Origin.of(*self.layouts, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -340,7 +343,7 @@ class RenderedPrompt(str):
             system=self.system,
             user=self.user,
             template=self.template,
-            provenance=self.provenance,
+            spans=None if self.layouts is None else self.spans,
         )
         return rebuilt, ()
 

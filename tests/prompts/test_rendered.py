@@ -126,7 +126,7 @@ def test_a_prompt_put_together_otherwise_brings_its_own_provenance() -> None:
         spans=(Span("SITUATION", "user", 0, 9, "module diplomatic_base", tokens=3),),
     )
     template = Prompt("{{ sections }}")
-    prompt = RenderedPrompt(system="", user="SITUATION", template=template, provenance=own)
+    prompt = RenderedPrompt(system="", user="SITUATION", template=template, spans=own.spans)
     assert prompt.provenance == own
     assert prompt.spans == own.spans
 

@@ -61,9 +61,8 @@ class OpenQuestion:
         """What was wrong with the first answer; empty if this asks for the first one."""
         # A second request after a lost connection is the first one again, and complains of nothing.
         first_line = self.request.messages[-1].content.partition("\n")[0]
-        if self.request.attempt == 1 or not first_line.startswith(_COMPLAINT):
-            return ""
-        return first_line.removeprefix(_COMPLAINT)
+        complains = first_line.startswith(_COMPLAINT)
+        return first_line.removeprefix(_COMPLAINT) if complains else ""
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:

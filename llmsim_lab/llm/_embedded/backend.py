@@ -176,8 +176,7 @@ class EmbeddedBackend:
             details = getattr(error.__cause__, "details", {})
             read, window = details.get("n_prompt_tokens"), details.get("n_ctx")
             if type(read) is type(window) is int:
-                overflow = context_overflow(f"{read:,} tokens", window, trained=self._trained)
-                raise overflow from error
+                raise context_overflow(f"{read:,} tokens", window, trained=self._trained) from error
             raise
         return replace(reply, load_seconds=load_seconds)
 

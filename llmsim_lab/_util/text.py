@@ -145,20 +145,28 @@ def faults(error: ValidationError, known: Iterable[str] = ()) -> str:
         known: the names that may stand at the top, for what an unknown one may have meant.
     """
     names = list(known)
-    return "; ".join(each_fault(error, lambda fault: _fault_text(fault, names)))
+    return "; ".join(each_fault(error, lambda fault: fault_text(fault, names)))
 
 
-def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
-    """Return what is said of the first 20 faults that pydantic found, and how many more there are.
+def each_fault(
+    error: ValidationError, say: Callable[[Any], str], *, most: int = _MOST_FAULTS
+) -> list[str]:
+    """Return what is said of the first faults that pydantic found, and how many more there are.
 
     A file may have a hundred thousand.
     """
     every = error.errors(include_url=False)
-    left = len(every) - _MOST_FAULTS
-    return [*map(say, every[:_MOST_FAULTS]), *([f"and {left:,} more"] if left > 0 else [])]
+    left = len(every) - most
+    return [*map(say, every[:most]), *([f"and {left:,} more"] if left > 0 else [])]
 
 
-def _fault_text(fault: Any, names: list[str]) -> str:
+def fault_text(fault: Any, names: Sequence[str] = ()) -> str:
+    """Return one fault that pydantic found: the place, what is wrong there, and the value.
+
+    Args:
+        fault: pydantic's.
+        names: those that may stand at the top.
+    """
     place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
     what = fault["msg"].removeprefix("Value error, ")
     # Messages of our own name the value already; the others have no value to show.

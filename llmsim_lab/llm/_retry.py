@@ -6,6 +6,7 @@ A fault is whatever a backend raised, or a reply that is not what was asked for,
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +16,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.errors import BackendError, FailureReason, LLMFailureException
-from llmsim_lab.llm._extract import InvalidReply, repeated_end, without_thinking
+from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.llm._extract import InvalidReply, without_thinking
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -33,45 +34,21 @@ logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this
 
 _MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
 """How much of its own reply the model sees again: of a whole one, and of one that was cut off."""
-_MAX_COMPLAINT_CHARS, _MAX_UNIT_CHARS = 500, 60
+_MAX_COMPLAINT_CHARS = 500
 _BYTES_PER_TOKEN, _TOKENS_PER_MESSAGE = 4, 8
 _LEAST_ROOM_TOKENS = 128
 """What the second answer needs at least, unless the token limit is lower."""
 _MAX_RETRY_AFTER_S = 86_400.0
-_OF_A_FAULT = ("reason", "status_code", "retry", "rejected", "retry_after_s", "reply")
-_BY_STATUS: dict[int, FailureReason] = {404: "model_not_found", 429: "rate_limited"}
-
-
-def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of a server's error, if there was one."""
-    # The clients of ollama and openai put it into the error, httpx into the error's response.
-    for holder in (error, getattr(error, "response", None)):
-        status = getattr(holder, "status_code", None)
-        if isinstance(status, int) and status >= 400:
-            return status
-    return None
 
 
 def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | None:
     """Return the fault behind an exception, or None if it is a bug and must not be hidden."""
     if isinstance(error, BackendError):
         return error
-    if (status := status_of(error)) is not None:
-        other: FailureReason = "server_error" if status >= 500 else "client_error"
-        headers = getattr(getattr(error, "response", None), "headers", {})
-        return BackendError(
-            str(error),
-            reason=_BY_STATUS.get(status, other),
-            status_code=status,
-            retry=status == 429 or status >= 500,
-            retry_after_s=retry_after_s(headers.get("retry-after")),
-        )
-    import httpx  # here, since it takes long to import and runs on a script or a tape need none
-
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
+    if isinstance(error, TimeoutError):
         message = f"no reply within {timeout_s:g} s; raise timeout_s or use a faster model"
         return BackendError(message, reason="timeout", retry=True)
-    if isinstance(error, ConnectionError | httpx.TransportError):
+    if isinstance(error, ConnectionError):
         message = str(error) or type(error).__name__
         fault = BackendError(message, reason="connection_error", retry=True)
         fault.__cause__ = error
@@ -79,10 +56,10 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
     return None
 
 
-def reworded(fault: BackendError, message: str, **changes: Any) -> BackendError:
+def reworded(fault: BackendError, message: str) -> BackendError:
     """Return a fault in other words, with the fault itself as its cause."""
-    kept = {name: getattr(fault, name) for name in _OF_A_FAULT}
-    other = BackendError(message, **{**kept, **changes})
+    other = copy.copy(fault)
+    other.args = (message,)
     other.__cause__ = fault
     return other
 
@@ -110,15 +87,14 @@ def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | N
     It holds seconds, or a date, counted from ``now``, by default the present.
     """
     text = (text or "").strip()
-    if text.isascii() and text.isdecimal():
-        return min(float(text), _MAX_RETRY_AFTER_S)
     try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
+        seconds = (
+            float(text)
+            if text.isascii() and text.isdecimal()
+            else (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds()
+        )
+    except (ValueError, TypeError):  # no date, or one without a zone
         return None
-    if moment.tzinfo is None:  # as of a date in "-0000", which is UTC too
-        moment = moment.replace(tzinfo=UTC)
-    seconds = (moment - (now or datetime.now(UTC))).total_seconds()
     return min(max(0.0, seconds), _MAX_RETRY_AFTER_S)
 
 
@@ -174,16 +150,12 @@ def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
     """Return which limit cut a reply off, and the way out."""
     num_ctx, max_tokens = options.get("num_ctx"), options.get("num_predict")
     read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
-    if num_ctx is not None and read + written >= num_ctx:
+    # Where less than the limit was written, the server's window may be smaller than was asked for.
+    if read and written < (max_tokens or 0):
         return (
-            f"a prompt of {reply.prompt_tokens} tokens and a reply of {written} filled "
-            f"num_ctx={num_ctx}; raise it, or ask for less"
-        )
-    if read and written and max_tokens and written < max_tokens:
-        return (
-            f"prompt and reply filled the {read + written} tokens of context that the model has, "
-            f"which is less than num_ctx={num_ctx}; shorten the prompt, or use a model with a "
-            "longer context"
+            f"a prompt of {read} tokens and a reply of {written} filled the context window "
+            f"(num_ctx={num_ctx}); raise num_ctx, up to what the model was trained for, shorten "
+            "the prompt, or ask for less"
         )
     return f"max_tokens={max_tokens} was reached; raise it, or ask for less"
 
@@ -231,7 +203,9 @@ def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: floa
     if not fault.retry or not asked or left is None or min(asked, timeout_s) < left:
         return fault
     waits = f"it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s"
-    return reworded(fault, f"{fault}; {waits}", retry=False)
+    hurried = reworded(fault, f"{fault}; {waits}")
+    hurried.retry = False
+    return hurried
 
 
 def recorded_fault(attempt: Attempt) -> BackendError:
@@ -300,11 +274,7 @@ def _repair_messages(
 ) -> tuple[Message, Message]:
     """Return the useful part of a reply, and a note for the model on what was wrong with it."""
     reply = failed.reply or ChatReply(text="")
-    text = without_thinking(reply.text).lstrip()
-    # A repeating tail is cut from what the model sees: it would only continue it.
-    loop = repeated_end(text)
-    text = loop.before if loop else text.rstrip()
-    loop = loop or repeated_end(reply.thinking or reply.text)
+    text = without_thinking(reply.text).strip()
     stopped = fault.reason == "generation_stopped"
     cut = stopped or reply.done_reason == "length"
     limit = _MAX_CUT_REPLY_CHARS if cut else _MAX_WHOLE_REPLY_CHARS
@@ -317,9 +287,6 @@ def _repair_messages(
     complaint = clip(str(fault.__cause__ or fault), _MAX_COMPLAINT_CHARS)
     if not cut:
         note = f"That reply was not valid: {complaint}."
-    elif loop is not None:
-        what = f'"{clip(loop.unit, _MAX_UNIT_CHARS)}"' if loop.unit else "white space"
-        note = f"That reply repeated {what} over and over and was stopped. Do not repeat yourself."
     elif stopped:
         note = "That reply was stopped before it was complete."
     else:
@@ -332,19 +299,14 @@ def _repair_messages(
 def _fits(request: ChatRequest, failed: Attempt, further: Sequence[Message]) -> bool:
     """Return True if the window can hold further messages and an answer as long as the last."""
     num_ctx = request.options.get("num_ctx")
-    if not isinstance(num_ctx, int):
+    if num_ctx is None:
         return True
-    reply, limit = failed.reply or ChatReply(text=""), request.options.get("num_predict")
-    read, written = reply.prompt_tokens, reply.reply_tokens or 0
-    prompt = _tokens(request.messages) if read is None else read
+    reply = failed.reply or ChatReply(text="")
+    prompt = _tokens(request.messages) if reply.prompt_tokens is None else reply.prompt_tokens
     # The second answer is expected to be as long as the first, within the token limit.
-    room = max(written, _LEAST_ROOM_TOKENS)
-    if isinstance(limit, int) and limit > 0:
-        room = min(room, limit)
-        if read and reply.done_reason == "length" and 0 < written < limit:
-            # Cut before the limit: the model was not trained for a window as large as asked.
-            num_ctx = min(num_ctx, read + written)
-    return prompt + _tokens(further) + room <= num_ctx
+    room = max(reply.reply_tokens or 0, _LEAST_ROOM_TOKENS)
+    room = min(room, request.options.get("num_predict", room))
+    return bool(prompt + _tokens(further) + room <= num_ctx)
 
 
 def _tokens(messages: Sequence[Message]) -> int:

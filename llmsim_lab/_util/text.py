@@ -10,9 +10,8 @@ import difflib
 import logging
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from math import log10
 from typing import Any
 
 from pydantic import ValidationError
@@ -66,26 +65,17 @@ def clip(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-class _Brief(reprlib.Repr):
-    """Of large values only the beginning; the shorter ones are whole."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxstring, self.maxother = 3, 400, 400
-        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 20
-
-    def repr_int(self, x: int, level: int) -> str:
-        # Python writes no more than 4,300 digits.
-        digits = x.bit_length() * log10(2)
-        return repr(x) if digits < 400 else f"a number of about {digits:,.0f} digits"
-
-
-_brief = _Brief()
+_brief = reprlib.Repr()
+_brief.maxlevel, _brief.maxstring, _brief.maxother = 3, 400, 400
+_brief.maxlist = _brief.maxtuple = _brief.maxdict = _brief.maxset = 20
 
 
 def brief(value: object, length: int = 60) -> str:
     """Return a value as Python writes it, clipped to a length, however large it is."""
-    return clip(_brief.repr(value), length)
+    try:
+        return clip(_brief.repr(value), length)
+    except ValueError:
+        return "a number of thousands of digits"  # more than Python writes
 
 
 def counted(number: int, noun: str) -> str:
@@ -216,38 +206,17 @@ def log_event(
         logger: the module's.
         level: the event's.
         event: its name.
-        words: for people; made of the fields if None; empty if they hear of it otherwise.
+        words: for people, in place of the line; empty if they hear of it otherwise.
         fields: what the line says, as ``key=value``.
     """
     if not logger.isEnabledFor(level):
         return
-    if level >= logging.WARNING and not logger.hasHandlers():
-        words = _sentence(event, fields) if words is None else words
+    if words is not None and level >= logging.WARNING and not logger.hasHandlers():
         if words:
             logger.log(level, "%s", printable(words, keep="\n"), stacklevel=2)
         return
     line = logfmt(**fields)
     logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
-
-
-_IN_WORDS = (
-    *("found", "what", "complaint", "error", "reason", "why", "detail", "cause"),
-    *("then", "remedy", "way_out"),
-)
-"""Fields of events whose values are words for people."""
-
-
-def _sentence(event: str, fields: Mapping[str, Any]) -> str:
-    """Return an event as a sentence: its name, what it is about, what happened and the way out."""
-    given = {name: value for name, value in fields.items() if value not in (None, "")}
-    about = ", ".join(
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in given.items()
-        if name not in _IN_WORDS
-    )
-    said = "; ".join(str(value) for name, value in given.items() if name in _IN_WORDS)
-    place = f" ({about})" if about else ""
-    return f"{event.replace('_', ' ').capitalize()}{place}{f': {said}' if said else ''}"
 
 
 def estimate_tokens(text: str) -> int:

@@ -19,7 +19,7 @@ LabError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -171,10 +171,6 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         detail: str = "",
         rejected: BaseModel | None = None,
     ) -> None:
-        if reason not in get_args(FailureReason):
-            raise ConfigError(
-                f"reason={reason!r} is not one of {', '.join(get_args(FailureReason))}"
-            )
         who = f"{component}: " if component else ""
         status = f" (HTTP {status_code})" if status_code else ""
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"

@@ -37,9 +37,9 @@ def chain_of(
     """
     call = decision.call
     status = status or (call.status if call else "ok")
-    at = {"component": site.component, "agent_id": site.agent, "turn": site.turn, "status": status}
-    said = {"reasoning": decision.reasoning, "confidence": decision.confidence}
-    log_event(logger, logging.DEBUG, "llm_reasoning_chain", **at, **fields, **said)
+    at: dict[str, Any] = {"component": site.component, "agent_id": site.agent, "turn": site.turn}
+    said: dict[str, Any] = {"reasoning": decision.reasoning, "confidence": decision.confidence}
+    log_event(logger, logging.DEBUG, "llm_reasoning_chain", **at, status=status, **fields, **said)
     return _chain(site, status=status, call=call, prompt_text="" if call else str(prompt), **said)
 
 

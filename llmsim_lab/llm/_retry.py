@@ -11,8 +11,6 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from llmsim_lab._util.text import clip, log_event
@@ -81,21 +79,14 @@ def is_refused(error: BaseException) -> bool:
     )
 
 
-def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | None:
-    """Return the seconds a ``Retry-After`` header asks to wait, at most a day; None without one.
+def retry_after_s(text: str | None) -> float | None:
+    """Return the seconds that a ``Retry-After`` header asks to wait, at most a day, or None.
 
-    It holds seconds, or a date, counted from ``now``, by default the present.
+    No model server sends the header's other form, a date.
     """
     text = (text or "").strip()
-    try:
-        seconds = (
-            float(text)
-            if text.isascii() and text.isdecimal()
-            else (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds()
-        )
-    except (ValueError, TypeError):  # no date, or one without a zone
-        return None
-    return min(max(0.0, seconds), _MAX_RETRY_AFTER_S)
+    is_number = text.isascii() and text.isdecimal()
+    return min(float(text), _MAX_RETRY_AFTER_S) if is_number else None
 
 
 def context_overflow(
@@ -168,9 +159,7 @@ def both_faults(first: BackendError, second: BackendError, *, repaired: bool) ->
         return reworded(first, words)
     if str(second).startswith(str(first)):
         return second
-    alike = first.reason == second.reason
-    was, now = ("", "") if alike else (f" {first.reason}", f" {second.reason}")
-    return reworded(second, f"first{was}: {first}; then{now}: {second}")
+    return reworded(second, f"first: {first}; then: {second}")
 
 
 def failure_of(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from datetime import UTC, datetime
 
 import pytest
 from builders import make_client, requests_of
@@ -16,8 +15,6 @@ from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import time_limit
 from llmsim_lab.types import CallRecord, ChatRequest, Message
-
-NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -45,20 +42,17 @@ async def talk(client: LLMClient) -> CallRecord:
     [
         ("7", 7.0),
         (" 0 ", 0.0),
-        ("Sun, 22 Nov 2026 12:00:30 GMT", 30.0),
-        ("Sun, 22 Nov 2026 11:00:00 GMT", 0.0),
-        ("Sun, 22 Nov 2099 12:00:30 GMT", 86_400.0),
         ("9" * 5_000, 86_400.0),
         ("-7", None),
         ("1.5", None),
         ("\u0667", None),
-        ("soon", None),
+        ("Sun, 22 Nov 2026 12:00:30 GMT", None),
         ("", None),
         (None, None),
     ],
 )
-def test_a_header_holds_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
-    assert retry_after_s(header, now=NOON) == seconds
+def test_a_header_holds_whole_seconds(header: str | None, seconds: float | None) -> None:
+    assert retry_after_s(header) == seconds
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -173,8 +173,7 @@ async def test_faults_of_two_reasons_are_reported_with_their_reasons() -> None:
     client, _ = scripted("I would rather not.", busy)
     failure = await failure_of(client)
     assert str(failure) == (
-        "server_error after 2 attempts (HTTP 503): "
-        f"first invalid_response: {NO_JSON}; then server_error: busy"
+        f"server_error after 2 attempts (HTTP 503): first: {NO_JSON}; then: busy"
     )
     assert failure.reason == "server_error"
 

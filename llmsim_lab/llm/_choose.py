@@ -13,7 +13,6 @@ are Wilson's (1927). More numbers than there are letters are drawn as such, in d
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import re
@@ -27,6 +26,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 from llmsim_lab._util.html import table
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._retry import seed_from
 from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
@@ -54,8 +54,7 @@ DRAWN: Mapping[str, Any] = {
 """Options of a request for a sample from the same probabilities."""
 
 _THINK = "Think it through in a few sentences. Do not choose yet."
-_AROUND = " \t\r\n*_`'\"()[]{}<>:.,"
-_LABEL_FIRST = re.compile(r"\W*([A-Za-z])(?:\W*$|[:.)\n])")
+_LABEL_FIRST = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*$|[:.)\n])")
 _PLAIN_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NUMBER = re.compile(r"\s*([+\-\u2212]?\d+(?:\.\d+)?)(?![\d,]*\d)")
 
@@ -306,8 +305,7 @@ def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
     """Return the options of one drawn answer."""
     options = {**DRAWN, "num_predict": most}
     if seed is not None:
-        digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
-        options["seed"] = int.from_bytes(digest[:4], "big") >> 1
+        options["seed"] = seed_from(f"sample {place} of a choice, seed {seed}")
     return options
 
 
@@ -320,10 +318,8 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     White space and punctuation around it do not matter, nor lower case, except for "a", which
     begins sentences.
     """
-    bare = text.strip(_AROUND)
-    if len(bare) != 1:
-        found = _LABEL_FIRST.match(text)
-        bare = found[1] if found else ""
+    found = _LABEL_FIRST.match(text)
+    bare = found[1] if found else ""
     if bare in labels:
         return bare
     return bare.upper() if bare != "a" and bare.upper() in labels else None

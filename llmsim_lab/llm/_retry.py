@@ -33,9 +33,6 @@ logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this
 _MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
 """How much of its own reply the model sees again: of a whole one, and of one that was cut off."""
 _MAX_COMPLAINT_CHARS = 500
-_BYTES_PER_TOKEN, _TOKENS_PER_MESSAGE = 4, 8
-_LEAST_ROOM_TOKENS = 128
-"""What the second answer needs at least, unless the token limit is lower."""
 _MAX_RETRY_AFTER_S = 86_400.0
 
 
@@ -234,28 +231,27 @@ def second_request(
 ) -> tuple[ChatRequest, bool]:
     """Return a call's second request, and whether it shows the model what was wrong.
 
-    After an invalid answer the model sees the useful part of it, with a note. Where that does not
-    fit into the context window, the same question is asked again. A stopped model gets another
-    seed, and so does one that gets the same question: the same seed would give the same answer.
+    After an invalid answer the model sees the useful part of it, with a note. A model that was
+    stopped, or left its window, gets another seed: the same one would give the same answer.
     """
-    messages, options, fits = request.messages, request.options, False
-    if fault.reason in ("invalid_response", "generation_stopped"):
-        repair = _repair_messages(request, failed, fault)
-        if fits := _fits(request, failed, repair):
-            messages = (*messages, *repair)
-    elif fault.reason != "context_overflow":
-        return replace(request, attempt=2), False
-    if not fits or fault.reason == "generation_stopped":
+    messages, options = request.messages, request.options
+    if repaired := fault.reason in ("invalid_response", "generation_stopped"):
+        messages = (*messages, *_repair_messages(request, failed, fault))
+    if fault.reason in ("generation_stopped", "context_overflow"):
         seed = options.get("seed")
         if isinstance(seed, int) and seed != -1:  # Ollama draws anew at -1, as without a seed
             options = {**options, "seed": second_seed(seed)}
-    return replace(request, attempt=2, messages=messages, options=options), fits
+    return replace(request, attempt=2, messages=messages, options=options), repaired
 
 
 def second_seed(seed: int) -> int:
     """Return the seed of a second attempt; by a hash, so that retries do not correlate."""
-    digest = hashlib.sha256(f"second attempt, seed {seed}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
+    return seed_from(f"second attempt, seed {seed}")
+
+
+def seed_from(words: str) -> int:
+    """Return the seed that follows from words: 31 bits, which every server takes."""
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
 
 def _repair_messages(
@@ -283,22 +279,3 @@ def _repair_messages(
     if cut and fault.rejected is not None:
         note += f" It was not valid either: {complaint}."
     return Message("assistant", text, reply.tool_calls), Message("user", f"{note}\n{again}")
-
-
-def _fits(request: ChatRequest, failed: Attempt, further: Sequence[Message]) -> bool:
-    """Return True if the window can hold further messages and an answer as long as the last."""
-    num_ctx = request.options.get("num_ctx")
-    if num_ctx is None:
-        return True
-    reply = failed.reply or ChatReply(text="")
-    prompt = _tokens(request.messages) if reply.prompt_tokens is None else reply.prompt_tokens
-    # The second answer is expected to be as long as the first, within the token limit.
-    room = max(reply.reply_tokens or 0, _LEAST_ROOM_TOKENS)
-    room = min(room, request.options.get("num_predict", room))
-    return bool(prompt + _tokens(further) + room <= num_ctx)
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    """Return about how many tokens messages have."""
-    size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
-    return size // _BYTES_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)

@@ -96,30 +96,10 @@ async def test_a_cut_reply_whose_content_is_not_accepted_reports_both() -> None:
     )
 
 
-# Where it cannot fit
+# Which limit cut a reply
 
 
 FULL = ChatReply(text="I would say that", done_reason="length", prompt_tokens=950, reply_tokens=74)
-
-
-@pytest.mark.parametrize("seed", [None, 7])
-async def test_what_cannot_fit_is_not_shown_and_the_same_is_asked_again(seed: int | None) -> None:
-    client, backend = scripted(FULL, GOOD, num_ctx=1024, seed=seed)
-    call = await decide(client)
-    first, second = backend.requests
-    assert (call.status, call.attempts, second.attempt) == ("ok", 2, 2)
-    assert second.messages == first.messages
-    # The same seed would give the same reply.
-    assert second.options.get("seed") == (None if seed is None else 450017278)
-    assert {**second.options, "seed": seed} == {**first.options, "seed": seed}
-
-
-@pytest.mark.parametrize(("prompt_tokens", "shown"), [(866, True), (867, False)])
-async def test_room_is_left_for_an_answer(prompt_tokens: int, shown: bool) -> None:
-    reply = ChatReply(text="No.", prompt_tokens=prompt_tokens, reply_tokens=2)
-    client, backend = scripted(reply, GOOD, num_ctx=1024, max_tokens=100)
-    await decide(client)
-    assert (len(backend.requests[1].messages) == 3) == shown
 
 
 async def test_a_window_full_twice_is_reported_once_with_the_way_out() -> None:

@@ -7,9 +7,11 @@ from numbers import Real
 from operator import index
 from os import PathLike
 from pathlib import Path
-from typing import SupportsIndex, cast
+from typing import SupportsIndex, TypeVar, cast
 
 from llmsim_lab.errors import ConfigError
+
+N = TypeVar("N", int, float)
 
 
 def whole_number(
@@ -35,9 +37,7 @@ def whole_number(
         number = None if isinstance(value, bool) else index(cast(SupportsIndex, value))
     except TypeError:
         number = None
-    if number is None or _outside(number, least, most):
-        raise _wrong(name, value, "a whole number", least, most)
-    return number
+    return _checked(number, name, value, "a whole number", least, most)
 
 
 def real_number(
@@ -56,9 +56,8 @@ def real_number(
     """
     real = isinstance(value, Real) and not isinstance(value, bool)
     number = float(cast(Real, value)) if real else math.nan
-    if not math.isfinite(number) or _outside(number, least, most):
-        raise _wrong(name, value, "a finite number", least, most)
-    return number
+    finite = number if math.isfinite(number) else None
+    return _checked(finite, name, value, "a finite number", least, most)
 
 
 def plain_text(name: str, value: object) -> str:
@@ -91,15 +90,14 @@ def file_path(value: object, *, call: str) -> Path:
     return Path(value)
 
 
-def _outside(number: float, least: float | None, most: float | None) -> bool:
-    return (least is not None and number < least) or (most is not None and number > most)
-
-
-def _wrong(
-    name: str, value: object, wanted: str, least: float | None, most: float | None
-) -> ConfigError:
+def _checked(
+    number: N | None, name: str, value: object, wanted: str, least: float | None, most: float | None
+) -> N:
+    too_low = number is not None and least is not None and number < least
+    if number is not None and not too_low and (most is None or number <= most):
+        return number
     if most is None:
         bounds = "" if least is None else f" from {least:,} on"
     else:
         bounds = f" up to {most:,}" if least is None else f", {least:,} to {most:,}"
-    return ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")
+    raise ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")

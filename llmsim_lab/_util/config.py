@@ -5,11 +5,9 @@ A wrong value is a ``ConfigError`` that names it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
@@ -31,9 +29,8 @@ else:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                what = faults(error, names)
-            # Here, so that it has no cause or context, whose texts have the whole of a wrong value.
-            raise ConfigError(f"{cls.__name__}: {what}")
+                # Without its cause, whose text has the whole of a wrong value.
+                raise ConfigError(f"{cls.__name__}: {faults(error, names)}") from None
 
     class _Base(BaseModel, metaclass=_Checked):
         pass
@@ -62,9 +59,6 @@ Words = Annotated[str, AfterValidator(_not_blank)]
 # --- files ---------------------------------------------------------------------------------------
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-_MOST_CHARS = 10_000_000
-"""Of a file with its aliases written out: ten lines can stand for gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +142,7 @@ def yaml_value(text: str) -> Any:
     """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
 
     Raises:
-        ValueError: it is not YAML, says one key twice, names a type of Python, or is too long once
-            its aliases are written out.
+        ValueError: it is not YAML, says one key twice, or names a type of Python.
     """
     return _read(text)[0]
 
@@ -162,11 +155,6 @@ def _read(text: str) -> tuple[Any, Node | None]:
         tree: Node | None = yaml.compose(text)
         if tree is None:
             return None, None
-        if _written_out(tree, {}) > _MOST_CHARS:
-            raise ValueError(
-                f"with its aliases written out it has more than {_MOST_CHARS:,} characters; use "
-                "fewer aliases within others"
-            )
         return yaml.constructor.construct_document(tree), tree
     except (YAMLError, RecursionError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -190,18 +178,6 @@ def _yaml() -> YAML:
 
     # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
     return YAML(typ="safe", pure=True)
-
-
-def _written_out(node: Node, known: dict[int, float]) -> float:
-    """Return the characters of a node, its aliases written out; ``known`` has those by node."""
-    if id(node) not in known:
-        known[id(node)] = math.inf  # of an alias that stands within what it names
-        parts = node.value if isinstance(node.value, list) else []
-        # Those of a mapping are pairs.
-        inside = chain.from_iterable(it if isinstance(it, tuple) else (it,) for it in parts)
-        written = 0 if parts else len(node.value)
-        known[id(node)] = 1 + written + sum(_written_out(part, known) for part in inside)
-    return known[id(node)]
 
 
 # --- the place of a fault ------------------------------------------------------------------------

@@ -114,22 +114,18 @@ def _search(
     first_error: ValidationError,
     allowed: Mapping[str, str],
 ) -> ModelT:
-    if not text.strip():
-        raise InvalidReply("the reply is empty")
     answer = without_thinking(text)
+    reason = first_error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
+    complaint = f"the reply is not valid JSON: {reason}" if text.strip() else "the reply is empty"
     found: ModelT | None = None
-    complaint = ""
     for value in _json_values(answer):
         try:
             found = response_model.model_validate(value, context=WIRE)
         except ValidationError as error:
             complaint = _describe(error, allowed)
-    if found is not None:
-        return found
-    if complaint:
+    if found is None:
         raise InvalidReply(complaint)
-    reason = first_error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
-    raise InvalidReply(f"the reply is not valid JSON: {reason}")
+    return found
 
 
 def _json_values(text: str) -> Iterator[dict[str, Any]]:

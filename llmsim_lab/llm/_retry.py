@@ -194,17 +194,6 @@ def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: floa
     return hurried
 
 
-def recorded_fault(attempt: Attempt) -> BackendError:
-    """Return the fault that an attempt on a tape ended with."""
-    return BackendError(
-        attempt.detail,
-        reason=attempt.reason or "connection_error",
-        status_code=attempt.status_code,
-        retry=attempt.retry,
-        reply=attempt.reply,
-    )
-
-
 def judged(
     attempt: Attempt, fault: BackendError | None, read: Callable[[ChatReply], T]
 ) -> tuple[Attempt, T | BackendError]:
@@ -213,7 +202,13 @@ def judged(
     A reply from a tape is parsed again, an invalid one too, so that a replay takes the same path.
     """
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
-        return attempt, fault or recorded_fault(attempt)
+        return attempt, fault or BackendError(  # the one on the tape
+            attempt.detail,
+            reason=attempt.reason or "connection_error",
+            status_code=attempt.status_code,
+            retry=attempt.retry,
+            reply=attempt.reply,
+        )
     try:
         return attempt, read(attempt.reply)
     except InvalidReply as error:

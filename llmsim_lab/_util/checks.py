@@ -7,11 +7,9 @@ from numbers import Real
 from operator import index
 from os import PathLike
 from pathlib import Path
-from typing import SupportsIndex, TypeVar, cast
+from typing import SupportsIndex, cast
 
 from llmsim_lab.errors import ConfigError
-
-N = TypeVar("N", int, float)
 
 
 def whole_number(
@@ -37,7 +35,9 @@ def whole_number(
         number = None if isinstance(value, bool) else index(cast(SupportsIndex, value))
     except TypeError:
         number = None
-    return _checked(number, name, value, "a whole number", least, most)
+    if number is None or _outside(number, least, most):
+        raise _wrong(name, value, "a whole number", least, most)
+    return number
 
 
 def real_number(
@@ -56,8 +56,9 @@ def real_number(
     """
     real = isinstance(value, Real) and not isinstance(value, bool)
     number = float(cast(Real, value)) if real else math.nan
-    finite = number if math.isfinite(number) else None
-    return _checked(finite, name, value, "a finite number", least, most)
+    if not math.isfinite(number) or _outside(number, least, most):
+        raise _wrong(name, value, "a finite number", least, most)
+    return number
 
 
 def plain_text(name: str, value: object) -> str:
@@ -90,14 +91,15 @@ def file_path(value: object, *, call: str) -> Path:
     return Path(value)
 
 
-def _checked(
-    number: N | None, name: str, value: object, wanted: str, least: float | None, most: float | None
-) -> N:
-    too_low = number is not None and least is not None and number < least
-    if number is not None and not too_low and (most is None or number <= most):
-        return number
+def _outside(number: float, least: float | None, most: float | None) -> bool:
+    return (least is not None and number < least) or (most is not None and number > most)
+
+
+def _wrong(
+    name: str, value: object, wanted: str, least: float | None, most: float | None
+) -> ConfigError:
     if most is None:
         bounds = "" if least is None else f" from {least:,} on"
     else:
         bounds = f" up to {most:,}" if least is None else f", {least:,} to {most:,}"
-    raise ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")
+    return ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")

@@ -29,8 +29,9 @@ else:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                # Without its cause, whose text has the whole of a wrong value.
-                raise ConfigError(f"{cls.__name__}: {faults(error, names)}") from None
+                what = faults(error, names)
+            # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
+            raise ConfigError(f"{cls.__name__}: {what}")
 
     class _Base(BaseModel, metaclass=_Checked):
         pass

@@ -157,12 +157,13 @@ class Sent:
 
     __slots__ = ("began", "last", "limit", "seconds", "since", "timeout_s", "total_s")
 
+    limit: asyncio.Timeout
+
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
         self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
         self.began: float | None = None
         self.since = self.seconds = 0.0
         self.last = math.inf
-        self.limit = asyncio.timeout(None)
 
     @property
     def limit_s(self) -> float:
@@ -206,7 +207,7 @@ class Lane:
         self._wake_at(began + sent.limit_s)
         tokens, too_many = None, False
         try:
-            async with sent.limit:
+            async with asyncio.timeout(None) as sent.limit:
                 reply = await ask(*what)
             tokens = getattr(reply, "reply_tokens", None) or 1
             return reply

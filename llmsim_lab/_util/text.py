@@ -7,6 +7,7 @@ logging. The package never configures logging; ``logging.basicConfig(level="DEBU
 from __future__ import annotations
 
 import difflib
+import json
 import logging
 import re
 import reprlib
@@ -181,10 +182,8 @@ def among(name: object, known: Iterable[str]) -> str:
 
 def _format(value: object) -> str:
     text = str(value)
-    if _BARE.fullmatch(text) and text.isprintable():
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped) + '"'
+    plain = text.isprintable()
+    return text if plain and _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=not plain)
 
 
 def logfmt(**fields: object) -> str:

@@ -53,7 +53,7 @@ MAX_VALUES = 50_000
 MAX_TOKENS = 10**9
 """What a server may report as a number of tokens."""
 _LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
-_MAX_TEXT, _MAX_EXCERPT = 500, 120
+_MAX_TEXT = 500
 
 
 # --- addresses and secrets ------------------------------------------------------------------------
@@ -545,11 +545,9 @@ class Server:
 
     def stopped(self, reply: ChatReply) -> BackendError:
         """Return the failure of a model that was stopped before it was done."""
-        what = (
-            f"ended the reply before the model was done, after {clip(reply.text, _MAX_EXCERPT)!r}"
-        )
         return BackendError(
-            f"{self.who} {what}; change the prompt, raise the temperature, or use another model",
+            f"{self.who} stopped the model before it was done, after {clip(reply.text, 120)!r}; "
+            "change the prompt, raise the temperature, or use another model",
             reason="generation_stopped",
             status_code=200,
             retry=True,

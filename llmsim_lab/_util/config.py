@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import brief, clip, each_fault, faults
+from llmsim_lab._util.text import clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,12 +121,11 @@ class YamlFile:
         return f"{self.path}, line {_line_of(self._tree, location)}"
 
     def _explain(self, fault: Any, model: type[BaseModel]) -> str:
-        location = [part for part in fault["loc"] if part != "[key]"]
-        if fault["type"] == "extra_forbidden":
-            known = ", ".join(sorted(_known_keys(model, location[:-1])))
-            return self.fault(location, f"unknown key; known here are {known}")
-        what = fault["msg"].removeprefix("Value error, ")
-        return self.fault(location, f"{what} (it is {brief(fault['input'])})")
+        location = fault["loc"]
+        if fault["type"] != "extra_forbidden":
+            return f"{self.place(location)}: {fault_text(fault)}"
+        known = ", ".join(sorted(_known_keys(model, location[:-1])))
+        return self.fault(location, f"unknown key; known here are {known}")
 
 
 def read_config(path: Path, model: type[ModelT]) -> ModelT:

@@ -155,9 +155,10 @@ class Sent:
         seconds: how long it took, once it has ended.
     """
 
-    __slots__ = ("began", "last", "limit", "seconds", "since", "timeout_s", "total_s")
+    __slots__ = ("began", "is_late", "last", "seconds", "since", "task", "timeout_s", "total_s")
 
-    limit: asyncio.Timeout
+    is_late: bool
+    task: asyncio.Task[Any]
 
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
         self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
@@ -205,16 +206,23 @@ class Lane:
         self._limits.began(began)
         self._sent[sent] = None
         self._wake_at(began + sent.limit_s)
-        tokens, too_many = None, False
+        tokens, too_many, task = None, False, asyncio.current_task()
+        assert task is not None, "requests are made in tasks"
+        sent.task, sent.is_late, cancelled = task, False, task.cancelling()
         try:
-            async with asyncio.timeout(None) as sent.limit:
-                reply = await ask(*what)
+            reply = await ask(*what)
             tokens = getattr(reply, "reply_tokens", None) or 1
             return reply
+        except asyncio.CancelledError:
+            if sent.is_late and task.cancelling() == cancelled + 1:  # and nothing else ended it
+                raise TimeoutError from None
+            raise
         except BackendError as error:
             too_many = error.status_code in (429, 503)
             raise
         finally:
+            if sent.is_late:
+                task.uncancel()
             sent.seconds, now = time.perf_counter() - sent.began, self._loop.time()
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)
             for other in reversed(self._sent):
@@ -247,5 +255,6 @@ class Lane:
             due = min(max(sent.since, self._since) + sent.timeout_s, sent.last)
             if due > now:
                 self._wake_at(due)
-            elif not sent.limit.expired():
-                sent.limit.reschedule(now)
+            elif not sent.is_late:
+                sent.is_late = True
+                sent.task.cancel()

@@ -34,7 +34,6 @@ from pydantic_core import from_json
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._extract import repeated_end
 from llmsim_lab.llm._retry import errors_behind, retry_after_s
 from llmsim_lab.types import ChatReply, OnText
 
@@ -54,7 +53,7 @@ MAX_VALUES = 50_000
 MAX_TOKENS = 10**9
 """What a server may report as a number of tokens."""
 _LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
-_MAX_TEXT, _MAX_EXCERPT, _MAX_UNIT = 500, 120, 40
+_MAX_TEXT = 500
 
 
 # --- addresses and secrets ------------------------------------------------------------------------
@@ -546,18 +545,9 @@ class Server:
 
     def stopped(self, reply: ChatReply) -> BackendError:
         """Return the failure of a model that was stopped before it was done."""
-        found = repeated_end(reply.text) or repeated_end(reply.thinking)
-        if found is None:
-            excerpt = clip(reply.text, _MAX_EXCERPT)
-            what = f"ended the reply before the model was done, after {excerpt!r}"
-        else:
-            unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
-            what = (
-                f"stopped the model because it repeated {unit} {found.times} times, at the end of "
-                f"{clip(found.before, _MAX_EXCERPT)!r}"
-            )
         return BackendError(
-            f"{self.who} {what}; change the prompt, raise the temperature, or use another model",
+            f"{self.who} stopped the model before it was done, after {clip(reply.text, 120)!r}; "
+            "change the prompt, raise the temperature, or use another model",
             reason="generation_stopped",
             status_code=200,
             retry=True,

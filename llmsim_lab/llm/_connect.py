@@ -18,7 +18,7 @@ from llmsim_lab.llm._embedded.weights import (
     get_model,
     installed_models,
 )
-from llmsim_lab.llm._http import unknown_name, without_locals, without_password
+from llmsim_lab.llm._http import without_locals, without_password
 from llmsim_lab.llm._ollama import (
     SUGGESTED_MODEL,
     OllamaBackend,
@@ -149,7 +149,7 @@ def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str
         found = look(at.host, timeout_s=_MAY_BE_THERE_S)
     except BackendError as error:
         why = str(error)  # part of the message only if there is no other model either
-        if error.status_code is not None or unknown_name(error):
+        if error.status_code is not None:
             start = "give the address of an Ollama server in OLLAMA_HOST or host="
     else:
         if found.model:
@@ -204,7 +204,7 @@ def _openai(name: str, at: _ServerAddress) -> tuple[str, ChatBackend, str]:
     backend = OpenAIBackend(name or None, base_url=at.base_url or at.host, api_key=at.api_key)
     try:
         names = backend.look()
-        name = name or only_one(names or [], backend.base_url)
+        name = name or only_one(names, backend.base_url)
     except BackendError as error:
         raise ConfigError(str(error)) from error
     known = f", which lists {listed(names)}" if names and name not in names else ""

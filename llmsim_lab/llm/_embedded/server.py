@@ -26,13 +26,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic import SecretStr
-
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, LabError, ModelFileError
 from llmsim_lab.llm._embedded.weights import check_fits
 from llmsim_lab.llm._embedded.wire import extend
-from llmsim_lab.llm._http import Server
 from llmsim_lab.llm._openai import OpenAIBackend
 
 logger = logging.getLogger(__name__)
@@ -299,16 +296,16 @@ class ChildProcess:
             self.stop()
             raise
         self.address = url = str(ready["ready"])
-        self._server = Server(
-            url=url,
+        self.backend = OpenAIBackend(base_url=f"{url}/v1", api_key=self.api_key, extend=extend)
+        self.backend.server = replace(
+            self.backend.server,
             who="the embedded model",
             kind="process of an embedded model",
             form="its protocol's",
             way_out="the next request starts it again",
             lasting=False,
         )
-        self.backend = OpenAIBackend(base_url=f"{url}/v1", api_key=self.api_key, extend=extend)
-        self.backend.server = replace(self._server, url=self.backend.base_url)
+        self._server = replace(self.backend.server, url=url)
         self.load_seconds = time.perf_counter() - began
 
     @property
@@ -340,7 +337,7 @@ class ChildProcess:
 
     async def is_busy(self) -> bool:
         """Return True while it answers a request."""
-        slots = await self._server.document("/slots", key=SecretStr(self.api_key))
+        slots = await self._server.document("/slots")
         return any(slot.get("is_processing") for slot in slots)
 
     def ending(self) -> str:

@@ -68,7 +68,15 @@ class OllamaBackend:
     @without_locals
     def __init__(self, model: str | None = None, *, host: str | None = None) -> None:
         self.host = parse_host(host)
-        self.server = _server(self.host)
+        self.server = Server(
+            url=self.host,
+            who=f"Ollama at {self.host}",
+            kind="Ollama server",
+            form="Ollama's",
+            way_out="start it with: ollama serve, or set OLLAMA_HOST",
+            way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
+            pull="ollama pull",
+        )
         self._model = None if model in _UNNAMED else model
         self._is_new_enough = False
         self._trained: dict[str, int | None] = {}
@@ -224,18 +232,6 @@ class OllamaBackend:
         return self._trained.get(model)
 
 
-def _server(url: str) -> Server:
-    return Server(
-        url=url,
-        who=f"Ollama at {url}",
-        kind="Ollama server",
-        form="Ollama's",
-        way_out="start it with: ollama serve, or set OLLAMA_HOST",
-        way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
-        pull="ollama pull",
-    )
-
-
 def parse_host(host: str | None = None) -> str:
     """Return a server's URL; without a host that of ``$OLLAMA_HOST``, else the usual local one.
 
@@ -383,7 +379,7 @@ def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
         ConfigError: the host's name makes no sense.
         BackendError: no server answers there, or not in Ollama's form; the message says which.
     """
-    return run_aside(_look(_server(parse_host(host)), timeout_s))
+    return run_aside(_look(OllamaBackend(host=host).server, timeout_s))
 
 
 async def _look(server: Server, timeout_s: float) -> OllamaProbe:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from pydantic import SecretStr
 
-from llmsim_lab._util.text import clip, listed, log_event, printable
+from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm._http import (
@@ -353,7 +353,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     if name == b"error":  # llama.cpp's
         raise StatusError(None, read_json(data))
     if name != b"data":
-        raise ValueError(f"{clip(repr(line), 60)} is not a line of a stream of events")
+        raise ValueError("it is not a stream of events")
     if data.strip() == b"[DONE]":
         return None
     event = as_object(read_json(data))

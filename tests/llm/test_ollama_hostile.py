@@ -46,6 +46,12 @@ def said(message: str = '{"role": "assistant", "content": "Hm."}', counts: str =
     ).encode()
 
 
+def test_the_official_client_follows_no_redirect_either(says: Says) -> None:
+    says(b"", 307, location="http://me:secret@other/")
+    with pytest.raises(ConfigError, match=r"redirects to http://\*\*\*, which is not followed"):
+        connect("ollama", host=HOST)
+
+
 # Size
 
 

@@ -576,8 +576,9 @@ class Server:
     def stopped(self, reply: ChatReply) -> BackendError:
         """Return the failure of a model that was stopped before it was done."""
         return BackendError(
-            f"{self.who} stopped the model before it was done, after {clip(reply.text, 120)!r}; "
-            "change the prompt, raise the temperature, or use another model",
+            f"{self.who} ended the reply before the model was done, after "
+            f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use another "
+            "model",
             reason="generation_stopped",
             status_code=200,
             retry=True,

@@ -271,7 +271,7 @@ async def test_a_model_that_the_server_stopped_is_a_failure_with_what_came(serve
     assert (error.reason, error.status_code, error.retry) == ("generation_stopped", 200, True)
     assert error.reply is not None
     assert error.reply.text == "So far"
-    assert "stopped the model before it was done, after 'So far'" in str(error)
+    assert "ended the reply before the model was done, after 'So far'" in str(error)
 
 
 async def test_a_prompt_longer_than_num_ctx_is_an_error_though_the_server_took_it(

@@ -266,23 +266,6 @@ class TestFailures:
         assert "cannot be sent" in str(error)
         assert server.requests == []
 
-    async def test_no_server_is_a_connection_error_that_says_what_to_do(self) -> None:
-        with FakeOllama() as server:
-            host = server.host
-        backend = OllamaBackend("llama3.2", host=host)
-        error = await failure(backend)
-        assert (error.reason, error.retry) == ("connection_error", True)
-        assert f"no Ollama server answers at {host}; start it with: ollama serve" in str(error)
-        with pytest.raises(BackendError, match="ollama serve"):
-            await backend.model_info()
-
-    def test_a_host_that_makes_no_sense_is_a_wrong_setting(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("OLLAMA_HOST", "http://:bad")
-        with pytest.raises(ConfigError, match=r"OLLAMA_HOST='http://:bad' is not a server"):
-            OllamaBackend()
-
 
 class TestCancelling:
     async def test_a_cancelled_request_frees_the_server(
@@ -368,12 +351,6 @@ class TestModels:
         assert [request.body["model"] for request in server.requests] == ["phi4:latest"] * 2
         assert [record.getMessage() for record in caplog.records] == [said]
 
-    async def test_a_loaded_model_comes_first(self) -> None:
-        with FakeOllama(["phi4", "llama3.2"]) as server:
-            backend = OllamaBackend(host=server.host)
-            await backend.chat(ask(model="llama3.2"))
-            assert (await backend.model_info()).name == "llama3.2:latest"
-
     async def test_a_server_without_a_chat_model_says_how_to_get_one(self) -> None:
         with FakeOllama([EMBEDDER]) as server:
             backend = OllamaBackend(host=server.host)
@@ -402,24 +379,6 @@ class TestLook:
             assert found.host == server.host
         assert (found.version, found.model) == (version, "phi4:latest")
         assert found.models == ("embed:latest", "phi4:latest")
-
-    def test_a_server_without_models_is_found_too(self) -> None:
-        with FakeOllama([]) as server:
-            found = look(server.host)
-        assert (found.models, found.model) == ((), None)
-
-    def test_no_server_is_an_error(self) -> None:
-        with FakeOllama() as server:
-            host = server.host
-        with pytest.raises(BackendError) as caught:
-            look(host, timeout_s=0.5)
-        assert caught.value.reason == "connection_error"
-
-    def test_the_environment_names_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with FakeOllama() as server:
-            monkeypatch.setenv("OLLAMA_HOST", server.host.removeprefix("http://"))
-            found = look()
-        assert found.model == "llama3.2:latest"
 
 
 class TestVersion:

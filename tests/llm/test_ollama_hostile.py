@@ -74,6 +74,8 @@ async def test_a_document_or_line_has_a_largest_size(
     error = await failure()
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
     assert f"sent more than {len(fits) - 1} bytes, the most that is read of one doc" in str(error)
+    with pytest.raises(ConfigError, match=f"sent more than {len(fits) - 1} bytes"):
+        await asyncio.to_thread(connect, "ollama", host=HOST)
 
 
 async def test_a_stream_has_a_largest_size(says: Says, monkeypatch: pytest.MonkeyPatch) -> None:

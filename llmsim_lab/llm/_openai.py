@@ -49,10 +49,7 @@ HOSTED = "https://api.openai.com/v1"
 _UNNAMED = ("", "auto", "openai")
 _REJECTIONS = (400, 422, 501)
 """Statuses of a request that has something in it that the server does not know."""
-_ABOUT_SCHEMAS = re.compile(
-    r"response_format|json.?schema|json_object|structured.?output|guided|grammar",
-    re.IGNORECASE,
-)
+_ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
 _DO_WITHOUT = {
     "chat_template_kwargs": "continuing without; think is left to the server",
     "stream_options": "continuing without; replies have no token counts",
@@ -66,7 +63,7 @@ _DO_WITHOUT = {
 }
 """What requests do without where a server does not take it, and how that is logged."""
 _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
-"""Fields that are just left out. Mistral, Groq and Gemini know none that they do not list."""
+"""Fields that are just left out; services such as Groq and Mistral reject those they lack."""
 _LOSSES = ("logprobs", "response_format")
 """What users should know."""
 _NOT_OF_OPENAI = ("chat_template_kwargs", "max_tokens", "full_schema")
@@ -78,10 +75,7 @@ _STRICT_KEYWORDS = {
 }
 """What OpenAI's strict mode knows of JSON Schema."""
 _NEVER_STRICT = ("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf")
-_DONE_REASONS = {
-    "length": "length",
-    **dict.fromkeys(("content_filter", "abort", "error"), "aborted"),
-}
+_DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
 class OpenAIBackend:

@@ -19,7 +19,7 @@ def request(**changes: Any) -> ChatRequest:
 
 def body_of(asked: ChatRequest) -> dict[str, Any]:
     backend = OpenAIBackend("m", base_url="127.0.0.1:9", extend=extend)
-    return backend.body_of("m", asked, 0)
+    return backend.body_of("m", asked)
 
 
 def fields(**options: Any) -> dict[str, Any]:

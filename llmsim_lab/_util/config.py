@@ -5,6 +5,7 @@ A wrong value is a ``ConfigError`` that names it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -60,6 +61,9 @@ Words = Annotated[str, AfterValidator(_not_blank)]
 # --- files ---------------------------------------------------------------------------------------
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_MOST_CHARS = 10_000_000
+"""Of a file with its aliases written out: ten lines can stand for gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,8 @@ def yaml_value(text: str) -> Any:
     """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
 
     Raises:
-        ValueError: it is not YAML, says one key twice, or names a type of Python.
+        ValueError: it is not YAML, says one key twice, names a type of Python, or is too long once
+            its aliases are written out.
     """
     return _read(text)[0]
 
@@ -155,6 +160,11 @@ def _read(text: str) -> tuple[Any, Node | None]:
         tree: Node | None = yaml.compose(text)
         if tree is None:
             return None, None
+        if (chars := _written_out(tree, {})) > _MOST_CHARS:
+            raise ValueError(
+                f"with its aliases written out it has {chars:,} characters, and {_MOST_CHARS:,} "
+                "are the most; use fewer aliases within others"
+            )
         return yaml.constructor.construct_document(tree), tree
     except (YAMLError, RecursionError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -178,6 +188,17 @@ def _yaml() -> YAML:
 
     # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
     return YAML(typ="safe", pure=True)
+
+
+def _written_out(node: Node, known: dict[int, float]) -> float:
+    """Return the characters of a node, its aliases written out; infinite where one names itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        parts = node.value if isinstance(node.value, list) else ()
+        inner = (one for part in parts for one in (part if isinstance(part, tuple) else (part,)))
+        own = len(node.value) if isinstance(node.value, str) else 1
+        known[id(node)] = own + sum(_written_out(one, known) for one in inner)
+    return known[id(node)]
 
 
 # --- the place of a fault ------------------------------------------------------------------------

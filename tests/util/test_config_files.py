@@ -118,6 +118,18 @@ def test_long_keys_and_many_faults_make_a_short_message(tmp_path: Path, text: st
     assert len(str(caught.value)) < 5_000
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("end", ["size: *a8", "main: {<<: *a8}", "row: &row [*row]"])
+def test_aliases_that_stand_for_gigabytes_or_for_themselves_are_refused(
+    tmp_path: Path, end: str
+) -> None:
+    """Writing the value into the message, or checking it, would take hours."""
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    text = "\n".join(["a0: &a0 [x, x, x]", *(levels if "a8" in end else ()), f"{end}\n"])
+    with pytest.raises(ConfigError, match=r"its aliases written out it has ([\d,]{11}|inf) char"):
+        read_config(write(tmp_path, text), Drawing)
+
+
 def test_an_alias_used_twice_is_read_twice(tmp_path: Path) -> None:
     text = "main: &one {type: square, side: 2}\nrow: [*one, {<<: *one, side: 3}]\n"
     drawing = read_config(write(tmp_path, text), Drawing)

@@ -12,7 +12,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-
 from llmsim_lab import LLMConfig, connect
 from llmsim_lab.assistant import Chat, ChatConfig, MCPToolExecutor, load_constitution
 from llmsim_lab.assistant._types import AgentEngineConfig

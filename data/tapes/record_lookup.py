@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-
 from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, connect
 from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
 from llmsim_lab.economy import load_us_macro

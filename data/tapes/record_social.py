@@ -13,7 +13,6 @@ import argparse
 import sys
 from pathlib import Path
 
-
 from llmsim_lab import connect
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape

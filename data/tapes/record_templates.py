@@ -12,7 +12,6 @@ import importlib
 import sys
 from pathlib import Path
 
-
 from llmsim_lab import LLMClient, LLMConfig, connect
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run

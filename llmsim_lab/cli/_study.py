@@ -48,11 +48,12 @@ def study(
         ),
     ] = None,
     tape: Annotated[
-        Path | None, typer.Option(help="Instead of the file's; made if it is not there.")
+        Path | None,
+        typer.Option(help="A folder, instead of the file's; made if it is not there."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The report; beside the tape if not given, as .html."),
+        typer.Option("--out", "-o", help="The report; beside the folder if not given, as .html."),
     ] = None,
 ) -> None:
     """Play the study that a file describes, look at it, or write its report.
@@ -67,7 +68,7 @@ def study(
     if action == "status":
         _show(made)
     else:
-        target = out or described.tape.with_suffix(".html")
+        target = out or described.tape.with_name(f"{described.tape.name}.html")
         open_folder(target.parent)
         with errors_located():
             made.report(target)
@@ -113,7 +114,7 @@ class _Described:
 
     @property
     def tape(self) -> Path:
-        """Where the study's runs are."""
+        """The folder of the study's runs."""
         tape: Path = self.arguments["tape"]
         return tape
 
@@ -121,14 +122,14 @@ class _Described:
         """Return the study.
 
         Args:
-            writes: whether it will be played; else a tape that is not there is an error.
+            writes: whether it will be played; else a folder that is not there is an error.
 
         Raises:
             ConfigError: something in the file is wrong.
         """
         if not writes and not self.tape.exists():
             raise ConfigError(
-                f"there is no tape at {self.tape}, so nothing of this study was played; "
+                f"there is no folder {self.tape}, so nothing of this study was played; "
                 f"llmsim-lab study {self.path} run, or --tape where it is"
             )
         world = self._world()
@@ -166,10 +167,8 @@ def _run(described: _Described, parallel: int | None) -> None:
     except KeyboardInterrupt:
         errors.print(f"Stopped: {_counted(made)}. What is done is kept; run it again.", style="red")
         raise
-    finally:
-        made.close()
     _show(made)
-    say(f"All of it is on {described.tape}.")
+    say(f"All of it is in {described.tape}.")
     if made.counts["failed"]:
         say("Runs failed; the same command tries them again.", style="red", to=errors)
         raise typer.Exit(1)

@@ -219,8 +219,8 @@ class StudyBoard(RunOpener):
         return text + (f", {clip(visible(run.error), 200)}" if run.error else "")
 
     def _heading(self) -> Markup:
-        study, tape = self.study, self.study.tape
-        where = f"tape {tape.path.name}" if tape is not None else "on no tape: kept in memory"
+        study, folder = self.study, self.study.tape
+        where = f"tapes in {folder.name}" if folder else "on no tape: kept in memory"
         size = f"{len(study.arms)} arms of {len(study.seeds)} seeds, {study.turns} turns each"
         title = styled(f"Study {study.name!r}", f"{LARGE};line-height:1.6")
         return title + styled(f"{size} · {', '.join(study.outcome)} · {where}")

@@ -480,7 +480,7 @@ class World:
         if run.tape is not None:
             raise WrongFunctionError(
                 f"{_called(self.make)} gave its run a tape; leave it out, and give it to what "
-                "plays the runs: Study(..., tape='study.tape')"
+                "plays the runs: Study(..., tape='study/')"
             )
         changes = self._own(arm, seed)
         if arm.further and run.config.replicate is not None:

@@ -20,7 +20,7 @@ class StudyFile(Settings):
     """The keys of a study's file.
 
     Attributes:
-        study: its name, by which its runs are found on the tape; the file's if not given.
+        study: its name; the file's if not given.
         world: ``economic``, ``social``, ``crisis``, or ``pot.py:PublicGoods``, relative to the
             file.
         config: the world's configuration, as in a run's file.
@@ -28,7 +28,8 @@ class StudyFile(Settings):
         fixed: what is the same in all arms.
         design, seeds, turns, outcome, aa: as ``Study`` takes them.
         model: of arms that name none, as ``connect`` takes it.
-        tape: relative to the file; beside it and called like it if not given.
+        tape: the folder of its runs, relative to the file; beside it and called like it if not
+            given.
     """
 
     study: str = ""
@@ -51,7 +52,7 @@ class StudyFile(Settings):
 
     def arguments(self, path: Path) -> dict[str, Any]:
         """Return what ``Study`` takes beside the world; the file is at ``path``."""
-        tape = path.parent / self.tape if self.tape else path.with_suffix(".tape")
+        tape = path.parent / self.tape if self.tape else path.with_suffix("")
         same = ("vary", "seeds", "turns", "outcome", "design", "aa")
         own = {"tape": tape, "llm_client": self.model, "name": self.study or path.stem}
         return {**{key: getattr(self, key) for key in same}, **own}

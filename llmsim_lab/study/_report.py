@@ -27,11 +27,14 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.run._run import CLIENT_SETTINGS
 from llmsim_lab.study._charts import runs_chart
 from llmsim_lab.study._design import LAST, AnyStudy, said
+from llmsim_lab.study._playing import RUN
+from llmsim_lab.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from llmsim_lab.study._statistics import Effect
+    from llmsim_lab.tape._lines import RunInfo
 
 _MOST_COLUMNS = 4
 """Arms that stand side by side; more stand one below the other."""
@@ -101,16 +104,22 @@ class _Evidence:
     def __init__(self, study: AnyStudy) -> None:
         self.study = study
         kept = study._player.kept
-        self.begun = [it for it in study._in_order() if it.run is not None or it.key in kept]
+        self.begun = [it for it in study._in_order() if it.tape is not None or it.key in kept]
+
+    @cached_property
+    def infos(self) -> dict[tuple[str, int], RunInfo]:
+        """What the tapes say of each run that is on one, by arm and seed."""
+        found = {}
+        for entry in self.begun:
+            if entry.tape is not None:
+                with Tape(entry.tape, read_only=True) as tape:
+                    found[entry.key] = tape.run(RUN)
+        return found
 
     @cached_property
     def manifests(self) -> dict[tuple[str, int], Mapping[str, Any]]:
-        """What defines each run that is on the tape, by arm and seed."""
-        tape = self.study.tape
-        if tape is None:
-            return {}
-        infos = {info.id: info for info in tape.runs()}
-        return {it.key: infos[it.run].manifest for it in self.begun if it.run is not None}
+        """What defines each run that is on a tape, by arm and seed."""
+        return {key: info.manifest for key, info in self.infos.items()}
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -209,7 +218,7 @@ def _folded(name: str, rows: Sequence[Sequence[object]], header: Sequence[object
 
 def _head(study: AnyStudy, evidence: _Evidence) -> Markup:
     world = study._cls.kind
-    when = _played(study)
+    when = _played(evidence.infos.values())
     every = (model for models in evidence.models.values() for model in models)
     models = dict.fromkeys(str(model.get("name")) for model in every)
     who = f"asks {', '.join(models) or 'a model'}" if evidence.calls else "asks no model"
@@ -218,10 +227,8 @@ def _head(study: AnyStudy, evidence: _Evidence) -> Markup:
     return join([title, _p(f"{about} {when}".strip(), kind="soft")])
 
 
-def _played(study: AnyStudy) -> str:
-    infos = study.tape.runs() if study.tape is not None else ()
-    numbers = {it.run for it in study._entries.values()}
-    dates = [date for info in infos if info.id in numbers for date in (info.started, info.ended)]
+def _played(infos: Iterable[RunInfo]) -> str:
+    dates = [date for info in infos for date in (info.started, info.ended)]
     days = sorted({date[:10] for date in dates if date})
     return f"Played {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
 
@@ -586,7 +593,7 @@ def _failures(study: AnyStudy) -> Markup:
 
 
 def _runs(evidence: _Evidence) -> Markup:
-    study, tape = evidence.study, evidence.study.tape
+    study, folder = evidence.study, evidence.study.tape
     manifests = list(evidence.manifests.values())
 
     def each(name: str) -> str:
@@ -595,8 +602,7 @@ def _runs(evidence: _Evidence) -> Markup:
     counts = evidence.counts
     decided = [f"{counts[name]:,} {name}" for name in _STATUSES if counts[name]]
     facts: list[tuple[object, object]] = [
-        ("tape", tape.path.name if tape is not None else "none: kept in memory"),
-        ("design's digest", _mono(study._notes.digest)),
+        ("tapes", f"in {folder.name}" if folder is not None else "none: kept in memory"),
         ("model calls", f"{evidence.calls:,}"),
         *([("decisions of models", ", ".join(decided) or "none")] if evidence.calls else []),
         *((title, each(name)) for title, name in _PLAYED_WITH.items() if each(name)),
@@ -604,18 +610,18 @@ def _runs(evidence: _Evidence) -> Markup:
     rows = [
         [
             f"{entry.arm}, seed {entry.seed}",
-            _n("" if entry.run is None else entry.run),
             entry.status,
             _n(entry.turns),
             _mono(digest_of(study._rows(entry))),
+            _mono(entry.tape.name if entry.tape else ""),
         ]
         for entry in evidence.begun
     ]
     about = (
         "Digest: SHA-256 of the run's frame as JSON with sorted keys, without its column seconds; "
-        "a replay of the tape gives the same."
+        "a replay of its tape gives the same."
     )
-    header = ("run", _n("on the tape"), "status", _n("turns"), "digest")
+    header = ("run", "status", _n("turns"), "digest", "tape")
     return join([pairs(facts), _folded("runs", rows, header), _p(about, kind="soft")])
 
 

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +33,7 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._embedded.weights import CATALOGUE
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import load
+from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._turn import turn_row
 from llmsim_lab.study import _design, _playing
 from llmsim_lab.study._charts import arms_chart, runs_chart
@@ -50,8 +52,6 @@ Outcome = str | Callable[[_design.AnyRun], float]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 
-_PLAYED = set[tuple[Path, str] | None]()
-"""The studies that this process is playing, by tape and name; one without a tape is its own."""
 _FEW = 3
 """Runs that a spread is estimated from at least."""
 _ROUNDING = 1e-12
@@ -105,7 +105,7 @@ class StudyPlan:
         calls: model calls, repeated ones included; None where nothing tells.
         tokens: of prompts and replies; likewise.
         hours: of playing, one run after the other; likewise.
-        disk_bytes: on the tape; likewise.
+        disk_bytes: of the tapes; likewise.
         smallest: by outcome, the smallest true difference from the reference that is seen with
             power .8; None where nothing tells.
         memory: what embedded models take, in words; empty if there are none.
@@ -139,14 +139,14 @@ class StudyPlan:
         if self.hours is not None:
             costs.append(f"{duration(3600 * self.hours)} one after the other")
         if self.disk_bytes is not None:
-            costs.append(f"{self.disk_bytes / 1e6:,.1f} MB on the tape")
+            costs.append(f"{self.disk_bytes / 1e6:,.1f} MB on disk")
         if self.runs and costs:
             lines.append(f"About {', '.join(costs)} ({self.based_on}).")
         elif self.runs:
             lines.append(
                 "Calls, tokens, hours and disk are not known before a run was played: plan again "
                 "after some runs, or take a small study's (in Python: "
-                "study.plan(pilot='a.tape'))."
+                "study.plan(pilot='small/'))."
             )
         for outcome, value in self.smallest.items():
             if value is None:
@@ -168,11 +168,11 @@ class StudyPlan:
 
 
 _PILOT = (
-    f"the reference and another arm need {_FEW} shared seeds, here or on a small study's tape (in "
-    "Python: study.plan(pilot='a.tape'))."
+    f"the reference and another arm need {_FEW} shared seeds, here or in a small study's folder "
+    "(in Python: study.plan(pilot='small/'))."
 )
 _PILOT_OF_FUNCTIONS = (
-    " A tape does not tell of an outcome that is a function; the small study itself does: "
+    " A folder does not tell of an outcome that is a function; the small study itself does: "
     "study.plan(pilot=small)."
 )
 
@@ -181,8 +181,8 @@ class Study:
     """Runs of a world under different conditions, over seeds that all of them share.
 
     What is complete is not played again, and a run that was interrupted continues with its next
-    turn, also after the process was killed; for that the study needs a tape. Without one its runs
-    are kept in memory.
+    turn, also after the process was killed; for that the study needs a folder, where each run has a
+    tape of its own. Without one its runs are kept in memory.
 
     Args:
         world: a ``Run`` class, a configuration or its class, or a function that takes the levels by
@@ -199,9 +199,11 @@ class Study:
         outcome: what is compared: a column of the frame, which counts as its mean over the turns
             after the first, or ``"column@last"``; a name that the world has for one, such as
             ``loss``; a function of the run; a list of these, or a mapping of labels to them.
-        tape: where the runs are recorded.
+        tape: a folder, made if it is not there, where each run is recorded in a file of its own.
+            The file's name says arm and seed, and has a digest of all that decides the run and of
+            the world's code: what has changed is played anew, in another file.
         llm_client: the model of arms that name none: a client, or a text as ``connect`` takes it.
-        name: by which the study finds its runs on the tape; the world's if not given.
+        name: what reports and boards call it; the world's name if not given.
         design: ``"full"``, every combination of levels; or ``"one at a time"``, the first level of
             each factor is the reference.
         aa: whether to play the reference arm once more with other call seeds, as the arm "A/A":
@@ -214,9 +216,10 @@ class Study:
         seeds: which.
         turns: of each run.
         outcome: what is compared, by label.
+        tape: the folder of its runs, if they are in one.
 
     Raises:
-        ConfigError: a name or a level is wrong, or the tape holds another study of this name.
+        ConfigError: a name or a level is wrong, or ``tape`` is a file.
 
     Example:
         >>> from llmsim_lab import Simulation
@@ -236,7 +239,7 @@ class Study:
         seeds: int | Sequence[int] = 20,
         turns: int | None = None,
         outcome: Outcomes | None = None,
-        tape: Tape | str | Path | None = None,
+        tape: str | Path | None = None,
         llm_client: LLMClient | str | Callable[[], LLMClient] | None = None,
         name: str = "",
         design: str = "full",
@@ -258,33 +261,42 @@ class Study:
         self.outcome = self._outcomes_of(outcome)
         self._chose_outcome = outcome is not None
         self._models = _design.Models(llm_client)
-        identity = {
-            "world": self._cls.kind,
-            "vary": {key: dict(levels) for key, levels in factors.items()},
-            "design": design,
-            "fixed": fixed,
-            "turns": self.turns,
-        }
-        if self._world.base is not None:
-            identity["config"] = self._world.base.model_dump(
-                mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
-            )
-        self._notes = _playing.Notes(self.name, identity)
-        self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
-        self._tape = tape if isinstance(tape, Tape) else None
-        self._player = _playing.StudyPlayer(self._world, self._models, self._notes)
+        self._player = _playing.StudyPlayer(self._world, self._models)
         self._listeners: list[Callable[[], object]] = []
         self._player.on_change = self._tell
-        self._values: dict[tuple[_playing.Key, int | None], dict[str, float]] = {}
-        self._other_code = 0
+        self._values: dict[_playing.Key, dict[str, float]] = {}
         self._task: asyncio.Task[Any] | None = None
+        self._others = 0
         self._entries = {
             (arm.name, seed): _playing.StudyRun(arm=arm.name, seed=seed)
             for seed in self.seeds
             for arm in self._arms
         }
+        self.tape = None if tape is None else _folder(tape)
         if self.tape is not None:
+            self._player.files = self._files(self.tape)
             self._find()
+
+    def _files(self, folder: Path) -> dict[_playing.Key, Path]:
+        """Return where each run is recorded, or will be."""
+        code = self._trial.code_digests
+        shared = {
+            "world": self._cls.kind,
+            "code": {name: code[name] for name in _CODE if name in code},
+            "made by": self._world.make,
+            "turns": self.turns,
+        }
+        if self._world.base is not None:
+            shared["config"] = self._world.base.model_dump(
+                mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
+            )
+        files = {}
+        for arm in self._arms:
+            own = {"arm": arm.name, "levels": self._world.values(arm), "further": arm.further}
+            digest = _playing.digest_of({**shared, **own})
+            for seed in self.seeds:
+                files[arm.name, seed] = folder / _playing.file_name(arm, seed, digest)
+        return files
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -309,7 +321,7 @@ class Study:
 
     def _what_now(self) -> str:
         """Return what is kept of a study that was stopped, and how it continues."""
-        path = self._tape_path
+        path = self.tape
         later = f" (in another session, the same Study with tape={str(path)!r})" if path else ""
         return (
             f"{self.counts['done']} of {counted(len(self._entries), 'run')} are done and kept, and "
@@ -345,18 +357,10 @@ class Study:
 
         Raises:
             ConfigError: there is no model, the first run has no such column as an outcome names, or
-                the study is being played already, also by another ``Study`` of its name on the same
-                tape.
+                the study or another one in its folder is being played already.
         """
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
-        path = self._tape_path
-        key = None if path is None else (path.resolve(), self.name)
-        if key is not None and key in _PLAYED:
-            raise ConfigError(
-                f"the study {self.name!r} on {path} is being played by another Study; wait for it, "
-                "or give this one another name or tape"
-            )
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
         if executor is not None and budget is not None:
@@ -364,22 +368,47 @@ class Study:
                 "a budget is counted in one process; without executor=, or give each run its own "
                 "limit with turns="
             )
-        _PLAYED.add(key)
         self._task = asyncio.current_task()
         try:
-            self._begin(executor)
-            jobs = [
-                (self._by_name[it.arm], it) for it in self._entries.values() if it.status != "done"
-            ]
-            self._player.purse = None if budget is None else Purse(budget)
+            with _playing.sole_player(self.tape):
+                await self._play(parallel, executor, budget, on_run, progress=progress)
+        finally:
+            self._task = None
+            self._player.playing.clear()
+            self._after()
+            self._tell()
+        return self
 
-            # Looked at in the first run that is done: what columns there are, such as one of each
-            # player, is known only then, and to say it when all is played would be late. Where
-            # nobody named an outcome the study may be there for its frames alone.
-            named = self.outcome.values() if self._chose_outcome else ()
-            unseen = [it for it in named if isinstance(it, str)]
-
-            async def done(entry: _playing.StudyRun) -> None:
+    async def _play(
+        self,
+        parallel: int | None,
+        executor: Executor | Callable[[], Executor] | None,
+        budget: Budget | None,
+        on_run: Callable[[_playing.StudyRun], object] | None,
+        *,
+        progress: bool,
+    ) -> None:
+        self._begin(executor)
+        jobs = [(self._by_name[it.arm], it) for it in self._entries.values() if it.status != "done"]
+        self._player.purse = None if budget is None else Purse(budget)
+        if executor is None:
+            runs = _playing.play_here(self._player, jobs, parallel or 8)
+        else:
+            runs = _playing.play_elsewhere(executor, self._player, jobs, parallel)
+        # Looked at in the first run that is done: what columns there are, such as one of each
+        # player, is known only then, and to say it when all is played would be late. Where
+        # nobody named an outcome the study may be there for its frames alone.
+        named = self.outcome.values() if self._chose_outcome else ()
+        unseen = [it for it in named if isinstance(it, str)]
+        last = len(self._entries)
+        async with (
+            progress_line(
+                "run", number=last - len(jobs) + 1, last=last, enabled=progress
+            ) as advance,
+            aclosing(runs) as ended,  # type: ignore[type-var]
+        ):
+            async for entry in ended:
+                advance()
                 self._entries[entry.key] = entry
                 self._player.playing.pop(entry.key, None)
                 self._tell()
@@ -393,16 +422,6 @@ class Study:
                 returned = on_run(entry) if on_run is not None else None
                 if inspect.isawaitable(returned):
                     await returned
-
-            how: dict[str, Any] = {"of": len(self._entries), "line": "run" if progress else ""}
-            await _playing.played(self._player, jobs, parallel, done, executor=executor, **how)
-        finally:
-            self._task = None
-            _PLAYED.discard(key)
-            self._player.playing.clear()
-            self._after()
-            self._tell()
-        return self
 
     def stop(self) -> None:
         """Stop what is being played, from any thread, as Ctrl-C does; without that do nothing.
@@ -447,18 +466,11 @@ class Study:
         ]
 
     def _begin(self, executor: object) -> None:
-        """Open the tape, find what is on it, and check what only matters when runs are played."""
-        if self._tape is None and self._path is not None:
-            self._tape = Tape(self._path)
-        if self._tape is not None:
-            if self._tape.read_only:
-                raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
-            self._notes.check_free(self._tape)
-            _playing.merge_left_over(self._tape)
+        """Find what is in the folder, and check what only matters when runs are played."""
+        if self.tape is not None:
             self._find()
-            if why := self._mixed_code():
-                self._warn("CODE_CHANGED", reason=why)
-        self._player.tape = self._tape
+            if self._others:
+                self._warn("OTHER_RUNS", folder=self.tape, reason=self._of_others())
         if executor is None:
             for arm in self._arms:  # here a wrong model raises before anything is played
                 if self._models.of(self._world, arm) is None and arm is self._arms[0]:
@@ -480,49 +492,33 @@ class Study:
     def _after(self) -> None:
         """Find out how far runs are that were interrupted."""
         self._player.purse = None
-        if self._tape is not None and not self._tape.closed:
-            known = dict(self._entries)
+        if self.tape is not None:
             self._find()
-            # A run that failed before it was on the tape is known here alone.
-            for key, entry in known.items():
-                if entry.status == "failed" and self._entries[key].status != "done":
-                    self._entries[key] = entry
         for key, run in self._player.kept.items():
             entry = self._entries[key]
             if entry.status == "left":
                 self._entries[key] = replace(entry, status="stopped", turns=run.turn_number)
 
     def _find(self) -> None:
-        """Read which runs are on the tape, and how far they are."""
-        assert self._tape is not None
-        other_code = {}
-        now = self._trial.code_digests
-        for entry, code in self._notes.found(self._tape):
-            key = entry.key
-            if key in self._entries:
-                # Of several runs the latest counts, unless an earlier one is done and it is not.
-                if self._entries[key].status != "done" or entry.status == "done":
-                    self._entries[key] = entry
-                # A digest that an older tape lacks is taken to be the same.
-                other_code[key] = any(code.get(it, now.get(it)) != now.get(it) for it in _CODE)
-        self._other_code = sum(other_code.values())
+        """Read from their files how far runs are that have not ended here."""
+        assert self.tape is not None
+        there = {file.name for file in self.tape.glob("*.tape") if file.stat().st_size}
+        for key, file in self._player.files.items():
+            entry = self._entries[key]
+            if entry.status in ("left", "stopped") and file.name in there:
+                self._entries[key] = entry.on(file)
+        own = {file.name for file in self._player.files.values()}
+        titles = {name.rpartition("-")[0] for name in own}
+        self._others = sum(name.rpartition("-")[0] in titles for name in there - own)
 
-    def close(self) -> None:
-        """Close the tape; the study opens it again when it is played."""
-        if self._tape is not None and self._path is not None:
-            self._tape.close()
-            self._tape = None
-
-    @property
-    def _tape_path(self) -> Path | None:
-        return self._path if self._tape is None else self._tape.path
-
-    @property
-    def tape(self) -> Tape | None:
-        """The tape that the runs are on, if they are on one."""
-        if self._tape is None and self._path is not None and self._path.exists():
-            self._tape = Tape(self._path)
-        return self._tape
+    def _of_others(self) -> str:
+        """Return how many runs of these arms and seeds are not this study's; empty if none."""
+        if not self._others:
+            return ""
+        return (
+            f"{counted(self._others, 'run')} of these arms and seeds in {self.tape} with other "
+            "settings or code, which do not count"
+        )
 
     # --- what came of it ---------------------------------------------------------------------
 
@@ -535,15 +531,15 @@ class Study:
     def runs(self) -> pd.DataFrame:
         """One row a run, arm by arm.
 
-        Columns: ``arm``; the factors' levels; ``seed``; ``run``, its number on the tape;
-        ``status``; ``turns``; ``error``. A factor that has the name of one of those is called
-        ``factor NAME``.
+        Columns: ``arm``; the factors' levels; ``seed``; ``status``; ``turns``; ``error``; ``tape``,
+        its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
         rows = []
         for it in self._in_order():
-            own = {name: getattr(it, name) for name in ("seed", "run", "status", "turns", "error")}
+            own = {name: getattr(it, name) for name in ("seed", "status", "turns", "error")}
+            own["tape"] = it.tape.name if it.tape else ""
             rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
-        return frame_of(rows).astype({"run": "Int64"})
+        return frame_of(rows)
 
     def _in_order(self) -> Iterator[_playing.StudyRun]:
         """Yield the runs arm by arm."""
@@ -561,13 +557,12 @@ class Study:
         }
 
     def _rows(self, entry: _playing.StudyRun) -> list[dict[str, Any]]:
-        """Return a run's frame as rows, from the tape or from memory."""
+        """Return a run's frame as rows, from its tape or from memory."""
         if (run := self._player.kept.get(entry.key)) is not None:
             return [turn_row(turn, run.own_columns(turn)) for turn in run.turns]
-        tape = self.tape
-        assert tape is not None
-        assert entry.run is not None
-        return list(tape.frame_rows(entry.run).values())
+        assert entry.tape is not None
+        with Tape(entry.tape, read_only=True) as tape:
+            return list(tape.frame_rows(_playing.RUN).values())
 
     def simulation(self, arm: str, seed: int) -> _design.AnyRun:
         """Return one run to look at: its turns, calls and decisions.
@@ -575,6 +570,28 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
+        self._entry(arm, seed)
+        if (run := self._player.kept.get((arm, seed))) is not None:
+            return run
+        tape = Tape(self.tape_of(arm, seed), read_only=True)
+        given = tape.run(_playing.RUN).manifest["given"]
+        made = self._world.trial(self._by_name[arm], seed)
+        parts = {name: made.parts[name] for name in given}
+        return load(tape, _playing.RUN, kind=self._cls, **parts)
+
+    def tape_of(self, arm: str, seed: int) -> Path:
+        """Return the file of one run, to replay it, fork it or ask its situations again.
+
+        Raises:
+            ConfigError: there is no such run, or it was not begun.
+        """
+        if (file := self._entry(arm, seed).tape) is None:
+            raise ConfigError(
+                f"the run of arm {arm!r} with seed {seed} was not begun; run() plays it"
+            )
+        return file
+
+    def _entry(self, arm: str, seed: int) -> _playing.StudyRun:
         if arm not in self.arms:
             raise ConfigError(
                 f"there is no arm {arm!r}{closest(str(arm), self.arms)}; arms are "
@@ -584,16 +601,7 @@ class Study:
         if entry is None:
             there = clip(", ".join(map(str, self.seeds)), 200)
             raise ConfigError(f"there is no run with seed {seed!r}; seeds are {there}")
-        if (run := self._player.kept.get((arm, seed))) is not None:
-            return run
-        tape = self.tape
-        if tape is None or entry.run is None:
-            raise ConfigError(
-                f"the run of arm {arm!r} with seed {seed} was not begun; run() plays it"
-            )
-        given = tape.run(entry.run).manifest["given"]
-        made = self._world.trial(self._by_name[arm], seed)
-        return load(tape, entry.run, kind=self._cls, **{name: made.parts[name] for name in given})
+        return entry
 
     def to_frame(self) -> pd.DataFrame:
         """Return the turns of all complete runs, one row each.
@@ -602,10 +610,7 @@ class Study:
         A factor that has the name of one of those is called ``factor NAME``.
         """
         parts = []
-        for entry in self._in_order():
-            if entry.status != "done":
-                continue
-            rows = self._rows(entry)
+        for entry, rows in self._done():
             levels = _beside(self._levels(entry.arm), {"arm", "seed", *rows[-1]})
             parts += [{"arm": entry.arm, **levels, "seed": entry.seed, **row} for row in rows]
         return frame_of(parts)
@@ -724,7 +729,7 @@ class Study:
     def _values_of(self, entry: _playing.StudyRun) -> dict[str, float]:
         if entry.status != "done":
             return dict.fromkeys(self.outcome, math.nan)
-        key = entry.key, entry.run
+        key = entry.key
         if key not in self._values:
             of_columns = any(isinstance(it, str) for it in self.outcome.values())
             rows = self._rows(entry) if of_columns else []
@@ -796,23 +801,13 @@ class Study:
             again = values[values["arm"].isin([_design.AA, self.reference])]
             check = run_effects(again, reference=self.reference, level=level)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
-        said_ = [self._so_far(), self._mixed_code()]
-        return Effects(found, label="; ".join(filter(None, said_)))
+        return Effects(found, label=self._so_far())
 
     def _check_arms(self, contrasts: Sequence[tuple[str, str]]) -> None:
         """Raise ConfigError where an arm of the contrasts is not there."""
         for arm in (arm for pair in contrasts for arm in pair):
             if arm not in self.arms:
                 raise ConfigError(f"there is no arm {arm!r}{among(arm, self.arms)}")
-
-    def _mixed_code(self) -> str:
-        """Return how many runs another version of the world played; empty if none."""
-        if not self._other_code:
-            return ""
-        return (
-            f"{self._other_code} of {len(self._entries)} runs were begun with other code of "
-            f"{self._cls.__name__} than there is now; name=, or another tape, plays all anew"
-        )
 
     def _so_far(self) -> str:
         """Return how many runs have ended; empty where all of them have."""
@@ -840,17 +835,17 @@ class Study:
         """
         return write_file(Path(path), report_html(self).encode())
 
-    def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
+    def plan(self, *, pilot: Study | str | Path | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
 
         Args:
-            pilot: a tape with runs of this world, or a smaller study; the runs so far if not given.
+            pilot: a smaller study, or its folder; or a tape. The runs so far if not given.
         """
         from llmsim_lab.study._statistics import smallest_effect  # here, since it imports numpy
 
         left = len(self._entries) - self.counts["done"]
-        costs, where = self._costs(pilot)
-        spreads, n = self._spreads(pilot), len(self.seeds)
+        costs, where = self._costs(pilot or self)
+        spreads, n = self._spreads(pilot or self), len(self.seeds)
         return StudyPlan(
             runs=left,
             done=len(self._entries) - left,
@@ -866,35 +861,35 @@ class Study:
             based_on=where,
         )
 
-    def _costs(self, pilot: Any) -> tuple[dict[str, float], str]:
+    def _costs(self, pilot: Study | str | Path) -> tuple[dict[str, float], str]:
         """Return what a turn costs, as far as it is known, and what tells so."""
-        source = pilot if pilot is not None else self
-        runs: list[list[dict[str, Any]]]
-        if isinstance(source, Study):
-            tape = source.tape
-            runs = [source._rows(it) for it in source._entries.values() if it.status == "done"]
+        if isinstance(pilot, Study):
+            runs, where = pilot._done(), pilot.tape
         else:
-            tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-            runs = [list(tape.frame_rows(info.id).values()) for info in tape.runs()]
-        turns = sum(len(rows) - 1 for rows in runs)
+            runs, where = _recorded(Path(pilot)), Path(pilot)
+        turns = sum(len(rows) - 1 for _, rows in runs)
         if not turns:
             return {}, ""
         calls, tokens, seconds = (
-            sum(row.get(name) or 0 for rows in runs for row in rows) / turns
+            sum(row.get(name) or 0 for _, rows in runs for row in rows) / turns
             for name in ("calls", "tokens", "seconds")
         )
         costs = {"calls": calls, "hours": seconds / 3600} | ({"tokens": tokens} if tokens else {})
-        if tape is not None:
-            costs["disk_bytes"] = tape.path.stat().st_size / turns
+        if files := {entry.tape for entry, _ in runs if entry.tape is not None}:
+            costs["disk_bytes"] = sum(file.stat().st_size for file in files) / turns
         what = f"the mean of {turns} turns of {len(runs)} runs"
-        return costs, f"{what} on {tape.path.name}" if tape is not None else what
+        return costs, what if where is None else f"{what} in {where.name}"
 
-    def _spreads(self, pilot: Any) -> dict[str, float]:
+    def _done(self) -> list[tuple[_playing.StudyRun, list[dict[str, Any]]]]:
+        """Return the runs that are complete, each with its rows."""
+        return [(it, self._rows(it)) for it in self._in_order() if it.status == "done"]
+
+    def _spreads(self, pilot: Study | str | Path) -> dict[str, float]:
         """Return by outcome the standard deviation of differences from the reference."""
-        if pilot is None or isinstance(pilot, Study):
-            values, reference = (pilot or self).outcomes(), (pilot or self).reference
+        if isinstance(pilot, Study):
+            values, reference = pilot.outcomes(), pilot.reference
         else:
-            values, reference = self._values_on(pilot), self.reference
+            values, reference = self._values_in(Path(pilot)), self.reference
         found: dict[str, float] = {}
         for label, part in values.groupby("outcome"):
             table_ = part.pivot_table(index="seed", columns="arm", values="value")
@@ -911,21 +906,14 @@ class Study:
                 found[str(label)] = math.sqrt(math.fsum(variances) / len(variances))
         return found
 
-    def _values_on(self, pilot: Tape | str | Path) -> pd.DataFrame:
+    def _values_in(self, pilot: Path) -> pd.DataFrame:
         """Return the outcomes of a pilot's runs that name their arm, as far as columns say them."""
-        tape = pilot if isinstance(pilot, Tape) else Tape(pilot, read_only=True)
-        rows = []
-        for info in tape.runs():
-            note = info.manifest.get(_playing.NOTE)
-            if not isinstance(note, Mapping) or note.get("arm") not in self.arms:
-                continue
-            entry = _playing.StudyRun(note["arm"], note["seed"], "done", info.id)
-            frame = list(tape.frame_rows(info.id).values())
-            rows += [
-                (entry.arm, entry.seed, label, self._value(entry, item, frame))
-                for label, item in self.outcome.items()
-                if isinstance(item, str) and len(frame) > 1
-            ]
+        rows = [
+            (entry.arm, entry.seed, label, self._value(entry, item, frame))
+            for entry, frame in _recorded(pilot)
+            for label, item in self.outcome.items()
+            if entry.arm in self.arms and isinstance(item, str) and len(frame) > 1
+        ]
         return frame_of(rows, columns=_OUTCOMES)
 
     def _memory(self) -> str:
@@ -972,7 +960,8 @@ class Study:
         counts = self.counts
         states = [f"{counts[it]} {it}" for it in _STATES if counts[it]]
         size = f"{len(self._arms)} arms, {len(self.seeds)} seeds, {self.turns} turns"
-        return f"{size}: {', '.join(states)}"
+        others = self._of_others()
+        return f"{size}: {', '.join(states)}{others and f' ({others})'}"
 
     def _errors(self) -> list[str]:
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
@@ -993,7 +982,7 @@ class Study:
         facts: list[tuple[object, object]] = [
             ("design", self._about()),
             ("outcomes", ", ".join(self.outcome)),
-            ("tape", self._tape_path.name if self._tape_path else "none: kept in memory"),
+            ("tapes", f"in {self.tape.name}" if self.tape else "none: kept in memory"),
             *(("failed", error) for error in self._errors()),
         ]
         factors = list(next(iter(self.arms.values())))
@@ -1011,6 +1000,34 @@ class Study:
         below = Markup(shown._repr_html_()) if isinstance(shown, Effects) else shown or ""
         caption = f"Study {self.name!r}"
         return str(join([pairs(facts, caption=caption), table(header, rows), below]))
+
+
+def _folder(tape: Any) -> Path:
+    """Return the folder that ``tape=`` names.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    path = getattr(tape, "path", None) or Path(tape)
+    if path.is_file():
+        raise ConfigError(
+            f"{path} is a file, and a study is a folder with a tape for each run: "
+            f"tape={path.stem + '/'!r}"
+        )
+    return Path(path)
+
+
+def _recorded(path: Path) -> list[tuple[_playing.StudyRun, list[dict[str, Any]]]]:
+    """Return the runs on the tapes of a folder, or on a tape, each with its rows."""
+    found = []
+    for file in _playing.tapes_in(path):
+        with Tape(file, read_only=True) as tape:
+            for info in tape.runs():
+                seed = int(info.manifest["seed"])
+                arm = info.name.removesuffix(f", seed {seed}")
+                entry = _playing.StudyRun(arm, seed, "done", file, info.turns)
+                found.append((entry, list(tape.frame_rows(info.id).values())))
+    return found
 
 
 def _beside(levels: Mapping[str, Any], others: set[str]) -> dict[str, Any]:

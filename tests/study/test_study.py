@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from llmsim_lab import (
     SimulationConfig,
     State,
     Tape,
+    fork,
     load,
     resume,
 )
@@ -57,7 +59,7 @@ def asked(study: Study) -> int:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "study.tape"
+    return tmp_path / "study"
 
 
 # --- playing -------------------------------------------------------------------------------------
@@ -147,7 +149,7 @@ def hawk(text: str) -> str:
 def test_a_stopped_study_gives_what_an_undisturbed_one_gives(
     world: Any, vary: Any, more: Any, path: Path
 ) -> None:
-    played(study_of(world, vary, tape=path, **more), budget=Budget(calls=9), parallel=3).close()
+    played(study_of(world, vary, tape=path, **more), budget=Budget(calls=9), parallel=3)
     stopped = study_of(world, vary, tape=path, **more)
     assert stopped.counts["stopped"] > 0
     played(stopped)
@@ -237,21 +239,22 @@ async def test_a_study_is_played_once_at_a_time() -> None:
     await first
 
 
-async def test_two_studies_of_one_name_on_one_tape_are_not_played_at_once(path: Path) -> None:
+async def test_two_studies_in_one_folder_are_not_played_at_once(path: Path) -> None:
     one, other = (study_of(tape=path, llm_client=instant_client(pause_s=0.001)) for _ in range(2))
     first = asyncio.create_task(one.arun(progress=False))
     await asyncio.sleep(0)
-    with pytest.raises(ConfigError, match="being played by another Study"):
+    with pytest.raises(ConfigError, match="another Study is being played in"):
         await other.arun(progress=False)
     await first
     await other.arun(progress=False)
     assert other.counts == {"done": 6}
-    assert len(one.tape or ()) == 6
+    assert len(files_in(path)) == 6
 
 
 def test_a_study_of_which_a_run_is_open_elsewhere_says_so_of_that_run(path: Path) -> None:
     played(study_of(tape=path), budget=Budget(calls=4))
-    held = resume(path, 1, llm_client=instant_client())
+    begun = study_of(tape=path)
+    held = resume(begun.tape_of("factor=1", 0), llm_client=instant_client())
     study = played(study_of(tape=path))
     assert study.counts == {"done": 5, "failed": 1}
     assert "recorded by another simulation" in str(study.runs["error"].tolist())
@@ -310,64 +313,121 @@ def test_what_one_run_of_an_arm_warned_of_the_others_do_not_repeat(
 # --- the tape ------------------------------------------------------------------------------------
 
 
-def test_a_run_says_on_the_tape_which_it_is_and_verify_covers_it(path: Path) -> None:
-    played(study_of(tape=path)).close()
-    with Tape(path) as tape:
-        notes = [info.manifest["study"] for info in tape.runs()]
-        assert {(note["name"], note["arm"], note["seed"]) for note in notes} == {
-            ("Water", arm, seed) for arm in ("factor=1", "factor=2") for seed in range(3)
-        }
-    assert faults_on(path) == []
-    path.write_bytes(path.read_bytes().replace(b'"seed":2}', b'"seed":7}', 1))
-    assert faults_on(path) != []
+def files_in(path: Path) -> list[str]:
+    """The names of a folder's files, with N for each digest."""
+    return sorted(re.sub("-[0-9a-f]{16}", "-N", file.name) for file in path.glob("[!.]*"))
 
 
-def faults_on(path: Path) -> list[Any]:
-    with Tape(path, read_only=True) as tape:
-        return verify(tape)
+def test_each_run_has_a_file_that_names_arm_and_seed(path: Path) -> None:
+    study = played(study_of(tape=path, aa=True))
+    assert files_in(path) == sorted(
+        f"{arm}_seed{seed}-N.tape" for arm in ("A_A", "factor=1", "factor=2") for seed in range(3)
+    )
+    with Tape(study.tape_of("factor=2", 1), read_only=True) as tape:
+        assert [info.name for info in tape.runs()] == ["factor=2, seed 1"]
+        assert verify(tape) == []
+    assert study.runs["tape"].tolist()[4] == study.tape_of("factor=2", 1).name
+
+
+def test_labels_become_names_that_every_file_system_takes(path: Path) -> None:
+    labels = {"a/b": "1", "a\\b": "2", "CON: *?": "3", "é" * 200: "4", "..": "5"}
+    played(study_of(vary={"taste": labels}, seeds=1, turns=1, tape=path))
+    assert study_of(vary={"taste": labels}, seeds=1, turns=1, tape=path).counts == {"done": 5}
+    names = [file.name for file in path.glob("*.tape")]
+    assert len({name.lower() for name in names}) == 5
+    assert all(re.fullmatch(r"[\w.=+-]+", name) and len(name) < 100 for name in names)
 
 
 def test_a_studys_run_is_replayed_like_any_other(path: Path) -> None:
-    played(study_of(tape=path, vary={"prompt": {"kind": lambda text: f"{text} Be kind."}})).close()
-    replayed = Water.replay(path, 2)
-    assert replayed.to_frame().equals(load(path, 2).to_frame())
+    study = played(study_of(tape=path, vary={"prompt": {"kind": lambda text: f"{text} Be kind."}}))
+    file = study.tape_of("kind", 1)
+    replayed = Water.replay(file)
+    assert replayed.to_frame().equals(load(file).to_frame())
     assert all("Be kind." in call.request.prompt for call in replayed.calls)
 
 
+def test_a_fork_that_was_added_to_a_runs_tape_is_not_the_studys_run(path: Path) -> None:
+    study = played(study_of(tape=path))
+    before = without_time(study.to_frame())
+    other = fork(study.tape_of("factor=1", 0), 1, turn=2, llm_client=instant_client())
+    other.run(1, progress=False)
+    again = study_of(tape=path)
+    assert again.counts == {"done": 6}
+    pd.testing.assert_frame_equal(without_time(again.to_frame()), before)
+    assert again.simulation("factor=1", 0).turn_number == 4
+
+
+def tasty(seed: int, factor: float) -> Water:
+    return Water(seed=seed, factor=factor, taste="fine")
+
+
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("world", "changed"),
     [
-        ({"vary": {"factor": [1.0, 3.0]}}, "its vary is"),
-        ({"turns": 5}, "its turns is 4 there and 5 here"),
-        ({"taste": "fine"}, "its fixed is"),
-        ({"vary": {"prompt": {"kind": lambda text: f"{text} Hm."}}}, "its vary is"),
+        (Water, {"turns": 5}),
+        (Water, {"taste": "fine"}),
+        (Water, {"vary": {"factor": {"factor=1": 1.5, "factor=2": 3.0}}}),
+        (tasty, {}),
     ],
+    ids=["turns", "what is fixed", "a level with the old label", "a function"],
 )
-def test_a_tape_of_another_design_is_refused(changed: Any, message: str, path: Path) -> None:
-    played(study_of(tape=path)).close()
-    with pytest.raises(ConfigError, match="with another design") as caught:
-        study_of(tape=path, **changed)
-    assert message in str(caught.value)
-    assert study_of(tape=path, name="second", **changed).counts == {
-        "left": len(study_of(**changed).arms) * 3
-    }
-
-
-def test_two_studies_share_a_tape_by_name(path: Path) -> None:
-    for name in ("one", "two"):
-        played(study_of(tape=path, name=name))
-    assert study_of(tape=path, name="one").counts == {"done": 6}
-    assert study_of(tape=path, name="one").runs["run"].max() == 6
-
-
-def test_the_sources_are_digested_once_for_an_arm_and_are_those_of_a_single_run(
-    path: Path,
+def test_what_has_changed_is_played_anew_beside_what_is_there(
+    world: Any, changed: Any, path: Path
 ) -> None:
+    first = played(study_of(tape=path)).to_frame()
+    other = study_of(world, tape=path, **changed)
+    assert other.counts == {"left": 6}
+    assert f"6 runs of these arms and seeds in {path} with other settings" in repr(other)
+    played(other)
+    assert len(list(path.glob("*.tape"))) == 12
+    pd.testing.assert_frame_equal(study_of(tape=path).to_frame(), first)
+
+
+def test_a_study_gets_one_more_arm_without_playing_the_others_again(path: Path) -> None:
     played(study_of(tape=path))
+    more = played(study_of(vary={"factor": [1.0, 2.0, 3.0]}, tape=path, name="with three"))
+    assert asked(more) == 3 * 4 * 2
+    assert more.counts == {"done": 9}
+
+
+def test_a_run_that_was_killed_before_its_first_line_is_begun_again(path: Path) -> None:
+    study = played(study_of(tape=path))
+    for arm, content in (("factor=1", b""), ("factor=2", None)):
+        file = study.tape_of(arm, 0)
+        first = file.read_bytes().splitlines(keepends=True)[0]
+        file.write_bytes(first if content is None else content)
+    again = study_of(tape=path)
+    assert again.counts == {"done": 4, "left": 2}
+    assert again.runs["tape"].tolist().count("") == 2
+    pd.testing.assert_frame_equal(played(again).outcomes(), played(study_of()).outcomes())
+
+
+@pytest.mark.parametrize("tape", ["a tape", "another file"])
+def test_a_file_in_place_of_the_folder_is_refused_with_the_way_out(tape: str, path: Path) -> None:
+    file = path.with_suffix(".tape")
+    if tape == "a tape":
+        Tape(file).close()
+    else:
+        file.write_text("notes")
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=r"is a file, and a study is a folder.*tape='study/'"):
+        study_of(tape=file)
+    assert file.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("")
+    study = study_of(tape=tmp_path / "notes" / "study")
+    with pytest.raises(ConfigError, match="cannot write to the folder"):
+        played(study)
+
+
+def test_a_runs_manifest_has_the_digests_of_a_single_run(path: Path) -> None:
+    study = played(study_of(tape=path))
     alone = Water(llm_client=instant_client()).manifest()
-    with Tape(path, read_only=True) as tape:
-        for info in tape.runs():
-            assert info.manifest["code"] == alone["code"]
+    for arm in study.arms:
+        with Tape(study.tape_of(arm, 0), read_only=True) as tape:
+            assert tape.run().manifest["code"] == alone["code"]
 
 
 # --- outcomes and effects ------------------------------------------------------------------------
@@ -446,10 +506,8 @@ def test_an_outcome_that_no_run_has_is_named_before_all_are_played(path: Path) -
     with pytest.raises(ConfigError, match=r"did you mean 'shares\.Ann'"):
         played(study, parallel=1)
     assert study.counts["done"] == 1
-    study.close()
     again = played(study_of(outcome="shares.Ann", tape=path))
     assert again.counts["done"] == 6
-    assert faults_on(path) == []
 
 
 class Coins(Reply):
@@ -600,7 +658,7 @@ def test_effects_while_runs_are_left_say_so(path: Path) -> None:
 def test_runs_are_listed_with_their_levels() -> None:
     frame = played(study_of(vary={"factor": [1.0, 2.0], "taste": ["plain", "fine"]})).runs
     assert list(frame.columns) == [
-        *("arm", "factor", "taste", "seed", "run", "status", "turns", "error"),
+        *("arm", "factor", "taste", "seed", "status", "turns", "error", "tape"),
     ]
     assert frame["factor"].tolist() == [1.0] * 6 + [2.0] * 6
 
@@ -684,7 +742,7 @@ def test_a_plan_says_what_it_does_not_know() -> None:
     plan = study_of().plan()
     assert (plan.runs, plan.calls, plan.smallest) == (6, None, {"level": None})
     assert "not known before a run was played" in str(plan)
-    assert "in Python: study.plan(pilot='a.tape')" in str(plan)
+    assert "in Python: study.plan(pilot='small/')" in str(plan)
     assert "smallest effect it can see is not known" in str(plan)
 
 
@@ -703,10 +761,11 @@ def test_a_plan_leaves_out_arms_that_tell_nothing_of_luck() -> None:
     assert more.plan().smallest["level"] == pytest.approx(alone)
 
 
-def test_a_plan_says_that_a_tape_does_not_tell_of_an_outcome_that_is_a_function(path: Path) -> None:
+def test_a_plan_says_that_a_folder_does_not_tell_of_an_outcome_that_is_a_function(
+    path: Path,
+) -> None:
     outcome = {"last": lambda run: run.state.level}
     pilot = played(study_of(tape=path, seeds=4, name="pilot", outcome=outcome))
-    pilot.close()
     plan = study_of(seeds=30, outcome=outcome).plan(pilot=path)
     assert plan.smallest == {"last": None}
     assert "study.plan(pilot=small)" in str(plan)
@@ -729,9 +788,8 @@ def test_a_plan_counts_calls_and_power_from_the_runs_so_far(path: Path) -> None:
     assert "four times in five, with 10 seeds" in str(plan)
 
 
-def test_a_pilots_tape_tells_cost_and_power(path: Path) -> None:
+def test_a_pilots_folder_tells_cost_and_power(path: Path) -> None:
     pilot = played(study_of(tape=path, seeds=4, name="pilot"))
-    pilot.close()
     plan = study_of(seeds=30).plan(pilot=path)
     assert plan.calls == 60 * 4 * 2
     from_study = study_of(seeds=30).plan(pilot=pilot)
@@ -750,7 +808,7 @@ def test_nothing_is_left_of_a_whole_study() -> None:
 
 
 def test_an_unused_client_is_not_needed_to_read_a_study(path: Path) -> None:
-    played(study_of(tape=path)).close()
+    played(study_of(tape=path))
     study = study_of(tape=path, llm_client=None)
     assert len(study.outcomes()) == 6
     assert not math.isnan(study.outcomes()["value"].iloc[0])
@@ -758,9 +816,12 @@ def test_an_unused_client_is_not_needed_to_read_a_study(path: Path) -> None:
 
 def test_a_clients_settings_are_recorded_with_its_run(path: Path) -> None:
     client = LLMClient(LLMConfig(model="m", temperature=0.2), instant_client().backend)
-    played(study_of(tape=path, llm_client=client, vary={"temperature": [0.4, 0.6]})).close()
-    with Tape(path, read_only=True) as tape:
-        assert {info.manifest["llm"]["temperature"] for info in tape.runs()} == {0.4, 0.6}
+    played(study_of(tape=path, llm_client=client, vary={"temperature": [0.4, 0.6]}))
+    found = set()
+    for file in path.glob("*.tape"):
+        with Tape(file, read_only=True) as tape:
+            found.add(tape.run().manifest["llm"]["temperature"])
+    assert found == {0.4, 0.6}
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
@@ -800,16 +861,19 @@ def test_factors_called_arm_or_seed_do_not_take_the_places_of_the_columns() -> N
     assert list(arranged["factor arm"].values) == ["left", "left", "right", "right"]
 
 
-def test_runs_that_other_code_played_are_named_beside_the_effects(
+def test_runs_that_other_code_played_are_played_anew_and_named(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unchanged = played(study_of(tape=path))
-    assert unchanged.effects().label == ""
+    played(study_of(tape=path))
 
     async def turn(self: Any, state: Any, ask: Ask) -> Any:
         return state.replace(level=state.level + 100)
 
     monkeypatch.setattr(Water, "turn", turn)
-    study = played(study_of(tape=path, seeds=5))
-    assert "6 of 10 runs were begun with other code of Water" in study.effects().label
-    assert "CODE_CHANGED" in caplog.text
+    study = study_of(tape=path, seeds=5)
+    assert study.counts == {"left": 10}
+    said = f"6 runs of these arms and seeds in {path} with other settings or code"
+    assert said in str(study)
+    assert min(played(study).outcomes()["value"]) > 100
+    assert "OTHER_RUNS" in caplog.text
+    assert said in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 from lab_page import LabPage, Notebook
 from playwright.sync_api import expect
@@ -12,7 +13,7 @@ from scenes import Givers
 from llmsim_lab.lab import StudyBoard
 model = Givers()
 model.set(pause_s=0.05, broken=True)
-study = model.study("board.tape")
+study = model.study("board")
 """
 WIDGET = 1
 
@@ -26,7 +27,7 @@ def reads(notebook: Notebook, name: str) -> None:
 
 
 def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> None:
-    (lab.server.root / "board.tape").unlink(missing_ok=True)
+    shutil.rmtree(lab.server.root / "board", ignore_errors=True)
     notebook = lab.write("study_board", [SETUP, "board = StudyBoard(study); board"])
     notebook.run_all()
     output = notebook.output(WIDGET)

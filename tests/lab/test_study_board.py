@@ -47,7 +47,7 @@ async def test_each_run_has_a_button_that_says_arm_seed_and_state() -> None:
 
 
 async def test_run_plays_what_is_left_and_shows_what_came_of_it(tmp_path: Path) -> None:
-    study = make_study(tmp_path / "w.tape")
+    study = make_study(tmp_path / "w")
     board = StudyBoard(study, parallel=2)
     assert "comes with the first run" in board.chart.value
     board.run_button.click()
@@ -84,7 +84,7 @@ async def test_it_follows_a_study_that_somebody_else_plays() -> None:
 
 
 async def test_stop_stops_what_a_cell_plays_and_run_continues_it(tmp_path: Path) -> None:
-    study = make_study(tmp_path / "w.tape", llm_client=instant_client(pause_s=0.02), turns=20)
+    study = make_study(tmp_path / "w", llm_client=instant_client(pause_s=0.02), turns=20)
     board = StudyBoard(study)
     playing = asyncio.create_task(study.arun(progress=False))
     await until_under_way(study)
@@ -113,7 +113,7 @@ async def test_its_own_stop_keeps_what_was_played() -> None:
 
 
 async def test_while_runs_are_left_the_effects_say_so(tmp_path: Path) -> None:
-    path = tmp_path / "w.tape"
+    path = tmp_path / "w"
     await make_study(path, seeds=6).arun(progress=False)
     study = make_study(path, seeds=8)
     board = StudyBoard(study)
@@ -124,7 +124,7 @@ async def test_while_runs_are_left_the_effects_say_so(tmp_path: Path) -> None:
 
 
 async def test_a_click_opens_the_run_and_close_takes_it_away(tmp_path: Path) -> None:
-    for tape in (tmp_path / "w.tape", None):
+    for tape in (tmp_path / "w", None):
         study = await make_study(tape).arun(progress=False)
         board = StudyBoard(study)
         board.cells["fancy", 1].click()
@@ -241,7 +241,7 @@ async def test_of_one_arm_it_says_that_nothing_is_compared() -> None:
 
 @pytest.mark.usefixtures("drawn")
 async def test_the_static_view_has_the_grid_the_effects_and_the_chart(tmp_path: Path) -> None:
-    study = await make_study(tmp_path / "w.tape").arun(progress=False)
+    study = await make_study(tmp_path / "w").arun(progress=False)
     text = StudyBoard(study).static_text()
     assert "  plain  ✓✓✓  3 done" in text
     assert "fancy \u2212 plain, level: " in text

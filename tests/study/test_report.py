@@ -42,7 +42,7 @@ class Dry(Water):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "study.tape"
+    return tmp_path / "study"
 
 
 class Page(HTMLParser):
@@ -82,8 +82,8 @@ def test_a_report_says_what_was_varied_found_and_played(tmp_path: Path, path: Pa
         "9 runs",
         "9, the same in all arms: 0 to 8",
         "instant",
-        "study.tape",
-        study._notes.digest,
+        "in study",
+        study.tape_of("factor=2", 8).name,
         "No run failed.",
         "mean of 9 seeds",
     ):
@@ -120,10 +120,11 @@ def test_two_reports_of_the_same_runs_are_the_same_file(tmp_path: Path, path: Pa
 
 def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path, path: Path) -> None:
     study = played(study_of(tape=path))
-    before = path.read_bytes()
-    with pytest.raises(ConfigError, match=rf"{path.name} is a tape, and"):
-        study.report(path)
-    assert path.read_bytes() == before
+    tape = study.tape_of("factor=1", 0)
+    before = tape.read_bytes()
+    with pytest.raises(ConfigError, match=rf"{tape.name} is a tape, and"):
+        study.report(tape)
+    assert tape.read_bytes() == before
     with pytest.raises(ConfigError, match=r"cannot write .*; choose another file"):
         study.report(tmp_path / "no folder" / "a.html")
     (tmp_path / "a.html").write_text("older")
@@ -159,7 +160,7 @@ def test_a_replay_has_the_digest_that_the_report_names(
 ) -> None:
     study = played(study_of(tape=path if kept == "on a tape" else None, seeds=2))
     if study.tape is not None:
-        run: Run = replay(study.tape, 1, kind=Water)
+        run: Run = replay(study.tape_of("factor=1", 0), kind=Water)
     else:
         run = study.simulation("factor=1", 0)
     rows = run.to_frame().drop(columns="seconds").to_dict("records")

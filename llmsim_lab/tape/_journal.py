@@ -18,6 +18,7 @@ import threading
 import weakref
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import blake2b
@@ -117,7 +118,7 @@ class Index:
 
     def count(self, run: int) -> int:
         """Return how many calls a run has."""
-        return sum(len(numbers) for (of, _), numbers in self.calls.items() if of == run)
+        return sum(len(numbers) for (of, _), numbers in list(self.calls.items()) if of == run)
 
     def add(self, raw: bytes) -> None:
         """Take the next whole line in, as it says, and note what is wrong with it."""
@@ -232,6 +233,7 @@ class Journal:
         path: the file's.
         index: where what it holds is.
         recorders: those of this process, by run.
+        others: how many lines of each run came from other processes while it was open here.
         lock: held while a line is written and taken in.
     """
 
@@ -241,9 +243,11 @@ class Journal:
         self._identity, self._pid = identity, os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._interned: dict[str, bytes] = {}
-        self._fd, self._writers = -1, 0
+        self._fd = -1
+        self._writers: set[object] = set()
+        self.others: Counter[int] = Counter()
         self._unsure = False
-        """True while a line may be there that the index lacks, as after a Ctrl-C."""
+        """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
         self._unpacked = self._unpack() if path.suffix == ".gz" else None
 
@@ -320,15 +324,20 @@ class Journal:
             TapeError: it is no tape of this format, or cannot be read.
         """
         with self.lock, self._reading() as file:
-            file.seek(self.index.end)
-            for raw in self._rest(file, self.index.lines):
-                if self.index.end == 0:
+            is_first, was_unsure = self.index.end == 0, self._unsure
+            index = Index() if was_unsure else self.index
+            self._unsure = True
+            file.seek(index.end)
+            for raw in self._rest(file, index.lines):
+                if index.end == 0:
                     self._check_head(raw)
-                self.index.add(raw)
-            if self.index.end == 0:
+                index.add(raw)
+                if not (is_first or was_unsure or self._writers) and (fact := _FACT.match(raw)):
+                    self.others[int(fact[1])] += 1
+            if index.end == 0:
                 file.seek(0)
                 self._check_head(file.read(64))
-            self._unsure = False
+            self.index, self._unsure = index, False
 
     def _check_head(self, raw: bytes) -> None:
         head = _HEAD.match(raw)
@@ -383,23 +392,34 @@ class Journal:
         Raises:
             TapeError: another process is, or the file cannot be written to.
         """
-        self.claim()
+        writer = object()
         try:
+            self.claim(writer)
             yield
         finally:
-            self.release()
+            self.release(writer)
 
-    def claim(self) -> None:
-        """Become the file's writer, until ``release`` was called as often."""
+    @property
+    def is_claimed(self) -> bool:
+        """Return True while somebody in this process is the file's writer."""
+        return bool(self._writers)
+
+    def claim(self, writer: object) -> None:
+        """Become the file's writer, until ``release``.
+
+        Args:
+            writer: who; several of a process may be at once.
+        """
         with self.lock:
             if self._pid != os.getpid():
                 raise TapeError(
                     f"{self.path} was opened by the process that this one was forked from; open it "
                     "again here"
                 )
-            if self._writers == 0:
+            if not self._writers:
+                self._end()  # which a Ctrl-C may have met
                 self._begin()
-            self._writers += 1
+            self._writers.add(writer)
 
     def _begin(self) -> None:
         if self._unpacked is not None:
@@ -432,13 +452,18 @@ class Journal:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-        self._guard.release()
+        self._guard.release(force=True)
 
-    def release(self) -> None:
-        """Let others write."""
+    def release(self, writer: object) -> None:
+        """Let others write, unless somebody else in this process does; nothing if it did not."""
         with self.lock:
-            self._writers -= 1
-            if self._writers == 0 and self._pid == os.getpid():
+            if self._unsure and writer in self._writers and self._pid == os.getpid():
+                # While it is certain whose lines these are. What keeps it from being read is said
+                # when somebody needs it.
+                with suppress(TapeError):
+                    self.refresh()
+            self._writers.discard(writer)
+            if not self._writers and self._pid == os.getpid():
                 self._end()
 
     def check_there(self) -> None:
@@ -502,7 +527,7 @@ class Journal:
         """Write a text that is used often, if it is not there; returns its digest."""
         with self.lock:
             digest = self._interned.get(value)
-            if digest is None:
+            if digest is None or digest not in self.index.texts:
                 raw = value.encode()
                 digest = text_digest(raw)
                 self._settle()
@@ -516,6 +541,7 @@ class Journal:
             raise TapeError(f"{self.path} is not open for writing in this process; open it again")
         if self._unsure:
             self.refresh()
+            self._cut_tail()
 
     def _write(
         self, line: bytes, before: int, call: tuple[int, int | None, int] | None = None
@@ -570,7 +596,7 @@ class Journal:
             TapeError: somebody writes to this tape, or the file cannot be written.
         """
         with self.writing() if path is None else nullcontext():
-            if path is None and self._writers > 1:
+            if path is None and len(self._writers) > 1:
                 raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
             new = path or Path(f"{self.path}.new")
             try:

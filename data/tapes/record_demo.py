@@ -28,7 +28,7 @@ from llmsim_lab.study._demo import (
     demo_config,
     demo_runs,
 )
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 
 _DRIVEN_OFF = "driven the model off its range"
 """Words of the outcome of a run that an ``EconomyError`` ended."""

@@ -13,7 +13,8 @@ _PACKAGE = Path(__file__).parents[1]
 _ROOTS = (_PACKAGE / "_data", _PACKAGE.parent / "data")
 """An installed wheel has the first; a checkout has the second."""
 
-_SQLITE = b"SQLite format 3\0"
+_LOST = b'{"tape":', b"SQLite format 3\0"
+"""How files begin that no other file should replace."""
 
 
 def data_path(name: str) -> Path:
@@ -39,7 +40,7 @@ def write_file(path: Path, content: bytes) -> Path:
     """Write a file, in place of one that is there once all of it is written; return its path.
 
     Raises:
-        ConfigError: it cannot be written, or is a tape or another database, which would be lost.
+        ConfigError: it cannot be written, or is a tape or a database, which would be lost.
     """
     target = path.resolve()  # a link stays one
     aside = target.with_name(f".{token_hex(8)}.part")
@@ -49,9 +50,9 @@ def write_file(path: Path, content: bytes) -> Path:
             return path
         if target.exists():
             with target.open("r+b") as there:  # also written to, so that a protected file is kept
-                if there.read(len(_SQLITE)) == _SQLITE:
+                if there.read(20).startswith(_LOST):
                     raise ConfigError(
-                        f"{path} is a tape or another database, and would be replaced; choose "
+                        f"{path} is a tape or a database, and would be replaced; choose "
                         "another file"
                     )
         try:

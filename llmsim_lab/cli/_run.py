@@ -38,7 +38,7 @@ from llmsim_lab.run._records import config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import lint as lint_economy
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 

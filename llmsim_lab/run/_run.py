@@ -93,7 +93,7 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
-from llmsim_lab.tape import RunInfo, Verb
+from llmsim_lab.tape._lines import RunInfo, Verb
 from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -80,6 +80,7 @@ class Index:
 
     Attributes:
         end: the byte after the last whole line.
+        tail: the end of that line.
         lines: how many whole lines there are.
         faults: the first of the lines that are not as they were written.
         faulty: how many there are.
@@ -94,6 +95,7 @@ class Index:
 
     def __init__(self) -> None:
         self.end = self.lines = self.faulty = 0
+        self.tail = b""
         self.faults: list[Fault] = []
         self.texts: dict[bytes, Place] = {}
         self.runs: dict[int, list[Place]] = {}
@@ -130,7 +132,7 @@ class Index:
                 fact = _FACT.match(raw)
                 run = int(fact[1]) if fact else None
                 self.faults.append(Fault(self.lines, place.start, run, what))
-        self.end += len(raw)
+        self.end, self.tail = self.end + len(raw), raw[-_SUM_LEN:]
 
     def _take(self, raw: bytes, place: Place) -> str | None:
         tail = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
@@ -209,8 +211,9 @@ def journal_at(path: Path, *, by: str | None) -> Journal:
             key = place, _identity(place.stat())
         except OSError as error:
             why = error.strerror or str(error)
-            raise TapeError(f"there is no tape that can be read at {path}: {why}") from error
-        if (known := _open.get(key)) is None:
+            what = f"there is no tape that can be read at {path.absolute()}: {why}"
+            raise TapeError(what) from error
+        if (known := _open.get(key)) is None or not known.is_there():
             known = _open[key] = Journal(place, key[1])
         known.refresh()
         return known
@@ -283,10 +286,24 @@ class Journal:
         except OSError as error:
             raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
         with file:
-            now = os.fstat(file.fileno())
-            if _identity(now) != self._identity or now.st_size < self.index.end:
+            if not self._is_same(file):
                 raise self._another()
             yield file
+
+    def is_there(self) -> bool:
+        """Return True if the file is still the one that was opened."""
+        try:
+            with self.path.open("rb") as file:
+                return self._is_same(file)
+        except OSError:
+            return False
+
+    def _is_same(self, file: BinaryIO) -> bool:
+        """Return True for the file that was opened; what was copied over it ends in another sum."""
+        end = self.index.end
+        file.seek(max(0, end - _SUM_LEN))
+        is_kept = file.read(min(end, _SUM_LEN)) == self.index.tail
+        return is_kept and _identity(os.fstat(file.fileno())) == self._identity
 
     def _another(self) -> TapeError:
         return TapeError(
@@ -468,11 +485,7 @@ class Journal:
 
     def check_there(self) -> None:
         """Raise TapeError if the path has another file by now, or this one was changed."""
-        try:
-            there, own = self.path.stat(), os.fstat(self._fd)
-        except OSError:
-            raise self._another() from None
-        if _identity(there) != self._identity or own.st_size < self.index.end:
+        if not self.is_there():
             raise self._another()
 
     def _cut_tail(self) -> None:
@@ -578,7 +591,7 @@ class Journal:
             index.sums[call[0]] = own
             index.note_call(*call, Place(index.end, len(raw)))
             index.lines += 1
-            index.end += len(raw)
+            index.end, index.tail = index.end + len(raw), raw[-_SUM_LEN:]
         self._unsure = False
 
     def sync(self) -> None:
@@ -588,6 +601,8 @@ class Journal:
     def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
         """Write these runs' lines, byte for byte, to a file; by default in this one's place.
 
+        In its place only by the file's one writer.
+
         Args:
             runs: by number, up to which line of the file; what is faulty is left out.
             path: the new file.
@@ -595,19 +610,18 @@ class Journal:
         Raises:
             TapeError: somebody writes to this tape, or the file cannot be written.
         """
-        with self.writing() if path is None else nullcontext():
-            if path is None and len(self._writers) > 1:
-                raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
-            new = path or Path(f"{self.path}.new")
-            try:
-                with new.open("wb") as file:
-                    file.writelines(self._of(runs))
-                    file.flush()
-                    os.fsync(file.fileno())
-                if path is None:
-                    new.replace(self.path)
-            except OSError as error:
-                raise TapeError(f"cannot write {new}: {error.strerror}") from error
+        if path is None and len(self._writers) > 1:
+            raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
+        new = path or Path(f"{self.path}.new")
+        try:
+            with new.open("wb") as file:
+                file.writelines(self._of(runs))
+                file.flush()
+                os.fsync(file.fileno())
+            if path is None:
+                new.replace(self.path)
+        except OSError as error:
+            raise TapeError(f"cannot write {new}: {error.strerror}") from error
         if path is None:
             with self.lock:
                 self._identity, self.index = _identity(self.path.stat()), Index()

@@ -454,7 +454,7 @@ class RunInfo:
     started: str
     ended: str | None
     outcome: str | None
-    process: int | None
+    process: int | None = None
     turns: int
     calls: int
     manifest: Mapping[str, Any]

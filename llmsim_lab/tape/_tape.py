@@ -458,16 +458,26 @@ class Tape:
             self.journal.append(run, "end", f",{facts}".encode())
             self.journal.sync()
 
-    def take(self, source: Tape, run: int, *, up_to: int | None = None) -> int:
-        """Copy a run of another tape, with those that it came from; returns its number here.
+    def take(
+        self, source: Tape, runs: Iterable[int], *, up_to: int | None = None
+    ) -> dict[int, int]:
+        """Copy runs of another tape, with those that they came from.
 
         Args:
             source: the other tape.
-            run: the run's number there.
+            runs: their numbers there.
             up_to: the last turn to copy; all if not given.
+
+        Returns:
+            The number here of each that was copied, by its number there.
         """
-        family = {part for part, _ in source.line(run)}
-        runs: dict[int, int] = {}
+        family: set[int] = set()
+        for number in runs:
+            info: RunInfo | None = source.run(number)
+            while info is not None:
+                family.add(info.id)
+                info = None if info.parent is None else source.run(info.parent)
+        taken: dict[int, int] = {}
         calls: dict[int, int] = {}
         journal = self.journal
         with self.writing():
@@ -479,13 +489,12 @@ class Tape:
                     if digest in source.journal.index.texts:
                         journal.intern(source.journal.text(digest.decode()).decode())
                 if kind == "run":
-                    runs[part] = max(journal.index.runs, default=0) + 1
+                    taken[part] = max(journal.index.runs, default=0) + 1
                 if kind == "call":
-                    calls[number] = journal.append_call(runs[part], turn, body)
+                    calls[number] = journal.append_call(taken[part], turn, body)
                 else:
-                    journal.append(runs[part], kind, _renumbered(body, runs, calls), turn=turn)
-        self._infos.clear()
-        return runs[run]
+                    journal.append(taken[part], kind, _renumbered(body, taken, calls), turn=turn)
+        return taken
 
     def prune(self, runs: Iterable[int]) -> None:
         """Remove runs for good, with their calls and turns; all other lines stay as they are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -74,6 +75,8 @@ def _findings(tape: Tape) -> Iterator[Finding]:
     for number, raw in journal.lines():
         if (fault := said.get(number)) is not None:
             yield Finding(what=fault.what, line=number, run=fault.run)
+            with suppress(ValueError, RecursionError, TapeError):  # those below may name it
+                above.check(raw)
             continue
         try:
             above.check(raw)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from fake_ollama import FakeOllama
 from fake_ollama._fake_ollama import TokenReply
-from llmsim_lab.tape._codec import SettingsCache, encode_request
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -29,6 +28,7 @@ from llmsim_lab.llm import (
     connect,
 )
 from llmsim_lab.llm._choose import Choice, label_of
+from llmsim_lab.tape._lines import what_is_asked
 from llmsim_lab.types import Message
 
 WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}
@@ -66,11 +66,9 @@ def test_a_choice_of_an_ollama_model_is_measured() -> None:
     assert len(fake.requests) == 3
 
 
-def test_a_request_without_alternatives_keeps_the_key_it_had() -> None:
+def test_a_question_with_alternatives_is_another_than_the_one_without() -> None:
     plain = ChatRequest(model="tiny", messages=(Message("user", "A or B?"),))
-    cache = SettingsCache()
-    assert encode_request(plain, cache).key.hex() == "a597bbdfda01a1fcc42def664c3e0255"
-    assert encode_request(QUESTION, cache).key != encode_request(plain, cache).key
+    assert what_is_asked(QUESTION) != what_is_asked(plain)
 
 
 # --- letters: a model whose answers are known --------------------------------------------------

@@ -15,7 +15,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, Message
 
 LOOPING = '{"action": "ha' + " ha" * 200

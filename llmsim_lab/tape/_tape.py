@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import os
 import re
@@ -56,8 +55,7 @@ class Tape:
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.closed = False
-        by = None if self.read_only else f"llmsim_lab {importlib.metadata.version('llmsim-lab')}"
-        self.journal: Journal = journal_at(self.path, by=by)
+        self.journal: Journal = journal_at(self.path, make=not self.read_only)
         self._attempts: dict[int, Attempt] = {}
         """Those read lately, by number: whoever reads one of a turn's often reads its others."""
         self._infos: dict[int, tuple[int, dict[str, Any]]] = {}
@@ -403,7 +401,9 @@ class Tape:
             busy = [info for info in self.runs() if info.process not in (None, os.getpid())]
             if "another process" not in str(error) or not busy:
                 raise
-            who = f"; run {busy[-1].id} was begun there by process {busy[-1].process}"
+            runs = self.journal.index.runs
+            latest = max(busy, key=lambda info: runs[info.id][-1].start)
+            who = f"; run {latest.id} is recorded there by process {latest.process}"
             raise TapeError(f"{error}{who}") from None
 
     def add_run(
@@ -470,31 +470,46 @@ class Tape:
 
         Returns:
             The number here of each that was copied, by its number there.
+
+        Raises:
+            TapeError: a run is damaged there, or this tape cannot be written to.
         """
         family: set[int] = set()
         for number in runs:
             info: RunInfo | None = source.run(number)
-            while info is not None:
+            while info is not None and info.id not in family:
                 family.add(info.id)
                 info = None if info.parent is None else source.run(info.parent)
-        taken: dict[int, int] = {}
+        if damaged := family & source.journal.index.broken.keys():
+            raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
+        with self.writing():
+            try:
+                return self._copy(source, family, up_to)
+            except (LookupError, TypeError, ValueError) as error:
+                what = f"a run on {source.path} is damaged: {error!r:.80}"
+                raise TapeError(what) from error
+            finally:
+                self._infos.clear()
+
+    def _copy(self, source: Tape, family: Container[int], up_to: int | None) -> dict[int, int]:
+        """Copy runs; returns their numbers here by those there."""
+        runs: dict[int, int] = {}
         calls: dict[int, int] = {}
         journal = self.journal
-        with self.writing():
-            for kind, part, turn, number, body in source.journal.facts(family):
-                is_late = up_to is not None and turn is not None and turn > up_to
-                if is_late or (kind == "end" and up_to is not None):
-                    continue
-                for digest in re.findall(rb'"([0-9a-f]{16})"', body):
-                    if digest in source.journal.index.texts:
-                        journal.intern(source.journal.text(digest.decode()).decode())
-                if kind == "run":
-                    taken[part] = max(journal.index.runs, default=0) + 1
-                if kind == "call":
-                    calls[number] = journal.append_call(taken[part], turn, body)
-                else:
-                    journal.append(taken[part], kind, _renumbered(body, taken, calls), turn=turn)
-        return taken
+        for kind, part, turn, number, body in source.journal.facts(family):
+            is_late = up_to is not None and turn is not None and turn > up_to
+            if is_late or (kind == "end" and up_to is not None):
+                continue
+            for digest in re.findall(rb'"([0-9a-f]{16})"', body):
+                if digest in source.journal.index.texts:
+                    journal.intern(source.journal.text(digest.decode()).decode())
+            if kind == "run":
+                runs[part] = max(journal.index.runs, default=0) + 1
+            if kind == "call":
+                calls[number] = journal.append_call(runs[part], turn, body)
+            else:
+                journal.append(runs[part], kind, _renumbered(body, runs, calls), turn=turn)
+        return runs
 
     def prune(self, runs: Iterable[int]) -> None:
         """Remove runs for good, with their calls and turns; all other lines stay as they are.
@@ -529,7 +544,9 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
     """Return members of a line with the numbers that runs and calls have on another tape."""
     values = loads(b"{" + body[1:] + b"}")
     if "parent" in values:
-        values["parent"] = runs[values["parent"]]
+        values["parent"] = runs.get(values["parent"])  # what a rerun repeats is not copied
+        if values["parent"] is None:
+            del values["parent"]
     if "calls" in values:
         values["calls"] = [calls[number] for number in values["calls"]]
     if "record" in values:

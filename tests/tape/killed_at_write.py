@@ -14,7 +14,7 @@ from pathlib import Path
 from tape_kit import HashBackend, hash_client, identity, steady_config
 
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import LiveRecorder
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatRequest
 
 TURNS = 4

@@ -33,7 +33,8 @@ from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import load, replay, resume
 from llmsim_lab.run._session import Recording
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import LiveRecorder, verify
+from llmsim_lab.tape import verify
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import ChatRequest
 
 HERE = Path(__file__).parent

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from builders import make_client, make_config
-from tape_editing import edit_tape
 from tape_kit import asked, bytes_in, hash_client, make_recorded
+from tape_text import rewrite
 
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import TapeError, TapeMiss
@@ -187,14 +187,16 @@ def test_code_that_computes_another_economy_is_found_out(
         replay(tmp_path / "x.tape")
 
 
-def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
+def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return a change of turn 2."""
 
-    def change(line: Any) -> None:
-        if line["is"] == "turn" and line["turn"] == 2:
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn" and line["turn"] == 2:
+            part: Any = line
             for name in path[:-1]:
-                line = line[name]
-            line[path[-1]] = value
+                part = part[name]
+            part[path[-1]] = value
+        return line
 
     return change
 
@@ -214,10 +216,10 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
     ids=["record", "row"],
 )
 def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None], complaint: str
+    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], complaint: str
 ) -> None:
     make_recorded(tmp_path / "x.tape", turns=2).close()
-    edit_tape(tmp_path / "x.tape", change)
+    rewrite(tmp_path / "x.tape", change)
     with pytest.raises(TapeError, match=complaint):
         replay(tmp_path / "x.tape")
 
@@ -225,12 +227,13 @@ def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
 def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> None:
     make_recorded(tmp_path / "x.tape", turns=2).close()
 
-    def change(line: dict[str, Any]) -> None:
+    def change(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("no") == 2:
             text = line["messages"][0]["content"]
             line["messages"][0]["content"] = text.replace("Inflation", "Deflation")
+        return line
 
-    edit_tape(tmp_path / "x.tape", change)
+    rewrite(tmp_path / "x.tape", change)
     with pytest.raises(TapeMiss, match=r"\[-\w*Deflation"):
         replay(tmp_path / "x.tape")
 

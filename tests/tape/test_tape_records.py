@@ -18,8 +18,8 @@ from counter_kit import (
     make_counter,
 )
 from pydantic import BeforeValidator, TypeAdapter
-from tape_editing import edit_tape
 from tape_kit import make_recorded
+from tape_text import rewrite
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.models import LLMReasoningChain
@@ -147,10 +147,11 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 def test_a_record_is_read_strictly_by_its_types(
     tmp_path: Path, change: Callable[[dict[str, Any]], None], fault: str
 ) -> None:
-    def edit(line: dict[str, Any]) -> None:
-        if line["is"] == "turn" and line["turn"] == 1:
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn" and line["turn"] == 1:
             change(line["record"])
+        return line
 
-    edit_tape(tmp_path / "x.tape", edit)
+    rewrite(tmp_path / "x.tape", edit)
     with pytest.raises(TapeError, match=f"turn 1 on the tape is damaged: {fault}"):
         load(tmp_path / "x.tape")

@@ -564,6 +564,13 @@ class Journal:
 
     def release(self, writer: object) -> None:
         """Let others write, unless somebody else in this process does; nothing if it did not."""
+        try:
+            self._release(writer)
+        except BaseException:  # a Ctrl-C has to wait, or no other process could write
+            self._release(writer)
+            raise
+
+    def _release(self, writer: object) -> None:
         with self.lock:
             if self._unsure and writer in self._writers and self._pid == os.getpid():
                 # While it is certain whose lines these are. What keeps it from being read is said

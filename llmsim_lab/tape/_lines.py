@@ -90,6 +90,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "turn": _Turn,
         "what": str,
         "key": Any,
+        "nth": NotRequired[_Count],
         "result": NotRequired[Any],
         "once": NotRequired[bool],
         "stopped": NotRequired[bool],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from counter_kit import (
 )
 from pydantic import BeforeValidator, TypeAdapter
 from tape_kit import make_recorded
+from tape_text import rewrite
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.models import LLMReasoningChain
@@ -147,12 +147,11 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 def test_a_record_is_read_strictly_by_its_types(
     tmp_path: Path, change: Callable[[dict[str, Any]], None], fault: str
 ) -> None:
-    connection = sqlite3.connect(tmp_path / "x.tape")
-    sql = "SELECT record FROM turns WHERE turn = 1"
-    record = json.loads(connection.execute(sql).fetchone()[0])
-    change(record)
-    connection.execute("UPDATE turns SET record = ? WHERE turn = 1", (json.dumps(record),))
-    connection.commit()
-    connection.close()
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn" and line["turn"] == 1:
+            change(line["record"])
+        return line
+
+    rewrite(tmp_path / "x.tape", edit)
     with pytest.raises(TapeError, match=f"turn 1 on the tape is damaged: {fault}"):
         load(tmp_path / "x.tape")

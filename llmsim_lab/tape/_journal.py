@@ -22,7 +22,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -681,38 +681,37 @@ class Journal:
         os.fsync(self._fd)
 
     def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
-        """Write these runs' lines, byte for byte, to a file; by default in this one's place.
+        """Write these runs' lines, byte for byte, to a file.
 
         Args:
             runs: by number, up to which line of the file; what is faulty is left out.
-            path: the new file.
+            path: the new file; in this one's place if not given.
 
         Raises:
-            TapeError: somebody writes to this tape, or the file cannot be written.
+            TapeError: somebody else writes to this tape, or the file cannot be written.
         """
         target = self.path if path is None else path
         aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
-        with self.writing() if path is None else nullcontext():
-            if path is None and self._writers > 1:
-                raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
-            try:
-                with aside.open("xb") as file:
-                    file.writelines(self._of(runs))
-                    file.flush()
-                    os.fsync(file.fileno())
-                shutil.copymode(self.path, aside)
-                if path is None:
-                    fd, self._fd = self._fd, -1
-                    os.close(fd)  # Windows replaces no file that is open
-                aside.replace(target)
-                if path is None:
-                    self._identity = _identity(target.stat())
-                    _open[self.path, self._identity] = self
-                    self._forget()
-            except OSError as error:
-                raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
-            finally:
-                aside.unlink(missing_ok=True)
+        if path is None and self._writers > 1:
+            raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
+        try:
+            with aside.open("xb") as file:
+                file.writelines(self._of(runs))
+                file.flush()
+                os.fsync(file.fileno())
+            shutil.copymode(self.path, aside)
+            if path is None:
+                fd, self._fd = self._fd, -1
+                os.close(fd)  # Windows replaces no file that is open
+            aside.replace(target)
+            if path is None:
+                self._identity = _identity(target.stat())
+                _open[self.path, self._identity] = self
+                self._forget()
+        except OSError as error:
+            raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
+        finally:
+            aside.unlink(missing_ok=True)
 
     def facts(self, runs: Container[int]) -> Iterator[tuple[str, int, int | None, int, bytes]]:
         """Yield lines of runs: kind, run, turn, number of a call, and the other members."""

@@ -265,9 +265,9 @@ def test_nothing_is_written_to_a_tape_that_is_damaged_before_its_end(
 ) -> None:
     named(small, change(lines_of(small)))
     before = small.read_bytes()
-    with Tape(small) as tape:
-        with pytest.raises(TapeError, match=r"is damaged in line \d.*Nothing is written .* repair"):
-            add_run(tape)
+    what = r"is damaged in line \d.*Nothing is written to it; .* repair"
+    with Tape(small) as tape, pytest.raises(TapeError, match=what):
+        add_run(tape)
     assert small.read_bytes() == before
     assert not small.with_name("small.tape.cut").exists()
 

@@ -711,16 +711,14 @@ class Journal:
         os.fsync(self._fd)
 
     def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
-        """Write these runs' lines, byte for byte, to a file; by default in this one's place.
-
-        In its place only by the file's one writer.
+        """Write these runs' lines, byte for byte, to a file.
 
         Args:
             runs: by number, up to which line of the file; what is faulty is left out.
-            path: the new file.
+            path: the new file; in this one's place if not given.
 
         Raises:
-            TapeError: somebody writes to this tape, or the file cannot be written.
+            TapeError: somebody else writes to this tape, or the file cannot be written.
         """
         target = self.path if path is None else path
         aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")

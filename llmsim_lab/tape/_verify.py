@@ -57,8 +57,8 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
     changed line, a missing one and one too many are named; and all that lines name must be above
     them. It cannot see
 
-    - that the last lines of a run are missing, as those of a run without an end may be, or a whole
-      run that no other came from;
+    - that the last lines of a run are missing, as those of a run without an end may be, that the
+      file's last one is not whole, or that a whole run is missing that no other came from;
     - that lines of different runs changed places, as long as calls and what is named stay in order;
     - that a text was moved, as long as it is above the first line that names it, or that a text is
       missing that no line names;
@@ -145,14 +145,16 @@ class _Above:
                     raise ValueError(f"it names call {number}, which is not one of its run above")
 
     def _check_call(self, run: int, line: dict[str, Any]) -> None:
+        self.calls[line["no"]] = run
         call = call_of(line, self.tape.journal.text, forgotten=False)
         _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
-        self.calls[line["no"]] = run
         if line["turn"] is not None and line["turn"] > self.turns[run][1] + 1:
             raise ValueError(f"it belongs to turn {line['turn']}, which was not begun")
 
     def _check_begun(self, line: dict[str, Any]) -> None:
         run, parent, at = line["run"], line.get("parent"), line.get("fork_turn")
+        if run in self.parents:
+            raise ValueError(f"run {run} begins twice")  # which its sum may have said as well
         is_above = parent is None or parent in self.turns
         self.parents[run], self.turns[run] = parent if is_above else None, (0, -(10**9) - 1)
         if parent is None and at is not None:

@@ -237,7 +237,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         except OSError as error:
             why = error.strerror or str(error)
             what = "no tape can be made" if make else "there is no tape that can be read"
-            raise TapeError(f"{what} at {path}: {why}") from error
+            raise TapeError(f"{what} at {path.absolute()}: {why}") from error
         if not stat.S_ISREG(there.st_mode):
             raise TapeError(f"{path} is not a file, so it cannot be a tape")
         key = place, _identity(there)

@@ -12,7 +12,7 @@ from typing import Any, NotRequired, TypedDict, Unpack
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import RecordedCall, call_body, what_is_asked
+from llmsim_lab.tape._lines import RecordedCall, call_body, member, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -307,15 +307,14 @@ class LiveRecorder(_AtTurn):
             TapeError: it holds what JSON cannot; the disk is full or fails.
         """
         try:
-            line = {"what": what, "key": plain(key), "nth": nth, **outcome}
-            body = dumps({name: value for name, value in line.items() if name != "nth" or nth})
-            line = loads(body)  # as a replay will have it
-        except (ValueError, TypeError, RecursionError) as error:
+            body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
+        except ValueError as error:
             path = self.tape.path
             raise TapeError(f"what {what} gave cannot be kept on {path}: {error}") from error
+        line = loads(body)  # as a replay will have it
         with self._journal.lock, self.writing():
             was_known, self._is_known = self._is_known, False
-            self._journal.append(self.run, "outside", f",{body[1:-1]}".encode(), turn=self._turn)
+            self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
             self._outside.keep(line)
             self._is_known = was_known
 

@@ -71,7 +71,7 @@ def test_loading_parses_a_prompt_that_all_agents_share_once(
     parsed: list[str] = []
     parse = Prompt.parse.__func__  # type: ignore[attr-defined]
 
-    def counted(cls: type[Prompt], text: str, **names: Any) -> Prompt:
+    def counted(cls: type[Prompt], /, text: str, **names: Any) -> Prompt:
         parsed.append(text)
         prompt: Prompt = parse(cls, text, **names)
         return prompt

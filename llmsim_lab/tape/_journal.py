@@ -367,7 +367,9 @@ class Journal:
         except OSError as error:
             raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
         with file:
-            if not (self.is_packed or self._is_same(file)):
+            with self.lock:  # another thread may be writing
+                is_same = self.is_packed or self._is_same(file)
+            if not is_same:
                 raise self._another()
             yield file
 

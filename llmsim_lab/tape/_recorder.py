@@ -12,7 +12,7 @@ from typing import Any, NotRequired, TypedDict, Unpack
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import RecordedCall, call_body, what_is_asked
+from llmsim_lab.tape._lines import RecordedCall, call_body, member, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -44,7 +44,7 @@ class _Turn:
     """
 
     def __init__(self, calls: Sequence[RecordedCall] = ()) -> None:
-        self._lock = threading.Lock()  # agents may ask in threads
+        self._lock = threading.RLock()  # agents may ask in threads
         self._equals: dict[Any, _Equals] = {}
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was, where it was not the first."""
@@ -170,11 +170,6 @@ class LiveRecorder(_AtTurn):
     def __init__(self, tape: Tape, run: int) -> None:
         self.tape, self.run = tape, run
         self._journal = journal = tape.journal
-        if (other := journal.recorders.get(run)) is not None and other.is_open:
-            raise TapeError(
-                f"run {run} on {tape.path} is recorded by another simulation of this process; "
-                "continue with that one, or close() it first"
-            )
         # Not by value: equal requests may be in flight at once.
         self._pending: dict[int, tuple[_Equals, int]] = {}
         """By identity, the requests that were asked for and are not answered yet."""
@@ -185,11 +180,17 @@ class LiveRecorder(_AtTurn):
         during a write when the write has ended."""
         self._others: int | None = None
         self.is_open = True
-        with self.writing():
-            self._read_known()
-            # What had failed when the run stopped is asked again when it is resumed.
-            self._forget_failed(None)
-        journal.recorders[run] = self
+        with journal.lock:  # another thread may want the same run
+            if (other := journal.recorders.get(run)) is not None and other.is_open:
+                raise TapeError(
+                    f"run {run} on {tape.path} is recorded by another simulation of this process; "
+                    "continue with that one, or close() it first"
+                )
+            with self.writing():
+                self._read_known()
+                # What had failed when the run stopped is asked again when it is resumed.
+                self._forget_failed(None)
+            journal.recorders[run] = self
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -306,15 +307,14 @@ class LiveRecorder(_AtTurn):
             TapeError: it holds what JSON cannot; the disk is full or fails.
         """
         try:
-            line = {"what": what, "key": plain(key), "nth": nth, **outcome}
-            body = dumps({name: value for name, value in line.items() if name != "nth" or nth})
-            line = loads(body)  # as a replay will have it
-        except (ValueError, TypeError, RecursionError) as error:
+            body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
+        except ValueError as error:
             path = self.tape.path
             raise TapeError(f"what {what} gave cannot be kept on {path}: {error}") from error
+        line = loads(body)  # as a replay will have it
         with self._journal.lock, self.writing():
             was_known, self._is_known = self._is_known, False
-            self._journal.append(self.run, "outside", f",{body[1:-1]}".encode(), turn=self._turn)
+            self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
             self._outside.keep(line)
             self._is_known = was_known
 

@@ -434,7 +434,7 @@ class Tape:
         journal, (turn, record, row) = self.journal, first
         facts = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         given = {key: value for key, value in facts.items() if value is not None}
-        with self.writing():
+        with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
             shared = manifest_body(manifest, journal.intern)
             head = dumps({**given, "started": now()})[1:-1]
@@ -482,7 +482,7 @@ class Tape:
                 info = None if info.parent is None else source.run(info.parent)
         if damaged := family & source.journal.index.broken.keys():
             raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
-        with self.writing():
+        with self.writing(), self.journal.lock:
             try:
                 return self._copy(source, family, up_to)
             except (LookupError, TypeError, ValueError) as error:

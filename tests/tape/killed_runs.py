@@ -144,7 +144,7 @@ def play(folder: Path, world: World, life: int) -> None:
             os.fsync(safe)
         return kept
 
-    LiveRecorder.keep_now = keep_and_say  # type: ignore[method-assign]
+    LiveRecorder.keep_now = keep_and_say  # type: ignore[method-assign, assignment]
     backend = world.backend(delay_s=world.delay_s, before_answer=pay)
     client = hash_client(backend, max_concurrency=2)
     tape = Tape(folder / "killed.tape")

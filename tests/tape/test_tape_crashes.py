@@ -43,7 +43,7 @@ TESTS = HERE.parent
 
 def played_by(script: str, *arguments: object) -> int:
     """Return the status of a script beside this file, when it has ended."""
-    command = [sys.executable, "-W", "error", HERE / script, *map(str, arguments)]
+    command = [sys.executable, "-W", "error", str(HERE / script), *map(str, arguments)]
     paths = {"PYTHONPATH": os.pathsep.join(map(str, (TESTS, HERE)))}
     return subprocess.run(command, check=False, timeout=120, env={**os.environ, **paths}).returncode
 
@@ -68,7 +68,7 @@ def assert_same(run: Any, reference: Any) -> None:
         ]
         if "player" in frames[0]:  # in the order in which they decided
             frames = [frame.sort_values(["turn", "player"], ignore_index=True) for frame in frames]
-        pd.testing.assert_frame_equal(*frames, check_exact=True)
+        pd.testing.assert_frame_equal(frames[0], frames[1], check_exact=True)
 
 
 # --- kill -9 -----------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def recorded(tmp_path: Path) -> ReplayRecorder:
 
 def answered(recorder: ReplayRecorder, **changes: Any) -> str | None:
     reply = recorder.find(replace(REQUEST, **changes)).reply
-    return reply and reply.text
+    return reply.text if reply else None
 
 
 def test_whatever_can_change_an_answer_tells_requests_apart(recorded: ReplayRecorder) -> None:

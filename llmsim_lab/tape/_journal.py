@@ -327,9 +327,13 @@ class Journal:
         weakref.finalize(self, _remove, Path(name), os.getpid())
         try:
             with os.fdopen(fd, "wb") as file, gzip.open(self.path) as packed:
+                size = 0  # of the line
                 while piece := packed.read(1 << 20):
                     if file.tell() == 0:
                         self._check_head(piece[: piece.find(b"\n") + 1] or piece[:64])
+                    size = len(piece) - piece.rfind(b"\n") + (0 if b"\n" in piece else size)
+                    if size > MAX_LINE + len(piece):
+                        raise TapeError(f"a line of {self.path} has more than {MAX_LINE:,} bytes")
                     if file.write(piece) and file.tell() > _MAX_UNPACKED:
                         raise TapeError(
                             f"{self.path} has more than {_MAX_UNPACKED / 2**30:g} GiB unpacked; "

@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import tempfile
 import threading
 import weakref
@@ -229,15 +228,16 @@ def journal_at(path: Path, *, make: bool) -> Journal:
     with _opening:
         place = Path(os.path.realpath(path))
         try:
-            if make and not (place.exists() and place.stat().st_size):
+            if place.exists() and not place.is_file():
+                raise TapeError(f"{path} is not a file, so it cannot be a tape")
+            if not (place.exists() and place.stat().st_size):
+                if not make:
+                    raise TapeError(f"there is no tape at {path.absolute()}")
                 _make(place)
             there = place.stat()
         except OSError as error:
             why = error.strerror or str(error)
-            what = "no tape can be made" if make else "there is no tape that can be read"
-            raise TapeError(f"{what} at {path}: {why}") from error
-        if not stat.S_ISREG(there.st_mode):
-            raise TapeError(f"{path} is not a file, so it cannot be a tape")
+            raise TapeError(f"no tape can be opened at {path}: {why}") from error
         key = place, _identity(there)
         known = _open.get(key)
         # What is packed is not written to, so need not be shared.

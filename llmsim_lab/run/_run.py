@@ -38,6 +38,7 @@ from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import file_path, whole_number
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
+from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
 from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import (
@@ -1864,7 +1865,7 @@ def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
     """
     if digests_in(simulation.parts):
         return ""
-    then, now = info.manifest.get("code") or {}, simulation.code_digests
+    then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
     changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
     if not changed:
         return ""

@@ -276,7 +276,7 @@ def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_
         for write in (
             lambda tape: add_run(tape),
             lambda tape: tape.prune([3]),
-            lambda tape: tape.take(Tape(path), 1),
+            lambda tape: tape.take(Tape(path), [1]),
             lambda tape: tape.end_run(1, "done"),
             lambda tape: make_counter(tape),
         ):

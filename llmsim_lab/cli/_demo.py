@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
 from statistics import median
@@ -99,7 +100,7 @@ def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> No
     out = open_folder(out)
     tape = _new_file(out / "demo.tape")
     # A copy, since the fork is recorded on it and the package may be read-only.
-    tape.write_bytes(data_path("tapes/demo.tape.gz").read_bytes())
+    tape.write_bytes(gzip.decompress(data_path("tapes/demo.tape.gz").read_bytes()))
     began = time.perf_counter()
     found = Demonstration.read(tape)
     _show(found, out, seconds=time.perf_counter() - began)

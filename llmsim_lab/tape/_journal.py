@@ -9,6 +9,7 @@ whether the tape is still the file it was: nobody else's file is ever written to
 from __future__ import annotations
 
 import gzip
+import importlib.metadata
 import os
 import re
 import secrets
@@ -16,8 +17,10 @@ import shutil
 import tempfile
 import threading
 import weakref
+import zlib
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -34,7 +37,9 @@ FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
 MAX_FAULTS = 1_000
-_MAX_UNPACKED = 4 * 2**30
+_MAX_UNPACKED = 2**30
+_MAX_CALL = 10**15 - 1
+_MAX_TEXTS = 64
 _HEAD = re.compile(rb'\{"tape":([0-9]{1,9}),')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
@@ -44,6 +49,7 @@ _FACT = re.compile(
 )
 _TEXT = re.compile(rb'\{"text":"([0-9a-f]{16})","value":')
 _TEXT_LEN = len(b'{"text":"0123456789abcdef","value":')
+_NUMBERS = re.compile(rb'"calls":\[([0-9,]*)\]')
 
 
 class Place(NamedTuple):
@@ -69,6 +75,11 @@ class Fault(NamedTuple):
     what: str
 
 
+def _sum_of(raw: bytes, before: int) -> bytes:
+    """Return the end that a line should have."""
+    return b',"sum":"%08x"}\n' % crc32(raw[:-_SUM_LEN], before)
+
+
 def text_digest(value: bytes) -> bytes:
     """Return what names a text on a tape, hexadecimal."""
     return blake2b(value, digest_size=8).hexdigest().encode()
@@ -83,6 +94,9 @@ class Index:
         lines: how many whole lines there are.
         faults: the first of the lines that are not as they were written.
         faulty: how many there are.
+        broken: by run, the first of its lines that is faulty.
+        head: the first line.
+        tail: the end of the last one.
         texts: texts that are used often, by digest.
         runs: by run, the lines that say what it is, in order.
         turns: by run, its turns; written again, the last counts.
@@ -94,8 +108,9 @@ class Index:
 
     def __init__(self) -> None:
         self.end = self.lines = self.faulty = 0
-        self.tail = b""
         self.faults: list[Fault] = []
+        self.broken: dict[int, int] = {}
+        self.head = self.tail = b""
         self.texts: dict[bytes, Place] = {}
         self.runs: dict[int, list[Place]] = {}
         self.turns: dict[int, dict[int, Place]] = {}
@@ -103,6 +118,7 @@ class Index:
         self.outside: dict[tuple[int, int | None], list[Place]] = {}
         self.calls: dict[tuple[int, int | None], array[int]] = {}
         self.forgotten: set[int] = set()
+        self._counts: dict[int, int] = {}
         self._numbers, self._starts, self._sizes = array("Q"), array("Q"), array("I")
 
     @property
@@ -119,7 +135,7 @@ class Index:
 
     def count(self, run: int) -> int:
         """Return how many calls a run has."""
-        return sum(len(numbers) for (of, _), numbers in self.calls.items() if of == run)
+        return self._counts.get(run, 0)
 
     def add(self, raw: bytes) -> None:
         """Take the next whole line in, as it says, and note what is wrong with it."""
@@ -127,11 +143,16 @@ class Index:
         self.lines += 1
         if (what := self._take(raw, place)) is not None:
             self.faulty += 1
+            fact = _FACT.match(raw)
+            run = int(fact[1]) if fact else None
+            if run is not None:
+                self.broken.setdefault(run, self.lines)
             if len(self.faults) < MAX_FAULTS:
-                fact = _FACT.match(raw)
-                run = int(fact[1]) if fact else None
                 self.faults.append(Fault(self.lines, place.start, run, what))
-        self.end, self.tail = self.end + len(raw), raw[-_SUM_LEN:]
+        if self.end == 0:
+            self.head = raw
+        self.tail = raw[-_SUM_LEN:]
+        self.end += len(raw)
 
     def _take(self, raw: bytes, place: Place) -> str | None:
         tail = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
@@ -156,8 +177,11 @@ class Index:
         elif kind == b"outside":
             self.outside.setdefault((run, turn), []).append(place)
         elif kind == b"forget":
-            named = re.search(rb'"calls":\[([0-9,]*)\]', raw)
-            self.forgotten.update(map(int, filter(None, named[1].split(b",") if named else ())))
+            named = _NUMBERS.search(raw)
+            for digits in re.finditer(rb"[0-9]+", named[1] if named else b""):
+                # Others are a fault that verify names; a file may hold millions of them.
+                if len(digits[0]) <= 15 and self.call(int(digits[0])) is not None:
+                    self.forgotten.add(int(digits[0]))
         else:
             self.runs.setdefault(run, []).append(place)
         return what
@@ -185,6 +209,7 @@ class Index:
         if numbers is None:
             numbers = self.calls[run, turn] = array("Q")
         numbers.append(number)
+        self._counts[run] = self._counts.get(run, 0) + 1
 
 
 _Identity = tuple[int, int]
@@ -192,12 +217,12 @@ _open: weakref.WeakValueDictionary[tuple[Path, _Identity], Journal] = weakref.We
 _opening = threading.Lock()
 
 
-def journal_at(path: Path, *, by: str | None) -> Journal:
+def journal_at(path: Path, *, make: bool) -> Journal:
     """Return the file at a path, the same object for all of this process that have it open.
 
     Args:
         path: the file.
-        by: what makes it where there is none; None if that is an error.
+        make: make it where there is none.
 
     Raises:
         TapeError: there is none, or it cannot be read, or is no tape of this format.
@@ -205,27 +230,73 @@ def journal_at(path: Path, *, by: str | None) -> Journal:
     with _opening:
         place = Path(os.path.realpath(path))
         try:
-            if by is not None and not (place.exists() and place.stat().st_size):
-                _make(place, by)
-            key = place, _identity(place.stat())
+            if place.exists() and not place.is_file():
+                raise TapeError(f"{path} is not a file, so it cannot be a tape")
+            if not (place.exists() and place.stat().st_size):
+                if not make:
+                    raise TapeError(f"there is no tape at {path.absolute()}")
+                _make(place)
+            there = place.stat()
         except OSError as error:
             why = error.strerror or str(error)
-            what = f"there is no tape that can be read at {path.absolute()}: {why}"
-            raise TapeError(what) from error
-        if (known := _open.get(key)) is None or not known.is_there():
+            raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
+        key = place, _identity(there)
+        known = _open.get(key)
+        # What is packed is not written to, so need not be shared.
+        if known is None or known.is_packed or not known.is_there():
             known = _open[key] = Journal(place, key[1])
         known.refresh()
         return known
 
 
-def _make(path: Path, by: str) -> None:
-    line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by.encode(), secrets.token_hex(8).encode())
-    with path.open("r+b" if path.exists() else "xb") as file:
-        file.write(b'%b,"sum":"%08x"}\n' % (line, crc32(line)))
+def _head() -> bytes:
+    """Return a tape's first line."""
+    by = f"llmsim_lab {importlib.metadata.version('llmsim-lab')}".encode()
+    line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by, secrets.token_hex(8).encode())
+    return b'%b,"sum":"%08x"}\n' % (line, crc32(line))
 
 
-def _identity(stat: os.stat_result) -> _Identity:
-    return stat.st_dev, stat.st_ino
+def _make(path: Path) -> None:
+    """Write an empty tape, unless another process just did."""
+    path.parent.stat()  # the lock would make the folder
+    try:
+        with filelock.FileLock(f"{path}.lock", timeout=10), path.open("ab", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size:
+                return
+            head = _head()
+            if file.write(head) != len(head):
+                file.truncate(0)
+                raise OSError("the disk is full")
+    except filelock.Timeout:
+        raise _busy(path) from None
+
+
+def _busy(path: Path) -> TapeError:
+    return TapeError(
+        f"another process writes to {path}: stop the run there, or record on another file"
+    )
+
+
+def _identity(there: os.stat_result) -> _Identity:
+    return there.st_dev, there.st_ino
+
+
+def _let_go() -> None:
+    """Leave the tapes of the process that this one was forked from to that one."""
+    global _opening
+    _opening = threading.Lock()
+    for journal in list(_open.values()):
+        journal.let_go()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def _remove(path: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not in a child, which the parent's object is copied to
+        path.unlink(missing_ok=True)
 
 
 class Journal:
@@ -235,6 +306,7 @@ class Journal:
         path: the file's.
         index: where what it holds is.
         recorders: those of this process, by run.
+        others: how many lines of each run came from other processes while it was open here.
         lock: held while a line is written and taken in.
     """
 
@@ -244,25 +316,44 @@ class Journal:
         self._identity, self._pid = identity, os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._interned: dict[str, bytes] = {}
-        self._fd, self._writers = -1, 0
+        self._fd = -1
+        self._writers: set[object] = set()
+        self.others: Counter[int] = Counter()
         self._unsure = False
-        """True while a line may be there that the index lacks, as after a Ctrl-C."""
+        """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
-        self._unpacked = self._unpack() if path.suffix == ".gz" else None
+        self._texts: dict[str, bytes] = {}
+        self.is_packed = path.suffix == ".gz"
+        self._source = self._unpack() if self.is_packed else path
 
-    def _unpack(self) -> BinaryIO:
-        """Return the text of a packed tape, in a file that goes with this object."""
-        file = tempfile.TemporaryFile()  # noqa: SIM115 - it is kept
+    def _unpack(self) -> Path:
+        """Return a file with the text of a packed tape, which goes with this object."""
+        fd, name = tempfile.mkstemp(suffix=".tape")
+        weakref.finalize(self, _remove, Path(name), os.getpid())
         try:
-            with gzip.open(self.path) as packed:
+            with os.fdopen(fd, "wb") as file, gzip.open(self.path) as packed:
+                size = 0  # of the line
                 while piece := packed.read(1 << 20):
+                    if file.tell() == 0:
+                        self._check_head(piece[: piece.find(b"\n") + 1] or piece[:64])
+                    size = len(piece) - piece.rfind(b"\n") + (0 if b"\n" in piece else size)
+                    if size > MAX_LINE + len(piece):
+                        raise TapeError(f"a line of {self.path} has more than {MAX_LINE:,} bytes")
                     if file.write(piece) and file.tell() > _MAX_UNPACKED:
                         raise TapeError(
-                            f"{self.path} has more than {_MAX_UNPACKED / 2**30:g} GiB unpacked"
+                            f"{self.path} has more than {_MAX_UNPACKED / 2**30:g} GiB unpacked; "
+                            "gunzip it to read it"
                         )
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise TapeError(f"{self.path} cannot be unpacked: {error}") from error
-        return file
+        return Path(name)
+
+    def let_go(self) -> None:
+        """Have nothing to do with the file any more, in a child of the process that opened it."""
+        self.lock, self._writers = threading.RLock(), set()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -273,33 +364,38 @@ class Journal:
         Raises:
             TapeError: it cannot be read, or is another file by now.
         """
-        if self._unpacked is not None:
-            with self.lock:
-                yield self._unpacked
-            return
         try:
-            file = self.path.open("rb")
+            file = self._source.open("rb")
+        except FileNotFoundError:
+            raise self._another() from None
         except OSError as error:
             raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
         with file:
-            if not self._is_same(file):
+            with self.lock:  # another thread may be writing
+                is_same = self.is_packed or self._is_same(file)
+            if not is_same:
                 raise self._another()
             yield file
 
-    def is_there(self) -> bool:
-        """Return True if the file is still the one that was opened."""
-        try:
-            with self.path.open("rb") as file:
-                return self._is_same(file)
-        except OSError:
-            return False
-
     def _is_same(self, file: BinaryIO) -> bool:
-        """Return True for the file that was opened; what was copied over it ends in another sum."""
-        end = self.index.end
-        file.seek(max(0, end - _SUM_LEN))
-        is_kept = file.read(min(end, _SUM_LEN)) == self.index.tail
-        return is_kept and _identity(os.fstat(file.fileno())) == self._identity
+        """Return True if a file is the one that was opened, as far as its ends show."""
+        index = self.index
+        if _identity(os.fstat(file.fileno())) != self._identity:
+            return False
+        if self._unsure:
+            return True
+        if file.read(len(index.head)) != index.head:
+            return False
+        file.seek(index.end - len(index.tail))
+        return file.read(len(index.tail)) == index.tail
+
+    def is_there(self) -> bool:
+        """Return True if the file that was opened is still there."""
+        try:
+            with self._reading():
+                return True
+        except TapeError:
+            return False
 
     def _another(self) -> TapeError:
         return TapeError(
@@ -337,18 +433,25 @@ class Journal:
             TapeError: it is no tape of this format, or cannot be read.
         """
         with self.lock, self._reading() as file:
-            file.seek(self.index.end)
-            for raw in self._rest(file, self.index.lines):
-                if self.index.end == 0:
-                    self._check_head(raw)
-                self.index.add(raw)
-            if self.index.end == 0:
+            is_first, was_unsure = self.index.end == 0, self._unsure
+            index, self._unsure = Index() if was_unsure else self.index, True
+            file.seek(index.end)
+            if index.end == 0:
+                self._check_head(file.readline(256))
                 file.seek(0)
-                self._check_head(file.read(64))
-            self._unsure = False
+            for raw in self._rest(file, index.lines):
+                index.add(raw)
+                if not (is_first or was_unsure or self._writers) and (fact := _FACT.match(raw)):
+                    self.others[int(fact[1])] += 1
+            self.index, self._unsure = index, False
 
     def _check_head(self, raw: bytes) -> None:
         head = _HEAD.match(raw)
+        if raw.endswith(b"\r\n"):
+            raise TapeError(
+                f"the lines of {self.path} end in \\r\\n, as git or an editor made them: turn them "
+                "back into \\n (dos2unix), and put `*.tape -text` into .gitattributes"
+            )
         if head is not None and int(head[1]) == FORMAT and raw.endswith(b"\n"):
             return
         if raw.startswith(b"SQLite format 3\0"):
@@ -383,11 +486,17 @@ class Journal:
         Raises:
             TapeError: it is not there, or is not the one of its digest.
         """
+        if (known := self._texts.get(digest)) is not None:
+            return known
         place = self.index.texts.get(digest.encode())
         if place is not None:
             [raw] = self.read([place])
             value = raw[_TEXT_LEN:-_SUM_LEN]
             if text_digest(value) == digest.encode():
+                if len(self._texts) >= _MAX_TEXTS:
+                    self._texts.clear()
+                if len(value) < 2**20:
+                    self._texts[digest] = value
                 return value
         raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
 
@@ -400,36 +509,44 @@ class Journal:
         Raises:
             TapeError: another process is, or the file cannot be written to.
         """
-        self.claim()
+        writer = object()
         try:
+            self.claim(writer)
             yield
         finally:
-            self.release()
+            self.release(writer)
 
-    def claim(self) -> None:
-        """Become the file's writer, until ``release`` was called as often."""
+    @property
+    def is_claimed(self) -> bool:
+        """Return True while somebody in this process is the file's writer."""
+        return bool(self._writers)
+
+    def claim(self, writer: object) -> None:
+        """Become the file's writer, until ``release``.
+
+        Args:
+            writer: who; several of a process may be at once.
+        """
         with self.lock:
             if self._pid != os.getpid():
                 raise TapeError(
                     f"{self.path} was opened by the process that this one was forked from; open it "
                     "again here"
                 )
-            if self._writers == 0:
+            if not self._writers:
+                self._end()  # which a Ctrl-C may have met
                 self._begin()
-            self._writers += 1
+            self._writers.add(writer)
 
     def _begin(self) -> None:
-        if self._unpacked is not None:
+        if self.is_packed:
             raise TapeError(
                 f"{self.path} is packed, and only to be read; gunzip it to record on it"
             )
         try:
             self._guard.acquire()
         except filelock.Timeout:
-            raise TapeError(
-                f"another process writes to {self.path}: stop the run there, or record on another "
-                "file"
-            ) from None
+            raise _busy(self.path) from None
         except OSError as error:
             raise TapeError(f"cannot write beside {self.path}: {error.strerror}") from error
         try:
@@ -449,25 +566,39 @@ class Journal:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-        self._guard.release()
+        self._guard.release(force=True)
 
-    def release(self) -> None:
-        """Let others write."""
+    def release(self, writer: object) -> None:
+        """Let others write, unless somebody else in this process does; nothing if it did not."""
+        try:
+            self._release(writer)
+        except BaseException:  # a Ctrl-C has to wait, or no other process could write
+            self._release(writer)
+            raise
+
+    def _release(self, writer: object) -> None:
         with self.lock:
-            self._writers -= 1
-            if self._writers == 0 and self._pid == os.getpid():
+            if self._unsure and writer in self._writers and self._pid == os.getpid():
+                # While it is certain whose lines these are. What keeps it from being read is said
+                # when somebody needs it.
+                with suppress(TapeError):
+                    self.refresh()
+            self._writers.discard(writer)
+            if not self._writers and self._pid == os.getpid():
                 self._end()
 
     def check_there(self) -> None:
         """Raise TapeError if the path has another file by now, or this one was changed."""
-        if not self.is_there():
-            raise self._another()
+        with self._reading():
+            if _identity(os.fstat(self._fd)) != self._identity:
+                raise self._another()
 
     def _cut_tail(self) -> None:
         """Cut off what a kill or a power cut left at the end, and keep it beside the tape."""
         index, size = self.index, os.fstat(self._fd).st_size
-        if index.faulty and index.faulty <= index.lines - index.faults[0].line:
-            first = index.faults[0]
+        first = index.faults[0] if index.faults else None
+        # Faulty to the last line, but not from the first: that would be all of it.
+        if first and (first.line == 1 or index.faulty <= index.lines - first.line):
             raise TapeError(
                 f"{self.path} is damaged in line {first.line}: {first.what}. Nothing is written to "
                 "it; `llmsim-lab tape verify` names all of it, and `llmsim-lab tape repair` writes "
@@ -475,14 +606,19 @@ class Journal:
             )
         if size == index.end and not index.faulty:
             return
-        start = index.faults[0].start if index.faulty else index.end
+        start = first.start if first else index.end
         with Path(f"{self.path}.cut").open("ab") as beside, self._reading() as file:
             file.seek(start)
             shutil.copyfileobj(file, beside)
         os.ftruncate(self._fd, start)
-        if index.faulty:
-            self.index = Index()
-            self.refresh()
+        if first:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Read the file from its beginning."""
+        self.index = Index()
+        self._interned.clear()
+        self.refresh()
 
     def append(self, run: int, kind: str, body: bytes, *, turn: int | None = None) -> None:
         """Write a line of a run; it is in the file when this returns.
@@ -499,6 +635,8 @@ class Journal:
         at = b"" if turn is None else b',"turn":%d' % turn
         with self.lock:
             self._settle()
+            if not 0 < run < 10**9 or abs(turn or 0) >= 10**9:
+                raise TapeError(f"run {run}, turn {turn} are more than a tape can number")
             before = self.index.sums.get(run, run)
             self._write(b'{"run":%d,"is":"%b"%b%b' % (run, kind.encode(), at, body), before)
 
@@ -507,6 +645,8 @@ class Journal:
         with self.lock:
             self._settle()
             number, at = self.index.next_call, b"null" if turn is None else b"%d" % turn
+            if number > _MAX_CALL or abs(turn or 0) >= 10**9:
+                raise TapeError(f"call {number}, turn {turn} are more than a tape can number")
             head = b'{"run":%d,"is":"call","turn":%b,"no":%d' % (run, at, number)
             self._write(head + body, self.index.sums[run], (run, turn, number))
             return number
@@ -515,7 +655,7 @@ class Journal:
         """Write a text that is used often, if it is not there; returns its digest."""
         with self.lock:
             digest = self._interned.get(value)
-            if digest is None:
+            if digest is None or digest not in self.index.texts:
                 raw = value.encode()
                 digest = text_digest(raw)
                 self._settle()
@@ -529,6 +669,7 @@ class Journal:
             raise TapeError(f"{self.path} is not open for writing in this process; open it again")
         if self._unsure:
             self.refresh()
+            self._cut_tail()
 
     def _write(
         self, line: bytes, before: int, call: tuple[int, int | None, int] | None = None
@@ -541,7 +682,9 @@ class Journal:
                 f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,}); make "
                 "the prompt, the reply or the state shorter"
             )
-        if os.fstat(self._fd).st_size != index.end:
+        # Read to a byte after the end, where there is none unless somebody else wrote.
+        os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)
+        if os.read(self._fd, len(index.tail) + 1) != index.tail:
             raise self._another()
         self._unsure = True
         try:
@@ -565,7 +708,8 @@ class Journal:
             index.sums[call[0]] = own
             index.note_call(*call, Place(index.end, len(raw)))
             index.lines += 1
-            index.end, index.tail = index.end + len(raw), raw[-_SUM_LEN:]
+            index.tail = raw[-_SUM_LEN:]
+            index.end += len(raw)
         self._unsure = False
 
     def sync(self) -> None:
@@ -573,35 +717,37 @@ class Journal:
         os.fsync(self._fd)
 
     def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
-        """Write these runs' lines, byte for byte, to a file; by default in this one's place.
-
-        In its place only by the file's one writer.
+        """Write these runs' lines, byte for byte, to a file.
 
         Args:
             runs: by number, up to which line of the file; what is faulty is left out.
-            path: the new file.
+            path: the new file; in this one's place if not given.
 
         Raises:
-            TapeError: somebody writes to this tape, or the file cannot be written.
+            TapeError: somebody else writes to this tape, or the file cannot be written.
         """
-        if path is None and self._writers > 1:
+        target = self.path if path is None else path
+        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
+        if path is None and len(self._writers) > 1:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
-        new = path or Path(f"{self.path}.new")
         try:
-            with new.open("wb") as file:
+            with aside.open("xb") as file:
                 file.writelines(self._of(runs))
                 file.flush()
                 os.fsync(file.fileno())
+            shutil.copymode(self.path, aside)
             if path is None:
-                new.replace(self.path)
-        except OSError as error:
-            raise TapeError(f"cannot write {new}: {error.strerror}") from error
-        if path is None:
-            with self.lock:
-                self._identity, self.index = _identity(self.path.stat()), Index()
-                self._interned.clear()
+                fd, self._fd = self._fd, -1
+                os.close(fd)  # Windows replaces no file that is open
+            aside.replace(target)
+            if path is None:
+                self._identity = _identity(target.stat())
                 _open[self.path, self._identity] = self
-                self.refresh()
+                self._forget()
+        except OSError as error:
+            raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
+        finally:
+            aside.unlink(missing_ok=True)
 
     def facts(self, runs: Container[int]) -> Iterator[tuple[str, int, int | None, int, bytes]]:
         """Yield lines of runs: kind, run, turn, number of a call, and the other members."""
@@ -614,18 +760,24 @@ class Journal:
 
     def _of(self, runs: Mapping[int, float]) -> Iterator[bytes]:
         """Yield the lines of runs, with the texts that they name above them."""
-        bad = {fault.line for fault in self.index.faults}
+        broken = self.index.broken
 
         def wanted(number: int, raw: bytes) -> bool:
             fact = _FACT.match(raw)
-            return fact is not None and number < runs.get(int(fact[1]), 0)
+            run = int(fact[1]) if fact else 0
+            return number < min(runs.get(run, 0), broken.get(run, number + 1))
 
         used: set[bytes] = set()
         for number, raw in self.lines():
-            if number not in bad and wanted(number, raw):
+            if wanted(number, raw):
                 used.update(re.findall(rb'"([0-9a-f]{16})"', raw))
+        is_whole = not (self.index.faults and self.index.faults[0].line == 1)
+        yield self.index.head if is_whole else _head()
         for number, raw in self.lines():
-            text = _TEXT.match(raw)
-            is_kept = text[1] in used if text else number == 1 or wanted(number, raw)
-            if is_kept and number not in bad:
+            if (text := _TEXT.match(raw)) is None:
+                is_kept = wanted(number, raw)
+            else:  # the first of its digest, which is whole
+                is_kept = text[1] in used and raw[-_SUM_LEN:] == _sum_of(raw, 0)
+                used.discard(text[1] if is_kept else b"")
+            if is_kept:
                 yield raw

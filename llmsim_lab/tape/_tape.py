@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import os
 import re
@@ -56,8 +55,7 @@ class Tape:
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.closed = False
-        by = None if self.read_only else f"llmsim_lab {importlib.metadata.version('llmsim-lab')}"
-        self.journal: Journal = journal_at(self.path, by=by)
+        self.journal: Journal = journal_at(self.path, make=not self.read_only)
         self._attempts: dict[int, Attempt] = {}
         """Those read lately, by number: whoever reads one of a turn's often reads its others."""
         self._infos: dict[int, tuple[int, dict[str, Any]]] = {}
@@ -77,8 +75,13 @@ class Tape:
 
     def runs(self) -> list[RunInfo]:
         """Return all runs, oldest first."""
+        return [self._info(run) for run in self._begun()]
+
+    def _begun(self) -> list[int]:
+        """Return the runs that have a turn; one whose process was killed before has nothing."""
         self.journal.refresh()
-        return [self._info(run) for run in sorted(self.journal.index.runs)]
+        index = self.journal.index
+        return [run for run in sorted(index.runs) if run in index.turns]
 
     def run(self, run: int | None = None) -> RunInfo:
         """Return one run, the latest if none is named; comparisons on runs have to be named.
@@ -87,7 +90,8 @@ class Tape:
             TapeError: there is no such run.
         """
         self.journal.refresh()
-        if type(run) is int and run in self.journal.index.runs:
+        index = self.journal.index
+        if type(run) is int and run in index.runs and run in index.turns:
             return self._info(run)  # alone, since a tape may hold thousands
         runs = self.runs()
         if not runs:
@@ -130,7 +134,8 @@ class Tape:
     def last_asked(self, run: int) -> int | None:
         """Return the last turn that a run asked anything in, whole or not."""
         self.journal.refresh()
-        turns = (turn for of, turn in self.journal.index.calls if of == run and turn is not None)
+        keys = list(self.journal.index.calls)  # at once: another thread may be recording
+        turns = (turn for of, turn in keys if of == run and turn is not None)
         return max(turns, default=None)
 
     def line(self, run: int) -> list[tuple[int, int]]:
@@ -168,7 +173,7 @@ class Tape:
         for part, last in self.line(run):
             bound = last if up_to is None else min(last, up_to)
             own = self.journal.index.turns.get(part, {})
-            places |= {turn: (part, place) for turn, place in own.items() if turn <= bound}
+            places |= {turn: (part, place) for turn, place in list(own.items()) if turn <= bound}
         wanted = [turn for turn in sorted(places) if turns is None or turn in turns]
         raws = self.journal.read([places[turn][1] for turn in wanted])
         return {
@@ -219,7 +224,8 @@ class Tape:
         if turn is not None:
             numbers: Sequence[int] = index.calls.get((run, turn), ())
         else:
-            numbers = sorted(n for (of, _), ns in index.calls.items() if of == run for n in ns)
+            of_turns = list(index.calls.items())
+            numbers = sorted(n for (of, _), ns in of_turns if of == run for n in list(ns))
         wanted = [n for n in numbers if forgotten or n not in index.forgotten]
         return list(self._calls(wanted))
 
@@ -238,6 +244,20 @@ class Tape:
                 yield call_of(line, self.journal.text, forgotten=number in index.forgotten)
             except (ValueError, RecursionError) as error:
                 raise TapeError(f"{what}: {error}") from error
+
+    def outside(self, run: int, turn: int) -> list[dict[str, Any]]:
+        """Return the lines of what came from outside in a turn that a run played itself, in order.
+
+        Raises:
+            TapeError: one is damaged.
+        """
+        self.journal.refresh()
+        try:
+            places = self.journal.index.outside.get((run, turn), ())
+            return [read_line(raw) for raw in self.journal.read(places)]
+        except ValueError as error:
+            what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
+            raise TapeError(f"{what} is damaged: {error}") from error
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -269,7 +289,10 @@ class Tape:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
         import pandas as pd  # here and below, since it takes long to import
 
-        return pd.DataFrame(list(self.frame_rows(self.run(run).id).values()))
+        rows = self.frame_rows(self.run(run).id).values()
+        return pd.DataFrame(
+            [{_encodable(name): _encodable(value) for name, value in row.items()} for row in rows]
+        )
 
     def frame_rows(self, run: int, turns: Container[int] | None = None) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn.
@@ -295,7 +318,8 @@ class Tape:
         import pandas as pd
 
         calls = self.calls(self.run(run).id, forgotten=True)
-        return pd.DataFrame([_frame_row(call) for call in calls], columns=list(_FRAME_COLUMNS))
+        rows = [[*map(_encodable, _frame_row(call))] for call in calls]
+        return pd.DataFrame(rows, columns=list(_FRAME_COLUMNS))
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -345,8 +369,7 @@ class Tape:
 
     def __len__(self) -> int:
         """How many runs there are."""
-        self.journal.refresh()
-        return len(self.journal.index.runs)
+        return len(self._begun())
 
     def __repr__(self) -> str:
         runs = len(self)
@@ -368,18 +391,24 @@ class Tape:
         if self.read_only or self.closed:
             how = "was closed" if self.closed else "is open for reading only"
             raise TapeError(f"the tape {self.path} {how}; open it with Tape({str(self.path)!r})")
+        writer = object()
         try:
-            self.journal.claim()
+            self._claim(writer)
+            yield
+        finally:
+            self.journal.release(writer)
+
+    def _claim(self, writer: object) -> None:
+        try:
+            self.journal.claim(writer)
         except TapeError as error:
             busy = [info for info in self.runs() if info.process not in (None, os.getpid())]
             if "another process" not in str(error) or not busy:
                 raise
-            who = f"; run {busy[-1].id} was begun there by process {busy[-1].process}"
+            runs = self.journal.index.runs
+            latest = max(busy, key=lambda info: runs[info.id][-1].start)
+            who = f"; run {latest.id} is recorded there by process {latest.process}"
             raise TapeError(f"{error}{who}") from None
-        try:
-            yield
-        finally:
-            self.journal.release()
 
     def add_run(
         self,
@@ -409,7 +438,7 @@ class Tape:
         journal, (turn, record, row) = self.journal, first
         facts = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         given = {key: value for key, value in facts.items() if value is not None}
-        with self.writing():
+        with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
             shared = manifest_body(manifest, journal.intern)
             head = dumps({**given, "started": now()})[1:-1]
@@ -445,31 +474,46 @@ class Tape:
 
         Returns:
             The number here of each that was copied, by its number there.
+
+        Raises:
+            TapeError: a run is damaged there, or this tape cannot be written to.
         """
         family: set[int] = set()
         for number in runs:
             info: RunInfo | None = source.run(number)
-            while info is not None:
+            while info is not None and info.id not in family:
                 family.add(info.id)
                 info = None if info.parent is None else source.run(info.parent)
-        taken: dict[int, int] = {}
+        if damaged := family & source.journal.index.broken.keys():
+            raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
+        with self.writing(), self.journal.lock:
+            try:
+                return self._copy(source, family, up_to)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                what = f"a run on {source.path} is damaged: {error!r:.80}"
+                raise TapeError(what) from error
+            finally:
+                self._infos.clear()
+
+    def _copy(self, source: Tape, family: Container[int], up_to: int | None) -> dict[int, int]:
+        """Copy runs; returns their numbers here by those there."""
+        runs: dict[int, int] = {}
         calls: dict[int, int] = {}
         journal = self.journal
-        with self.writing():
-            for kind, part, turn, number, body in source.journal.facts(family):
-                is_late = up_to is not None and turn is not None and turn > up_to
-                if is_late or (kind == "end" and up_to is not None):
-                    continue
-                for digest in re.findall(rb'"([0-9a-f]{16})"', body):
-                    if digest in source.journal.index.texts:
-                        journal.intern(source.journal.text(digest.decode()).decode())
-                if kind == "run":
-                    taken[part] = max(journal.index.runs, default=0) + 1
-                if kind == "call":
-                    calls[number] = journal.append_call(taken[part], turn, body)
-                else:
-                    journal.append(taken[part], kind, _renumbered(body, taken, calls), turn=turn)
-        return taken
+        for kind, part, turn, number, body in source.journal.facts(family):
+            is_late = up_to is not None and turn is not None and turn > up_to
+            if is_late or (kind == "end" and up_to is not None):
+                continue
+            for digest in re.findall(rb'"([0-9a-f]{16})"', body):
+                if digest in source.journal.index.texts:
+                    journal.intern(source.journal.text(digest.decode()).decode())
+            if kind == "run":
+                runs[part] = max(journal.index.runs, default=0) + 1
+            if kind == "call":
+                calls[number] = journal.append_call(runs[part], turn, body)
+            else:
+                journal.append(runs[part], kind, _renumbered(body, runs, calls), turn=turn)
+        return runs
 
     def prune(self, runs: Iterable[int]) -> None:
         """Remove runs for good, with their calls and turns; all other lines stay as they are.
@@ -504,7 +548,9 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
     """Return members of a line with the numbers that runs and calls have on another tape."""
     values = loads(b"{" + body[1:] + b"}")
     if "parent" in values:
-        values["parent"] = runs[values["parent"]]
+        values["parent"] = runs.get(values["parent"])  # what a rerun repeats is not copied
+        if values["parent"] is None:
+            del values["parent"]
     if "calls" in values:
         values["calls"] = [calls[number] for number in values["calls"]]
     if "record" in values:
@@ -534,18 +580,20 @@ def _frame_row(call: RecordedCall) -> tuple[Any, ...]:
         *((site.turn, site.component, site.agent, site.replicate) if site else no_site),
         request.attempt,
         request.model,
-        _encodable(request.prompt),
-        _encodable(reply.text) if reply else None,
-        _encodable(attempt.detail) if attempt.reason else None,
+        request.prompt,
+        reply.text if reply else None,
+        attempt.detail if attempt.reason else None,
         *((reply.done_reason, reply.prompt_tokens, reply.reply_tokens) if reply else [None] * 3),
         attempt.seconds,
         call.forgotten,
     )
 
 
-def _encodable(text: str) -> str:
-    """Return a text with question marks for surrogates, which no Arrow column can hold."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+def _encodable(value: Any) -> Any:
+    """Return a value; if a text, with question marks for surrogates, which Arrow cannot hold."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode(errors="replace").decode()
 
 
 def parting(compared: pd.DataFrame) -> pd.DataFrame:

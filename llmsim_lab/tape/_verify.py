@@ -13,6 +13,7 @@ from typing import Any
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
+from llmsim_lab.tape._journal import Index
 from llmsim_lab.tape._lines import call_numbers, call_of, kind_of, read_line
 from llmsim_lab.tape._tape import Tape
 
@@ -55,33 +56,47 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 
     Every line is compared with its check sum, which covers the line of its run before it, so that a
     changed line, a missing one and one too many are named; and all that lines name must be above
-    them. It cannot see that the last lines of a run without an end are missing, or a whole run, and
-    it finds damage and edits by hand, not those of somebody who computes the sums again. It does
-    not play anything: replaying a run is the proof that its turns follow from its calls. At most a
-    thousand findings are returned.
+    them. It cannot see
+
+    - that the last lines of a run are missing, as those of a run without an end may be, that the
+      file's last one is not whole, or that a whole run is missing that no other came from;
+    - that lines of different runs changed places, as long as calls and what is named stay in order;
+    - that a text was moved, as long as it is above the first line that names it, or that a text is
+      missing that no line names;
+    - what somebody changed who computed the sums again: publish the file's ``digest`` beside it.
+
+    It does not play anything: replaying a run is the proof that its turns follow from its calls. At
+    most a thousand findings are returned.
     """
+    findings: list[Finding] = []
     try:
         tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         tape.journal.refresh()
-        return list(islice(_findings(tape), _MAX_FINDINGS))
+        for finding in islice(_findings(tape), _MAX_FINDINGS):
+            findings.append(finding)  # noqa: PERF402 - those before an error are kept
     except TapeError as error:
-        return [Finding(what=str(error))]
+        if not findings:
+            findings.append(Finding(what=str(error)))
+    return findings
 
 
 def _findings(tape: Tape) -> Iterator[Finding]:
-    journal = tape.journal
-    said = {fault.line: fault for fault in journal.index.faults}
-    above = _Above(tape)
-    for number, raw in journal.lines():
-        if (fault := said.get(number)) is not None:
-            yield Finding(what=fault.what, line=number, run=fault.run)
-            with suppress(ValueError, RecursionError, TapeError):  # those below may name it
-                above.check(raw)
-            continue
+    # One of its own: since the tape was opened, lines may have been changed in place.
+    index, above = Index(), _Above(tape)
+    for number, raw in tape.journal.lines():
+        what = None
+        index.add(raw)
         try:
             above.check(raw)
+        except KeyError as error:
+            what = f"run {error} has not begun"
         except (ValueError, RecursionError, TapeError) as error:
-            yield Finding(what=str(error), line=number, run=above.run)
+            what = str(error)
+        if index.faults and index.faults[-1].line == number:
+            yield Finding(what=index.faults[-1].what, line=number, run=index.faults[-1].run)
+        # What follows in a run that is damaged already may only follow from that.
+        elif what is not None and index.broken.get(above.run or 0, number) >= number:
+            yield Finding(what=what, line=number, run=above.run)
     for info in tape.runs():
         for what in info.faults[:3]:
             yield Finding(what=what, run=info.id)
@@ -130,18 +145,21 @@ class _Above:
                     raise ValueError(f"it names call {number}, which is not one of its run above")
 
     def _check_call(self, run: int, line: dict[str, Any]) -> None:
+        self.calls[line["no"]] = run
         call = call_of(line, self.tape.journal.text, forgotten=False)
         _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
-        self.calls[line["no"]] = run
         if line["turn"] is not None and line["turn"] > self.turns[run][1] + 1:
             raise ValueError(f"it belongs to turn {line['turn']}, which was not begun")
 
     def _check_begun(self, line: dict[str, Any]) -> None:
         run, parent, at = line["run"], line.get("parent"), line.get("fork_turn")
-        self.parents[run], self.turns[run] = parent, (0, -(10**9) - 1)
+        if run in self.parents:
+            raise ValueError(f"run {run} begins twice")  # which its sum may have said as well
+        is_above = parent is None or parent in self.turns
+        self.parents[run], self.turns[run] = parent if is_above else None, (0, -(10**9) - 1)
         if parent is None and at is not None:
             raise ValueError("it is a fork without a run that it came from")
-        if parent is not None and parent not in self.turns:
+        if not is_above:
             raise ValueError(f"its parent, run {parent}, is not above it")
         if parent is not None and at is not None:
             first, last = self._whole(parent)
@@ -194,18 +212,22 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
     """
     if Path(target).exists():
         raise TapeError(f"{target} is there already; name a file that is not")
-    damaged = Tape(path, read_only=True)
+    damaged, new = Tape(path, read_only=True), Path(target)
     index = damaged.journal.index
     upto: dict[int, float] = dict.fromkeys(index.runs, float("inf"))
-    for fault in index.faults:
-        if fault.run is not None:
-            upto[fault.run] = min(upto.get(fault.run, float("inf")), fault.line)
-    damaged.journal.rewrite(upto, Path(target))
+    parents: dict[int, int | None] = {}
+    for run, places in index.runs.items():
+        [raw] = damaged.journal.read(places[:1])
+        with suppress(ValueError):
+            parents[run] = read_line(raw).get("parent")
+    damaged.journal.rewrite(upto, new)
     # What the whole lines of a run name may have stood in a faulty one.
-    while findings := [one for one in verify(target) if one.run is not None]:
-        for one in findings:
-            upto[one.run or 0] = 0
-        damaged.journal.rewrite(upto, Path(target))
+    while gone := {finding.run for finding in verify(new) if finding.run in upto}:
+        for run in sorted(upto):
+            if run in gone or parents.get(run) in gone:
+                gone.add(run)
+                del upto[run]
+        damaged.journal.rewrite(upto, new)
     kept = Tape(target, read_only=True).journal.index.turns
     before = {run: max(turns) for run, turns in index.turns.items()}
     return {run: (last, max(kept.get(run, (-1,)))) for run, last in before.items()}

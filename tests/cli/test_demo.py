@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import time
 from pathlib import Path
@@ -131,7 +132,7 @@ def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None
     out.mkdir(parents=True)
     for name in ("demo.png", "demo.csv", "rates.png", "turns.csv", "decisions.csv", "config.yaml"):
         (out / name).write_text("of the run before")
-    before = data_path("tapes/demo.tape.gz").read_bytes()
+    before = gzip.decompress(data_path("tapes/demo.tape.gz").read_bytes())
     (out / "demo.tape").write_bytes(before)
     with FakeOllama(reply=LETTERS) as server:
         status, _, _ = llmsim_lab("demo", "--turns", "1", "--host", server.host)

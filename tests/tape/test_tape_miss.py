@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import make_client, make_config
-from llmsim_lab.tape._ledger import Ledger
 from tape_kit import asked, bytes_in, hash_client, make_recorded
+from tape_text import rewrite
 
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import TapeError, TapeMiss
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._recorder import explain_miss
+from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
 CONFIG = {"nations": [{"name": "Aland"}], "validator": {"kind": "always_valid"}}
@@ -189,51 +187,54 @@ def test_code_that_computes_another_economy_is_found_out(
         replay(tmp_path / "x.tape")
 
 
-def _tampered(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    connection = sqlite3.connect(path)
-    sql = "SELECT record FROM turns WHERE turn = 2"
-    values = json.loads(connection.execute(sql).fetchone()[0])
-    change(values)
-    connection.execute("UPDATE turns SET record = ? WHERE turn = 2", (json.dumps(values),))
-    connection.commit()
-    connection.close()
+def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a change of turn 2."""
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn" and line["turn"] == 2:
+            part: Any = line
+            for name in path[:-1]:
+                part = part[name]
+            part[path[-1]] = value
+        return line
+
+    return change
 
 
-def test_a_record_that_was_tampered_with_is_found_out_by_a_replay(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=2)
-    simulation.close()
-
-    def change(record: dict[str, Any]) -> None:
-        record["actions"][0]["action_string"] = "Print money"
-
-    _tampered(tmp_path / "x.tape", change)
-    with pytest.raises(
-        TapeError,
-        match=r'turn 2 of run 1 came out .* actions\.0\.action_string was "Print money" and',
-    ):
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            put("record", "actions", 0, "action_string", value="Print money"),
+            r'turn 2 of run 1 came out .* actions\.0\.action_string was "Print money" and',
+        ),
+        (
+            put("row", "inflation", value=99.0),
+            r"in its row of the frame, inflation was 99\.0 and is ",
+        ),
+    ],
+    ids=["record", "row"],
+)
+def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
+    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], complaint: str
+) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2).close()
+    rewrite(tmp_path / "x.tape", change)
+    with pytest.raises(TapeError, match=complaint):
         replay(tmp_path / "x.tape")
 
 
 def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=2)
-    simulation.close()
-    with Tape(tmp_path / "x.tape") as tape:
-        one, two = (call.id for call in tape.calls(1, turn=1)[:2])
-        with tape.file.transaction() as connection:
-            messages = connection.execute("SELECT messages FROM calls WHERE id = ?", (one,))
-            text = messages.fetchone()[0].replace("Inflation", "Deflation")
-            connection.execute("UPDATE calls SET messages = ? WHERE id = ?", (text, two))
-    with pytest.raises(TapeError, match=f"call {two} on the tape is damaged: it is not the one"):
-        replay(tmp_path / "x.tape")
-
-
-def test_a_replay_compares_the_rows_of_the_frame_too(tmp_path: Path) -> None:
     make_recorded(tmp_path / "x.tape", turns=2).close()
-    with Tape(tmp_path / "x.tape") as tape, tape.file.transaction() as connection:
-        record, row = tape.turn_records(1)[1], tape.frame_rows(1)[1]
-        row["inflation"] = 99.0
-        Ledger(1).replace_turn(connection, 1, json.dumps(record), json.dumps(row))
-    with pytest.raises(TapeError, match=r"in its row of the frame, inflation was 99\.0 and is "):
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("no") == 2:
+            text = line["messages"][0]["content"]
+            line["messages"][0]["content"] = text.replace("Inflation", "Deflation")
+        return line
+
+    rewrite(tmp_path / "x.tape", change)
+    with pytest.raises(TapeMiss, match=r"\[-\w*Deflation"):
         replay(tmp_path / "x.tape")
 
 

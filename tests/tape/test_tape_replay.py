@@ -36,7 +36,7 @@ def assert_replays(simulation: Simulation, **parts: Any) -> Simulation:
     """Replay a recorded run and hold everything a user sees against the original."""
     tape = simulation.tape
     assert tape is not None
-    replayed = replay(tape.path, simulation.run_id, **parts)
+    replayed: Simulation = replay(tape.path, simulation.run_id, **parts)
     assert replayed.turns == simulation.turns
     assert replayed.state == simulation.state
     assert replayed.chains == simulation.chains
@@ -166,7 +166,7 @@ def test_more_turns_than_were_recorded_cannot_be_replayed(tmp_path: Path, turns:
 def test_a_replay_replays_inside_a_running_loop(tmp_path: Path) -> None:
     simulation = make_recorded(tmp_path / "x.tape", turns=2)
 
-    async def notebook_cell() -> Simulation:
+    async def notebook_cell() -> Any:
         return replay(tmp_path / "x.tape")
 
     assert asyncio.run(notebook_cell()).turns == simulation.turns
@@ -287,7 +287,6 @@ class CarelessEngine(EconLLMEngine):
             agent="all",
             turn=state.turn + 1,
             reasoning="By hand.",
-            prompt="What I thought",
         )
         return state.model_copy(
             update={"turn": state.turn + 1, "global_state": economy, "reasoning_chains": (chain,)}

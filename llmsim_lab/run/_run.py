@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
+_version = cache(version)  # which reads a file, and a study has a thousand runs
 
 StateT = TypeVar("StateT", default=Any)
 TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
@@ -459,7 +460,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         known, client = known or {}, self.llm_client
         return {
             "kind": self.kind,
-            "package": version("llmsim-lab"),
+            "package": _version("llmsim-lab"),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "seed": self.config.seed,

@@ -124,6 +124,13 @@ def tapes_in(path: Path) -> list[Path]:
     return sorted(path.glob("*.tape")) if path.is_dir() else [path]
 
 
+def _tidy(file: Path | None) -> None:
+    """Remove the empty lock beside a tape: a thousand of them would hide the tapes."""
+    if file is not None:
+        with suppress(OSError):
+            file.with_name(f"{file.name}.lock").unlink()
+
+
 @contextmanager
 def sole_player(folder: Path | None) -> Iterator[None]:
     """Be the only study that plays in a folder, which is made.
@@ -207,7 +214,7 @@ class StudyPlayer:
                 unlisten()
                 run._purse = None
                 run.close()
-                self._tidy(before.key)
+                _tidy(self.files.get(before.key))
 
     def _begun(self, arm: Arm, before: StudyRun) -> AnyRun:
         """Return a run, new or as far as it was played."""
@@ -225,11 +232,6 @@ class StudyPlayer:
         parts = {name: run.parts[name] for name in tape.run(RUN).manifest["given"]}
         client = client or run.llm_client  # a function may give its runs one of its own
         return resume(tape, RUN, llm_client=client, kind=type(run), **parts)
-
-    def _tidy(self, key: Key) -> None:
-        if (file := self.files.get(key)) is not None:
-            with suppress(OSError):  # a thousand empty locks would hide the tapes
-                file.with_name(f"{file.name}.lock").unlink()
 
     def _not_its_arm(self, run: AnyRun, places: Sequence[str]) -> ConfigError:
         error = ConfigError(
@@ -381,10 +383,7 @@ async def play_elsewhere(
                 if lost is None:
                     pools.broken = 0
                     entry, content = job.result()
-                    if content:
-                        _put(player.files[entry.key], content)
-                        entry = replace(entry, tape=player.files[entry.key])
-                    yield entry
+                    yield _put(player.files[entry.key], entry, content)
                     continue
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
                 tries[before.key] += not isinstance(lost, BrokenExecutor)
@@ -450,11 +449,23 @@ class _Pools:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _put(file: Path, content: bytes) -> None:
-    """Write a run's tape, so that it is there whole or as it was."""
-    part = file.with_suffix(".part")
+def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
+    """Put a run's tape into the folder, whole, unless somebody has written on what is there."""
+    if not content:
+        return entry
+    part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
     with part.open("wb") as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
-    part.replace(file)
+    with suppress(filelock.Timeout), guard:
+        there = file.read_bytes() if file.exists() else b""
+        # What a worker was given, but for a line that was cut off, and which it then cut too.
+        if content.startswith(there[: there.rfind(b"\n") + 1]):
+            part.replace(file)
+    if not part.exists():
+        _tidy(file)
+        return replace(entry, tape=file)
+    part.unlink()
+    error = f"{file} was continued by somebody else meanwhile; run() takes up what is there"
+    return replace(entry, status="failed", tape=file, error=error)

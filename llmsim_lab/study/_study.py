@@ -506,7 +506,12 @@ class Study:
         for key, file in self._player.files.items():
             entry = self._entries[key]
             if entry.status in ("left", "stopped") and file.name in there:
-                self._entries[key] = entry.on(file)
+                self._entries[key] = found = entry.on(file)
+                # Somebody may have played single turns of it by hand; or it ended by itself.
+                if found.status == "done" and found.turns < self.turns:
+                    run = self.simulation(*key)
+                    if not run.done(run.state):
+                        self._entries[key] = replace(found, status="stopped")
         own = {file.name for file in self._player.files.values()}
         titles = {name.rpartition("-")[0] for name in own}
         self._others = sum(name.rpartition("-")[0] in titles for name in there - own)

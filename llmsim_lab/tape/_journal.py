@@ -9,7 +9,6 @@ whether the tape is still the file it was: nobody else's file is ever written to
 from __future__ import annotations
 
 import gzip
-import importlib.metadata
 import os
 import re
 import secrets
@@ -23,7 +22,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
@@ -33,6 +34,7 @@ import filelock
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 
+_version = cache(version)  # which reads a file
 FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
@@ -251,7 +253,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
 
 def _head() -> bytes:
     """Return a tape's first line."""
-    by = f"llmsim_lab {importlib.metadata.version('llmsim-lab')}".encode()
+    by = f"llmsim_lab {_version('llmsim-lab')}".encode()
     line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by, secrets.token_hex(8).encode())
     return b'%b,"sum":"%08x"}\n' % (line, crc32(line))
 

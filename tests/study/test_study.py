@@ -338,6 +338,30 @@ def test_labels_become_names_that_every_file_system_takes(path: Path) -> None:
     assert all(re.fullmatch(r"[\w.=+-]+", name) and len(name) < 100 for name in names)
 
 
+class Drained(Water):
+    def done(self, state: Basin) -> bool:
+        return state.level > 6
+
+
+def test_a_run_that_ended_by_itself_is_done_and_one_that_was_played_by_hand_is_not(
+    path: Path,
+) -> None:
+    early = played(study_of(Drained, tape=path, seeds=10))
+    turns = early.runs["turns"].tolist()
+    assert min(turns) < 4
+    again = study_of(Drained, tape=path, seeds=10)
+    assert again.counts == {"done": 20}
+    assert again.runs["turns"].tolist() == turns
+
+    started = study_of(tape=path)
+    played(started, budget=Budget(calls=9), parallel=6)
+    assert started.counts["stopped"] == 6
+    by_hand = resume(started.tape_of("factor=1", 0), llm_client=instant_client())
+    by_hand.run(1, progress=False)
+    by_hand.close()
+    assert study_of(tape=path).counts == {"stopped": 6}
+
+
 def test_a_studys_run_is_replayed_like_any_other(path: Path) -> None:
     study = played(study_of(tape=path, vary={"prompt": {"kind": lambda text: f"{text} Be kind."}}))
     file = study.tape_of("kind", 1)

@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 from study_kit import KILL, Water, deadly_client, instant_client
 
-from llmsim_lab import Tape
+from llmsim_lab import Budget, Tape, resume
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 from llmsim_lab.tape import verify
@@ -112,6 +112,70 @@ def test_a_killed_study_continues_and_gives_what_an_undisturbed_one_gives(
     whole = study_of(path, deadly_client)
     pd.testing.assert_frame_equal(results(whole), serial)
     check_folder(path)
+
+
+NAMES = """
+from functools import partial
+from pathlib import Path
+from study_kit import Water, instant_client
+from llmsim_lab.study import Study
+
+def edit(text, *, words=frozenset({"kind", "calm", "brief"})):
+    return text + " ".join(sorted(words))
+
+vary = {"prompt": {"old": None, "new": edit, "by": partial(edit, words=frozenset("abc"))}}
+study = Study(Water, vary, seeds=2, turns=2, tape="names", llm_client=instant_client())
+print(sorted(file.name for file in study._player.files.values()))
+study.run(progress=False)
+print(sorted(study.runs["tape"]))
+"""
+
+
+def test_files_have_the_same_names_in_every_process(tmp_path: Path, kit: None) -> None:
+    lines = []
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", NAMES]
+        hashed = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=hashed, capture_output=True, text=True, check=True
+        )
+        lines += done.stdout.splitlines()
+    assert len(lines) == 4
+    assert len(set(lines)) == 1
+    assert len(list((tmp_path / "names").glob("*.tape"))) == 6
+
+
+WAITING = """
+import sys
+from study_kit import Water, instant_client
+from llmsim_lab.study import Study
+
+def wait(run):
+    print(run.status, flush=True)
+    sys.stdin.readline()
+
+study = Study(Water, {"factor": [1.0, 2.0]}, tape=sys.argv[1], seeds=4, turns=4, outcome="level",
+              aa=True, llm_client=instant_client)
+study.run(progress=False, on_run=wait)
+"""
+
+
+def test_a_study_that_another_process_plays_is_refused_and_can_be_looked_at(
+    path: Path, kit: None, serial: pd.DataFrame
+) -> None:
+    command = [sys.executable, "-c", WAITING, str(path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "done\n"
+        study = study_of(path)
+        assert study.counts["done"] >= 1
+        with pytest.raises(ConfigError, match="another Study is being played in"):
+            study.run(progress=False)
+        other.communicate("\n" * 12)
+    assert other.returncode == 0
+    assert study_of(path).counts == {"done": 12}
+    pd.testing.assert_frame_equal(results(study.run(progress=False)), serial)
 
 
 # --- other processes -----------------------------------------------------------------------------
@@ -253,6 +317,38 @@ def test_a_job_that_is_lost_again_and_again_is_a_failed_run(path: Path) -> None:
         study = study_of(path, seeds=1).run(executor=executor, progress=False)
     assert study.counts == {"failed": 3}
     assert set(study.runs["error"]) == {"its worker was lost: the worker is gone"}
+
+
+class Meddling(ThreadPoolExecutor):
+    """Lets somebody continue a run by hand while a worker plays it."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        def both() -> Any:
+            found = fn(*args, **kwargs)
+            run = resume(args[1].tape, llm_client=instant_client())
+            run.run(1, progress=False)
+            run.close()
+            return found
+
+        return super().submit(both)
+
+
+def test_a_run_that_somebody_continued_meanwhile_is_not_written_over(
+    path: Path, serial: pd.DataFrame
+) -> None:
+    begun = study_of(path, instant_client()).run(
+        progress=False, budget=Budget(calls=30), parallel=12
+    )
+    assert begun.counts == {"stopped": 12}
+    turns = begun.runs["turns"]
+    with Meddling(1) as executor:
+        study = study_of(path).run(executor=executor, progress=False)
+    assert study.counts == {"failed": 12}
+    assert "continued by somebody else" in study.runs["error"][0]
+    assert study_of(path).runs["turns"].tolist() == (turns + 1).tolist()
+    again = study_of(path).run(progress=False)
+    pd.testing.assert_frame_equal(results(again), serial)
+    check_folder(path)
 
 
 def test_a_models_client_is_made_once_in_a_process(path: Path, tmp_path: Path) -> None:

@@ -250,8 +250,8 @@ def model_differs(recorded: Mapping[str, Any] | None, info: ModelInfo) -> str | 
         return None
     for key in ("backend", "name", "digest"):
         now = getattr(info, key)
-        if recorded[key] != now:
-            return f"its {key} is {now!r}, the recorded one's is {recorded[key]!r}"
+        if (then := recorded.get(key)) != now:
+            return f"its {key} is {now!r}, the recorded one's is {then!r}"
     return None
 
 

@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import tempfile
 import threading
 import weakref
@@ -231,15 +230,16 @@ def journal_at(path: Path, *, make: bool) -> Journal:
     with _opening:
         place = Path(os.path.realpath(path))
         try:
-            if make and not (place.exists() and place.stat().st_size):
+            if place.exists() and not place.is_file():
+                raise TapeError(f"{path} is not a file, so it cannot be a tape")
+            if not (place.exists() and place.stat().st_size):
+                if not make:
+                    raise TapeError(f"there is no tape at {path.absolute()}")
                 _make(place)
             there = place.stat()
         except OSError as error:
             why = error.strerror or str(error)
-            what = "no tape can be made" if make else "there is no tape that can be read"
-            raise TapeError(f"{what} at {path}: {why}") from error
-        if not stat.S_ISREG(there.st_mode):
-            raise TapeError(f"{path} is not a file, so it cannot be a tape")
+            raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
         key = place, _identity(there)
         known = _open.get(key)
         # What is packed is not written to, so need not be shared.
@@ -332,9 +332,13 @@ class Journal:
         weakref.finalize(self, _remove, Path(name), os.getpid())
         try:
             with os.fdopen(fd, "wb") as file, gzip.open(self.path) as packed:
+                size = 0  # of the line
                 while piece := packed.read(1 << 20):
                     if file.tell() == 0:
                         self._check_head(piece[: piece.find(b"\n") + 1] or piece[:64])
+                    size = len(piece) - piece.rfind(b"\n") + (0 if b"\n" in piece else size)
+                    if size > MAX_LINE + len(piece):
+                        raise TapeError(f"a line of {self.path} has more than {MAX_LINE:,} bytes")
                     if file.write(piece) and file.tell() > _MAX_UNPACKED:
                         raise TapeError(
                             f"{self.path} has more than {_MAX_UNPACKED / 2**30:g} GiB unpacked; "
@@ -713,16 +717,14 @@ class Journal:
         os.fsync(self._fd)
 
     def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
-        """Write these runs' lines, byte for byte, to a file; by default in this one's place.
-
-        In its place only by the file's one writer.
+        """Write these runs' lines, byte for byte, to a file.
 
         Args:
             runs: by number, up to which line of the file; what is faulty is left out.
-            path: the new file.
+            path: the new file; in this one's place if not given.
 
         Raises:
-            TapeError: somebody writes to this tape, or the file cannot be written.
+            TapeError: somebody else writes to this tape, or the file cannot be written.
         """
         target = self.path if path is None else path
         aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")

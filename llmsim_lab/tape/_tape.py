@@ -289,7 +289,10 @@ class Tape:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
         import pandas as pd  # here and below, since it takes long to import
 
-        return pd.DataFrame(list(self.frame_rows(self.run(run).id).values()))
+        rows = self.frame_rows(self.run(run).id).values()
+        return pd.DataFrame(
+            [{_encodable(name): _encodable(value) for name, value in row.items()} for row in rows]
+        )
 
     def frame_rows(self, run: int, turns: Container[int] | None = None) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn.
@@ -315,7 +318,8 @@ class Tape:
         import pandas as pd
 
         calls = self.calls(self.run(run).id, forgotten=True)
-        return pd.DataFrame([_frame_row(call) for call in calls], columns=list(_FRAME_COLUMNS))
+        rows = [[*map(_encodable, _frame_row(call))] for call in calls]
+        return pd.DataFrame(rows, columns=list(_FRAME_COLUMNS))
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -485,7 +489,7 @@ class Tape:
         with self.writing(), self.journal.lock:
             try:
                 return self._copy(source, family, up_to)
-            except (LookupError, TypeError, ValueError) as error:
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
                 what = f"a run on {source.path} is damaged: {error!r:.80}"
                 raise TapeError(what) from error
             finally:
@@ -576,18 +580,20 @@ def _frame_row(call: RecordedCall) -> tuple[Any, ...]:
         *((site.turn, site.component, site.agent, site.replicate) if site else no_site),
         request.attempt,
         request.model,
-        _encodable(request.prompt),
-        _encodable(reply.text) if reply else None,
-        _encodable(attempt.detail) if attempt.reason else None,
+        request.prompt,
+        reply.text if reply else None,
+        attempt.detail if attempt.reason else None,
         *((reply.done_reason, reply.prompt_tokens, reply.reply_tokens) if reply else [None] * 3),
         attempt.seconds,
         call.forgotten,
     )
 
 
-def _encodable(text: str) -> str:
-    """Return a text with question marks for surrogates, which no Arrow column can hold."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+def _encodable(value: Any) -> Any:
+    """Return a value; if a text, with question marks for surrogates, which Arrow cannot hold."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode(errors="replace").decode()
 
 
 def parting(compared: pd.DataFrame) -> pd.DataFrame:

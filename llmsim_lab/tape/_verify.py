@@ -13,6 +13,7 @@ from typing import Any
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
+from llmsim_lab.tape._journal import Index
 from llmsim_lab.tape._lines import call_numbers, call_of, kind_of, read_line
 from llmsim_lab.tape._tape import Tape
 
@@ -57,8 +58,8 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
     changed line, a missing one and one too many are named; and all that lines name must be above
     them. It cannot see
 
-    - that the last lines of a run are missing, as those of a run without an end may be, or a whole
-      run that no other came from;
+    - that the last lines of a run are missing, as those of a run without an end may be, that the
+      file's last one is not whole, or that a whole run is missing that no other came from;
     - that lines of different runs changed places, as long as calls and what is named stay in order;
     - that a text was moved, as long as it is above the first line that names it, or that a text is
       missing that no line names;
@@ -80,20 +81,19 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 
 
 def _findings(tape: Tape) -> Iterator[Finding]:
-    journal = tape.journal
-    index = journal.index
-    said = {fault.line: fault for fault in index.faults}
-    above = _Above(tape)
-    for number, raw in journal.lines():
+    # One of its own: since the tape was opened, lines may have been changed in place.
+    index, above = Index(), _Above(tape)
+    for number, raw in tape.journal.lines():
         what = None
+        index.add(raw)
         try:
             above.check(raw)
         except KeyError as error:
             what = f"run {error} has not begun"
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
-        if (fault := said.get(number)) is not None:
-            yield Finding(what=fault.what, line=number, run=fault.run)
+        if index.faults and index.faults[-1].line == number:
+            yield Finding(what=index.faults[-1].what, line=number, run=index.faults[-1].run)
         # What follows in a run that is damaged already may only follow from that.
         elif what is not None and index.broken.get(above.run or 0, number) >= number:
             yield Finding(what=what, line=number, run=above.run)
@@ -145,14 +145,16 @@ class _Above:
                     raise ValueError(f"it names call {number}, which is not one of its run above")
 
     def _check_call(self, run: int, line: dict[str, Any]) -> None:
+        self.calls[line["no"]] = run
         call = call_of(line, self.tape.journal.text, forgotten=False)
         _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
-        self.calls[line["no"]] = run
         if line["turn"] is not None and line["turn"] > self.turns[run][1] + 1:
             raise ValueError(f"it belongs to turn {line['turn']}, which was not begun")
 
     def _check_begun(self, line: dict[str, Any]) -> None:
         run, parent, at = line["run"], line.get("parent"), line.get("fork_turn")
+        if run in self.parents:
+            raise ValueError(f"run {run} begins twice")  # which its sum may have said as well
         is_above = parent is None or parent in self.turns
         self.parents[run], self.turns[run] = parent if is_above else None, (0, -(10**9) - 1)
         if parent is None and at is not None:

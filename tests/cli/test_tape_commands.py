@@ -575,3 +575,22 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         assert "\u202e" not in out
         if arguments[1] != "verify":
             assert "[2J$x^{ [bold]" in " ".join(out.split())
+
+
+@pytest.mark.usefixtures("drawn")
+def test_a_fork_and_a_rerun_on_another_tape_bring_what_they_come_from(
+    llmsim_lab: Run, tape: Path, server: FakeOllama
+) -> None:
+    before = tape.read_bytes()
+    fork = ("fork", "a.tape", "--turn", "2", "--turns", "1", "--to", "b.tape")
+    assert llmsim_lab(*fork, "--host", server.host)[0] == 0
+    rerun = ("rerun", "a.tape", "--turns", "1", "--to", "c.tape", "--host", server.host)
+    assert llmsim_lab(*rerun)[0] == 0
+    assert tape.read_bytes() == before
+    with Tape("b.tape", read_only=True) as there:
+        assert [(it.id, it.parent, it.fork_turn, it.turns) for it in there.runs()] == [
+            (1, None, None, 2),
+            (2, 1, 2, 3),
+        ]
+    for name in ("b.tape", "c.tape"):
+        assert llmsim_lab("tape", "verify", name, "--replay")[0] == 0

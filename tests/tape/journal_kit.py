@@ -1,0 +1,143 @@
+"""For the tests of a tape's file: a small tape, lines with sums that fit, other processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from llmsim_lab.tape import Tape, verify
+from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
+
+__all__ = [
+    "MANIFEST",
+    "add_run",
+    "findings",
+    "lines_of",
+    "make_small",
+    "program",
+    "run_program",
+    "sealed",
+]
+
+MANIFEST: dict[str, Any] = {
+    "kind": "counter",
+    "package": "0",
+    "config": {},
+    "prompts": {},
+    "given": [],
+    "llm": None,
+    "model": None,
+}
+FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+
+def record(turn: int, *calls: int | None) -> tuple[int, str, str]:
+    """Return a turn as a recorder takes it."""
+    named = [["ok", [*calls]]] if calls else []
+    value = {"turn": turn, "state": {}, "calls": named, "chains": []}
+    return turn, json.dumps(value | {"interventions": [], "planned": []}), "{}"
+
+
+def ask(recorder: LiveRecorder, text: str, *, attempt: int = 1, valid: bool = True) -> int:
+    """Record what became of a request; returns its number."""
+    site = CallSite(component="agent", agent="Ann", turn=recorder._turn)
+    request = ChatRequest(model="m", messages=(Message("user", text),), site=site, attempt=attempt)
+    assert recorder.find(request) is None
+    fault: Any = {} if valid else {"reason": "timeout", "detail": "late", "retry": attempt == 1}
+    reply = ChatReply(text="yes") if valid else None
+    kept = recorder.keep_now(Attempt(request=request, reply=reply, seconds=0.5, **fault))
+    assert kept.number is not None
+    return kept.number
+
+
+def add_run(tape: Tape, *, turns: int = 1, **of: Any) -> int:
+    """Record a run of a call and a turn each; returns its number."""
+    first = of.get("fork_turn") or 0
+    run = tape.add_run(MANIFEST, name="small", first=record(first), **of)
+    recorder = LiveRecorder(tape, run)
+    for turn in range(first + 1, first + turns + 1):
+        recorder.begin_turn(turn)
+        recorder.commit_turn(*record(turn, ask(recorder, f"{run}.{turn}")))
+    recorder.close()
+    return run
+
+
+def make_small(path: Path) -> Path:
+    """Record run 1, with a second attempt, a forgotten call and a file; its fork; a fork of that.
+
+    All kinds of lines are there. Runs 2 and 3 have ended; their lines stand between each other's.
+    """
+    with Tape(path) as tape:
+        first = tape.add_run(MANIFEST, name="small", first=record(0))
+        recorder = LiveRecorder(tape, first)
+        with recorder.writing():
+            tape.end_run(first, None)
+        recorder.begin_turn(1)
+        recorder.outside("file", {"name": "a.csv"}, result=[1, 2.5, None])
+        numbers = ask(recorder, "one", valid=False), ask(recorder, "one", attempt=2)
+        recorder.commit_turn(*record(1, *numbers))
+        recorder.begin_turn(2)
+        ask(recorder, "two", attempt=2, valid=False)
+        recorder.restart_turn()
+        recorder.begin_turn(2)
+        recorder.commit_turn(*record(2, ask(recorder, "two")))
+        recorder.close()
+        second = add_run(tape, verb="fork", parent=first, fork_turn=1)
+        third = add_run(tape, verb="fork", parent=second, fork_turn=2)
+        tape.update_manifest(second, MANIFEST | {"code": {"long": "x" * 201}})
+        for run in (third, second):
+            tape.end_run(run, "done")
+    return path
+
+
+def lines_of(path: Path) -> list[bytes]:
+    """Return the lines of a tape, each with its end."""
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def sealed(lines: Iterable[bytes]) -> list[bytes]:
+    """Return lines with the sums that they should have, as somebody would who computes them."""
+    sums: dict[int, int] = {}
+    found = []
+    for raw in lines:
+        if (parts := re.match(rb'(.*),"sum":"[0-9a-f]*"\}\n\Z', raw, re.DOTALL)) is None:
+            found.append(raw)
+            continue
+        of = re.match(rb'\{"run":(\d{1,9}),', raw)
+        run = int(of[1]) if of else 0
+        own = crc32(parts[1], sums.get(run, run))
+        if run:
+            sums[run] = own
+        found.append(b'%b,"sum":"%08x"}\n' % (parts[1], own))
+    return found
+
+
+def findings(path: Path) -> list[str]:
+    return [str(finding) for finding in verify(path)]
+
+
+def _command(code: str, arguments: tuple[object, ...]) -> list[str]:
+    head = f"import sys\nsys.path[:0] = {FOLDERS}\n"
+    return [sys.executable, "-c", head + textwrap.dedent(code), *map(str, arguments)]
+
+
+def program(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start code in a process of its own, which talks by its pipes."""
+    command = _command(code, arguments)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def run_program(code: str, *arguments: object) -> str:
+    """Run code in a process of its own; return what it printed."""
+    command = _command(code, arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

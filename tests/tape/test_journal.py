@@ -1,0 +1,348 @@
+"""The tape's file as lines: what is written, where it is, what is refused when it is opened."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counter_kit import counter_client, make_counter
+from journal_kit import MANIFEST, add_run, findings, lines_of, make_small, run_program
+from tape_kit import bytes_in
+
+from llmsim_lab._util.jsontext import loads_strictly
+from llmsim_lab.errors import TapeError
+from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.tape import Tape
+from llmsim_lab.tape._journal import MAX_LINE, Index, Journal, journal_at
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """A tape's file with a run begun, open for writing."""
+    with Tape(tmp_path / "x.tape") as tape, tape.writing():
+        tape.add_run(MANIFEST, name="x", first=(0, '{"turn":0}', "{}"))
+        yield tape.journal
+
+
+def another(journal: Journal) -> Journal:
+    """Return the same file as another process has it."""
+    there = journal.path.stat()
+    other = Journal(journal.path, (there.st_dev, there.st_ino))
+    other.refresh()
+    return other
+
+
+# --- lines -------------------------------------------------------------------------------------
+
+
+def test_a_line_is_in_the_file_and_found_again_when_append_returns(journal: Journal) -> None:
+    journal.append(1, "turn", b',"record":{},"row":{"a":"\xe2\x80\xa8"}', turn=1)
+    assert journal.append_call(1, 1, b',"seconds":1') == 1
+    assert journal.append_call(1, None, b',"seconds":2') == 2
+    turn, first, second = lines_of(journal.path)[-3:]
+    assert turn.startswith(b'{"run":1,"is":"turn","turn":1,"record":{},"row":{"a":"\xe2\x80\xa8"},')
+    assert second.startswith(b'{"run":1,"is":"call","turn":null,"no":2,"seconds":2,"sum":"')
+    for known in (journal, another(journal)):
+        index = known.index
+        assert [*known.read([index.turns[1][1]])] == [turn]
+        assert [*known.read([index.call(1), index.call(2)])] == [first, second]  # type: ignore[list-item]
+        assert (index.call(0), index.call(3), index.count(1), index.next_call) == (None, None, 2, 3)
+        assert {key: [*numbers] for key, numbers in index.calls.items()} == {
+            (1, 1): [1],
+            (1, None): [2],
+        }
+        assert (index.lines, index.faulty) == (len(lines_of(journal.path)), 0)
+
+
+def test_a_reader_takes_in_whole_lines_as_they_come(journal: Journal) -> None:
+    reader = another(journal)
+    journal.append_call(1, 1, b',"seconds":1')
+    assert reader.index.call(1) is None
+    reader.refresh()
+    assert reader.index.call(1) == journal.index.call(1)
+    whole = journal.path.read_bytes()
+    with journal.path.open("ab") as file:
+        file.write(lines_of(journal.path)[-1][:40])
+    reader.refresh()
+    assert reader.index.end == len(whole)
+
+
+def test_a_text_is_written_once_and_read_by_its_digest(journal: Journal) -> None:
+    digest = journal.intern('{"a":"\u2028é"}')
+    before = journal.path.read_bytes()
+    assert journal.intern('{"a":"\u2028é"}') == digest
+    reader = another(journal)
+    assert reader.text(digest.decode()) == '{"a":"\u2028é"}'.encode()
+    assert journal.path.read_bytes() == before
+    with pytest.raises(TapeError, match="the text 0123456789abcdef is not on the tape"):
+        reader.text("0123456789abcdef")
+    journal.path.write_bytes(before.replace(b'{"a":"', b'{"b":"'))
+    with pytest.raises(TapeError, match=r"is not on the tape .*, or was changed"):
+        another(journal).text(digest.decode())
+
+
+def test_a_line_has_at_most_32_mib(journal: Journal) -> None:
+    before = journal.path.read_bytes()
+    room = MAX_LINE - len(b'{"run":1,"is":"set","x":""') - len(b',"sum":"01234567"}\n')
+    with pytest.raises(TapeError, match=r"a line of 33,554,433 bytes is more than .* shorter"):
+        journal.append(1, "set", b',"x":"%b"' % (b"x" * (room + 1)))
+    assert journal.path.read_bytes() == before
+    journal.append(1, "set", b',"x":"%b"' % (b"x" * room))
+    assert another(journal).index.faulty == 0
+
+
+@pytest.mark.parametrize(("run", "turn"), [(10**9, 1), (0, 1), (1, 10**9), (1, -(10**9))])
+def test_numbers_that_a_line_cannot_have_are_refused(journal: Journal, run: int, turn: int) -> None:
+    before = journal.path.read_bytes()
+    for write in (
+        lambda: journal.append(run, "turn", b"", turn=turn),
+        lambda: journal.append_call(run, turn, b""),
+    ):
+        with pytest.raises((TapeError, KeyError)):
+            write()
+    assert journal.path.read_bytes() == before
+
+
+def test_a_ctrl_c_while_a_line_is_taken_in_leaves_the_index_right(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Index._take
+
+    def interrupted(*arguments: Any) -> None:
+        take(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Index, "_take", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        journal.append(1, "set", b',"process":7')
+    monkeypatch.undo()
+    assert journal.append_call(1, 1, b',"seconds":1') == 1
+    assert (journal.index.lines, journal.index.faulty) == (len(lines_of(journal.path)), 0)
+
+
+def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(journal: Journal) -> None:
+    with journal.path.open("ab") as file:
+        file.write(b"mine\n")
+    before = journal.path.read_bytes()
+    with pytest.raises(TapeError, match="Nothing was written to the one that is there"):
+        journal.append(1, "set", b',"process":7')
+    assert journal.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b'{"a":1,"a":2}', "names a member twice"),
+        (b'{"a":{"b":1,"b":1}}', "names a member twice"),
+        (b'{"a":NaN}', "holds NaN"),
+        (b"[Infinity]", "holds Infinity"),
+        (b"[-Infinity]", "holds -Infinity"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"9" * 401, "a number of 401 digits"),
+        (b"\xff", "utf-8"),
+        (b'"a\nb"', "control character"),
+        (b"{} {}", "Extra data"),
+        (b"", "Expecting value"),
+    ],
+)
+def test_json_is_read_strictly(text: bytes, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        loads_strictly(text)
+
+
+# --- opening -----------------------------------------------------------------------------------
+
+
+def _database(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE runs (id)")
+    connection.close()
+
+
+HEAD = b'{"tape":3,"by":"llmsim_lab 0.1.0","id":"0123456789abcdef","sum":"01234567"}'
+NO_TAPES: dict[str, tuple[bytes | Callable[[Path], object], str]] = {
+    "text": (b"turn,rate\n0,4\n" * 50, "is not a tape of format 3: it begins with b'turn,rate"),
+    "zeros": (bytes(8192), "is not a tape of format 3: it begins with b'"),
+    "other JSON": (b'{"a": 1}\n' * 9, "is not a tape of format 3: it begins with b'{"),
+    "a database": (_database, "a database, as earlier versions of llmsim_lab recorded"),
+    "a later format": (HEAD.replace(b"3", b"4", 1) + b"\n", "it is of format 4, of a later"),
+    "cut in its first line": (HEAD[:60], "is not a tape of format 3: it begins with b'{"),
+    "other line ends": (HEAD + b"\r\n", r"end in \\r\\n, as git or an editor .*dos2unix.*-text"),
+    "a line too long": (HEAD + b"\n" + b"x" * (MAX_LINE + 1), "line 2 of .* 33,554,432 bytes"),
+    "a folder": (lambda path: path.mkdir(), "is not a file"),
+    "a pipe": (lambda path: os.mkfifo(path), "is not a file"),
+    "a packed text": (gzip.compress(b"turn,rate\n"), "is not a tape of format 3"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_TAPES)
+@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
+def test_what_is_no_tape_is_refused_and_left_as_it_is(
+    tmp_path: Path, kind: str, read_only: bool
+) -> None:
+    content, message = NO_TAPES[kind]
+    path = tmp_path / ("x.tape.gz" if kind == "a packed text" else "x.tape")
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        content(path)
+    before = bytes_in(tmp_path)
+    with pytest.raises(TapeError, match=message) as caught:
+        Tape(path, read_only=read_only)
+    assert str(path) in str(caught.value)
+    assert bytes_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("verb", [load, replay, resume, rerun, fork])
+def test_no_verb_makes_a_tape_of_a_file_that_is_missing_or_empty(
+    tmp_path: Path, verb: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.tape"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TapeError, match=re.escape(f"there is no tape at {path}")):
+        verb("x.tape")  # the message says where it was looked for
+    assert bytes_in(tmp_path) == {}
+    path.touch()
+    with pytest.raises(TapeError, match="there is no tape at"):
+        verb(path)
+    assert [*bytes_in(tmp_path)] == ["x.tape"]
+    assert path.stat().st_size == 0
+
+
+def test_an_empty_file_becomes_a_tape_when_it_is_to_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.tape"
+    path.touch()
+    with pytest.raises(TapeError, match="there is no tape at"):
+        Tape(path, read_only=True)
+    with Tape(path) as tape:
+        add_run(tape)
+    assert findings(path) == []
+
+
+def test_a_tape_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TapeError, match=r"no tape can be opened at .*: No such file"):
+        Tape(tmp_path / "nowhere" / "x.tape")
+    with pytest.raises(TapeError, match="there is no tape at"):
+        Tape(tmp_path / "x.tape", read_only=True)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("name", ["with space.tape", "a?b#c%20d.tape", "töpfe 磁带.tape", "x"])
+def test_a_tape_may_have_any_name_and_reading_leaves_no_trace(tmp_path: Path, name: str) -> None:
+    run = make_counter(tmp_path / name)
+    run.run(1)
+    run.close()
+    (tmp_path / f"{name}.lock").unlink()
+    before = bytes_in(tmp_path)
+    assert replay(tmp_path / name).turn_number == load(tmp_path / name).turn_number == 1
+    with Tape(tmp_path / name) as tape:
+        assert (len(tape), findings(tmp_path / name)) == (1, [])
+    assert bytes_in(tmp_path) == before
+    assert [*before] == [name]
+
+
+def test_a_link_is_followed_and_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    path, link = tmp_path / "there" / "x.tape", tmp_path / "link.tape"
+    link.symlink_to(path)
+    with Tape(link) as tape, Tape(path) as same:
+        assert tape.journal is same.journal
+        add_run(tape)
+        add_run(same)
+        tape.prune([1])
+        assert [info.id for info in same.runs()] == [2]
+    assert link.is_symlink()
+    assert [*bytes_in(path.parent)] == ["x.tape", "x.tape.lock"]
+    assert path.with_name("x.tape.lock").stat().st_size == 0
+
+
+def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_only(
+    tmp_path: Path,
+) -> None:
+    path = make_small(tmp_path / "x.tape")
+    packed = tmp_path / "x.tape.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    before = bytes_in(tmp_path)
+    closed = Tape(path)
+    closed.close()
+    for tape in (Tape(path, read_only=True), Tape(packed), closed):
+        for write in (
+            lambda tape: add_run(tape),
+            lambda tape: tape.prune([3]),
+            lambda tape: tape.take(Tape(path), [1]),
+            lambda tape: tape.end_run(1, "done"),
+            lambda tape: make_counter(tape),
+        ):
+            with pytest.raises(TapeError, match=r"is open for reading only|was closed"):
+                write(tape)
+    with pytest.raises(TapeError, match="is packed, and only to be read; gunzip it to record"):
+        journal_at(packed, make=False).claim("me")
+    assert bytes_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("run", [0, 4, -1, True])
+def test_a_run_that_is_not_there_is_named_with_those_that_are(tmp_path: Path, run: int) -> None:
+    path = make_small(tmp_path / "x.tape")
+    with Tape(path) as tape, pytest.raises(TapeError, match=f"has no run {run}; it has: 1, 2, 3"):
+        tape.run(run)
+
+
+def test_a_tape_without_a_run_says_so(tmp_path: Path) -> None:
+    Tape(tmp_path / "x.tape").close()
+    assert findings(tmp_path / "x.tape") == []
+    with pytest.raises(TapeError, match="holds no run"):
+        replay(tmp_path / "x.tape")
+
+
+@pytest.mark.process
+def test_a_tape_is_read_while_the_packed_copy_that_it_came_from_is_gone(tmp_path: Path) -> None:
+    """Its text is kept aside as long as it is open, and removed at the end of the process."""
+    path = make_small(tmp_path / "x.tape")
+    packed = tmp_path / "x.tape.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    code = """
+        import os, tempfile
+        from pathlib import Path
+        from llmsim_lab.tape import Tape
+        tempfile.tempdir = sys.argv[2]
+        tape = Tape(sys.argv[1])
+        if (child := os.fork()) == 0:
+            print(len(tape.calls(1)), flush=True)
+            sys.exit()
+        os.waitpid(child, 0)
+        Path(sys.argv[1]).unlink()
+        print(len(tape.calls(1)), len(os.listdir(sys.argv[2])))
+        """
+    assert run_program(code, packed, aside) == "3\n3 1\n"
+    assert [*aside.iterdir()] == []
+
+
+def test_the_first_line_says_format_version_and_an_identity_of_its_own(tmp_path: Path) -> None:
+    heads = []
+    for name in ("a.tape", "b.tape"):
+        Tape(tmp_path / name).close()
+        heads.append(json.loads(lines_of(tmp_path / name)[0]))
+    assert [*heads[0]] == ["tape", "by", "id", "sum"]
+    assert heads[0]["by"].startswith("llmsim_lab ")
+    assert heads[0]["id"] != heads[1]["id"]
+
+
+def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None:
+    run = make_counter(tmp_path / "x.tape")
+    run.run(3)
+    run.close()
+    lines = [raw for raw in lines_of(tmp_path / "x.tape") if b'"is":"turn","turn":2' not in raw]
+    (tmp_path / "x.tape").write_bytes(b"".join(lines))
+    with pytest.raises(TapeError, match=r"run 1 .* is damaged: turn 3 follows turn 1; .*verify"):
+        load(tmp_path / "x.tape")
+    with pytest.raises(TapeError, match=r"is damaged"):
+        resume(tmp_path / "x.tape", llm_client=counter_client())

@@ -1,0 +1,406 @@
+"""Damage: verify names the line, a cut tail is kept beside, repair keeps what is whole."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from counter_kit import CounterSimulation, counter_client, make_counter
+from journal_kit import add_run, findings, lines_of, make_small, sealed
+
+from llmsim_lab.errors import TapeError
+from llmsim_lab.run import load, replay, resume
+from llmsim_lab.tape import Tape, repair, verify
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return make_small(tmp_path / "small.tape")
+
+
+def named(path: Path, lines: Iterable[bytes]) -> set[int | None]:
+    """Return the numbers of the lines that verify names when the tape has these."""
+    path.write_bytes(b"".join(lines))
+    return {finding.line for finding in verify(path)}
+
+
+def run_of(raw: bytes) -> int:
+    found = re.match(rb'\{"run":(\d+),', raw)
+    return int(found[1]) if found else 0
+
+
+def lasts(lines: list[bytes]) -> set[int]:
+    """Return the places of the lines that are the last of their run."""
+    return set({run_of(raw): place for place, raw in enumerate(lines) if run_of(raw)}.values())
+
+
+def test_a_sound_tape_has_no_findings_and_is_left_as_it_is(small: Path) -> None:
+    before = small.read_bytes()
+    with Tape(small) as tape:
+        assert verify(tape) == verify(small) == verify(str(small)) == []
+    assert small.read_bytes() == before
+    packed = small.with_name("small.tape.gz")
+    packed.write_bytes(gzip.compress(before))
+    assert findings(packed) == []
+
+
+def test_a_finding_says_the_line_the_run_and_what_is_wrong(small: Path) -> None:
+    lines = lines_of(small)
+    lines[6] = lines[6].replace(b'"one"', b'"six"')
+    named(small, lines)
+    what = "it was changed, or a line of its run before it was added, removed or moved"
+    assert findings(small) == [f"line 7, run 1: {what}"]
+
+
+@pytest.mark.process
+def test_every_changed_byte_is_named_with_its_line(small: Path) -> None:
+    whole, at = small.read_bytes(), 0
+    for number, raw in enumerate(lines_of(small), 1):
+        for place in range(at, at + len(raw)):
+            if place == len(whole) - 1:
+                continue  # without its end the last line counts as being written
+            changed = bytearray(whole)
+            changed[place] ^= 1 << place % 8
+            # Of a file that begins with something else no line is a tape's.
+            wanted = {number, None} if number == 1 else {number}
+            assert named(small, [bytes(changed)]) & wanted, (number, place - at)
+        at += len(raw)
+
+
+def test_every_missing_line_is_named_but_the_last_of_a_run(small: Path) -> None:
+    lines = lines_of(small)
+    unseen = {
+        place for place in range(len(lines)) if not named(small, lines[:place] + lines[place + 1 :])
+    }
+    assert unseen == lasts(lines)
+
+
+def test_every_doubled_line_is_named(small: Path) -> None:
+    lines = lines_of(small)
+    for place, raw in enumerate(lines):
+        assert place + 2 in named(small, [*lines[: place + 1], raw, *lines[place + 1 :]])
+
+
+def is_out_of_order(lines: list[bytes], of_runs: dict[int, list[bytes]]) -> bool:
+    """Return True if a run's lines, the calls or the texts are not in the order of recording."""
+    runs = {run: [raw for raw in lines if run_of(raw) == run] for run in of_runs}
+    calls = [int(found) for found in re.findall(rb'"no":(\d+)', b"".join(lines))]
+    texts = [
+        (lines.index(raw), min(place for place, other in enumerate(lines) if used in other))
+        for raw in lines
+        if raw.startswith(b'{"text"')
+        for used in [raw[8:26]]
+    ]
+    return runs != of_runs or calls != sorted(calls) or any(own > use for own, use in texts)
+
+
+def test_every_moved_line_is_named_unless_the_order_of_runs_calls_and_texts_stays(
+    small: Path,
+) -> None:
+    lines = lines_of(small)
+    of_runs = {run: [raw for raw in lines if run_of(raw) == run] for run in (1, 2, 3)}
+    unseen = 0
+    for old, new in itertools.permutations(range(len(lines)), 2):
+        moved = lines[:old] + lines[old + 1 :]
+        moved.insert(new, lines[old])
+        if not named(small, moved):
+            unseen += 1
+            assert not is_out_of_order(moved, of_runs), (old, new)
+            assert moved[0] == lines[0]
+    assert 0 < unseen < 60
+
+
+def test_the_first_fault_of_a_run_is_named_and_which_other_calls_need_a_changed_text(
+    small: Path,
+) -> None:
+    lines = lines_of(small)
+    lines[1] = lines[1].replace(b'"small"', b'"great"')
+    lines[5] = lines[5].replace(b'"m"', b'"M"')
+    assert named(small, lines) == {2, 6, 16, 20}
+
+
+LINES = {
+    "its run has not begun": (b'{"run":9,"is":"set","sum":""}\n', "run 9 has not begun"),
+    "an unknown kind": (b'{"run":1,"is":"exec","sum":""}\n', "it is not a line of a tape"),
+    "an unknown member": (b'{"run":1,"is":"set","cmd":"rm","sum":""}\n', "cmd: Extra inputs"),
+    "a member twice": (b'{"run":1,"is":"set","process":1,"process":2,"sum":""}\n', "twice"),
+    "a member missing": (b'{"run":1,"is":"end","ended":"","sum":""}\n', "outcome: Field required"),
+    "a member of another type": (b'{"run":1,"is":"set","process":"1","sum":""}\n', "process: "),
+    "a number out of bounds": (b'{"run":1,"is":"set","process":-1,"sum":""}\n', "process: "),
+    "a call that is not there": (b'{"run":1,"is":"forget","turn":2,"calls":[99],"sum":""}\n', "99"),
+    "another run's call": (b'{"run":1,"is":"forget","turn":2,"calls":[5],"sum":""}\n', "call 5"),
+    "a fork of nothing": (
+        b'{"run":4,"is":"run","name":"x","parent":8,"fork_turn":0,"verb":"fork","started":"",'
+        b'"manifest":{},"texts":{},"sum":""}\n',
+        "its parent, run 8, is not above it",
+    ),
+    "a fork of a turn that is not there": (
+        b'{"run":4,"is":"run","name":"x","parent":1,"fork_turn":7,"verb":"fork","started":"",'
+        b'"manifest":{},"texts":{},"sum":""}\n',
+        "its parent, run 1, has no turn 7 to fork from",
+    ),
+    "an unknown verb": (
+        b'{"run":4,"is":"run","name":"x","verb":"exec","started":"","manifest":{},"texts":{},'
+        b'"sum":""}\n',
+        "verb: Input should be 'run'",
+    ),
+    "a text that is not there": (
+        b'{"run":1,"is":"set","manifest":{},"texts":{"config":"0123456789abcdef"},"sum":""}\n',
+        "the text 0123456789abcdef is not above it",
+    ),
+    "a turn after a gap": (
+        b'{"run":1,"is":"turn","turn":9,"record":{},"row":{},"sum":""}\n',
+        "turn 9 follows turn 2",
+    ),
+    "another turn's record": (
+        b'{"run":1,"is":"turn","turn":3,"record":{"turn":2},"row":{},"sum":""}\n',
+        "its record is that of turn 2",
+    ),
+    "a record without its parts": (
+        b'{"run":1,"is":"turn","turn":3,"record":{"turn":3},"row":{},"sum":""}\n',
+        "it has no state",
+    ),
+    "a call of a later turn": (
+        b'{"run":1,"is":"call","turn":9,"no":7,"messages":[],"settings":"51ff1c49216d12b5",'
+        b'"seconds":0.5,"sum":""}\n',
+        "it belongs to turn 9, which was not begun",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_a_line_whose_sum_is_right_is_named_for_what_it_says(small: Path, kind: str) -> None:
+    line, what = LINES[kind]
+    lines = sealed([*lines_of(small), line])
+    assert named(small, lines) - {None} == {len(lines)}
+    assert what in findings(small)[0]
+
+
+def test_findings_are_at_most_a_thousand_and_hold_no_terminal_codes(small: Path) -> None:
+    bad = [b'{"run":1,"is":"turn","turn":9,"record":{"turn":"\\u001b[2J"},"row":{},"sum":""}\n']
+    named(small, sealed(lines_of(small) + bad * 2_000))
+    found = findings(small)
+    assert len(found) == 1_000
+    assert all(finding.isprintable() for finding in found)
+
+
+def test_a_prompt_that_cannot_be_compiled_is_a_finding(small: Path) -> None:
+    entry = {"name": "x", "text": "## User\n\n{{ 9**(9**9) }}\n", "digest": "0", "parent": None}
+    prompts = json.dumps({"agent": entry}).encode()
+    lines = [raw.replace(b'"prompts":{}', b'"prompts":' + prompts) for raw in lines_of(small)]
+    named(small, sealed(lines))
+    assert "run 1: the prompt of agent: it cannot be read: prompt 'x'" in findings(small)[0]
+
+
+# --- the end cut off ---------------------------------------------------------------------------
+
+
+def outcome(simulation: CounterSimulation) -> list[object]:
+    return [(turn.number, turn.state, turn.added) for turn in simulation.turns]
+
+
+def test_cut_at_any_byte_of_its_last_lines_a_tape_is_the_one_without_that_line(
+    small: Path,
+) -> None:
+    whole, lines = small.read_bytes(), lines_of(small)
+    beside = small.with_name("small.tape.cut")
+    kept = b"".join(lines[:-3])
+    for raw in lines[-3:]:
+        for length in range(1, len(raw)):
+            small.write_bytes(kept + raw[:length])
+            assert findings(small) == []
+            assert small.read_bytes() == kept + raw[:length]
+            assert not beside.exists()
+            with Tape(small) as tape, tape.writing():
+                pass
+            assert (small.read_bytes(), beside.read_bytes()) == (kept, raw[:length])
+            beside.unlink()
+        kept += raw
+    assert kept == whole
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2, 3, 4])
+def test_a_run_whose_last_lines_were_cut_is_resumed_to_the_same_turns(
+    tmp_path: Path, lost: int
+) -> None:
+    path = tmp_path / "x.tape"
+    run = make_counter(path)
+    run.run(3)
+    run.close()
+    lines = lines_of(path)
+    path.write_bytes(b"".join(lines[: len(lines) - lost - 1]) + lines[-lost - 1][:-9])
+    resumed = resume(path, llm_client=counter_client())
+    resumed.run(3 - resumed.turn_number)
+    resumed.close()
+    assert outcome(resumed) == outcome(run) == outcome(replay(path))
+    assert findings(path) == []
+
+
+def test_whole_lines_at_the_end_that_are_none_of_a_tape_are_cut_too(small: Path) -> None:
+    whole, rest = small.read_bytes(), b"\0" * 4096 + b"\nnoise\n"
+    small.write_bytes(whole + rest)
+    with Tape(small) as tape:
+        add_run(tape)
+    assert small.read_bytes().startswith(whole)
+    assert small.with_name("small.tape.cut").read_bytes() == rest
+    assert findings(small) == []
+
+
+def change_middle(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:6], lines[6].replace(b"late", b"LATE"), *lines[7:]]
+
+
+def change_head(lines: list[bytes]) -> list[bytes]:
+    return [lines[0].replace(b'"by":"', b'"by":"x')]
+
+
+@pytest.mark.parametrize("change", [change_middle, change_head])
+def test_nothing_is_written_to_a_tape_that_is_damaged_before_its_end(
+    small: Path, change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    named(small, change(lines_of(small)))
+    before = small.read_bytes()
+    what = r"is damaged in line \d.*Nothing is written to it; .* repair"
+    with Tape(small) as tape, pytest.raises(TapeError, match=what):
+        add_run(tape)
+    assert small.read_bytes() == before
+    assert not small.with_name("small.tape.cut").exists()
+
+
+# --- repair ------------------------------------------------------------------------------------
+
+
+def test_repair_keeps_of_each_run_what_is_before_its_first_fault(
+    small: Path, tmp_path: Path
+) -> None:
+    lines = lines_of(small)
+    place = next(n for n, raw in enumerate(lines) if b'"no":6' in raw)
+    lines[place] = lines[place].replace(b"3.3", b"4.4")
+    named(small, lines)
+    before = small.read_bytes()
+    target = tmp_path / "new.tape"
+    assert repair(small, target) == {1: (2, 2), 2: (2, 2), 3: (3, 2)}
+    assert small.read_bytes() == before
+    assert findings(target) == []
+    assert lines_of(target) == [raw for n, raw in enumerate(lines) if n < place or run_of(raw) != 3]
+    with pytest.raises(TapeError, match="is there already"):
+        repair(small, target)
+
+
+def test_repair_leaves_out_runs_that_came_from_what_is_lost(small: Path, tmp_path: Path) -> None:
+    lines = lines_of(small)
+    lines[8] = lines[8].replace(b'"turn": 1', b'"turn": 0')
+    named(small, lines)
+    assert repair(small, tmp_path / "new.tape") == {1: (2, 0), 2: (2, -1), 3: (3, -1)}
+    assert findings(tmp_path / "new.tape") == []
+
+
+def test_every_changed_line_and_every_missing_one_is_repaired_to_a_sound_tape(
+    small: Path, tmp_path: Path
+) -> None:
+    lines, target = lines_of(small), tmp_path / "new.tape"
+    for place in range(1, len(lines)):
+        bad = lines[place].replace(b"e", b"E", 1)
+        for changed in ([bad], []):
+            named(small, [*lines[:place], *changed, *lines[place + 1 :]])
+            repair(small, target)
+            assert findings(target) == []
+            assert lines_of(target)[0] == lines[0]
+            target.unlink()
+
+
+def test_repair_writes_a_new_first_line_where_that_was_changed(small: Path, tmp_path: Path) -> None:
+    lines = lines_of(small)
+    named(small, [*change_head(lines), *lines[1:]])
+    repair(small, tmp_path / "new.tape")
+    assert findings(tmp_path / "new.tape") == []
+    assert lines_of(tmp_path / "new.tape")[1:] == lines[1:]
+
+
+def test_repair_copies_no_faulty_line_however_many_there_are(small: Path, tmp_path: Path) -> None:
+    lines = lines_of(small)
+    named(small, [*lines[:-1], *[b"noise\n"] * 1_500, lines[-1].replace(b"done", b"DONE")])
+    repair(small, tmp_path / "new.tape")
+    assert lines_of(tmp_path / "new.tape") == lines[:-1]
+
+
+# --- prune and take ----------------------------------------------------------------------------
+
+
+def test_pruning_leaves_all_other_lines_byte_for_byte(small: Path) -> None:
+    lines = lines_of(small)
+    small.chmod(0o640)
+    with Tape(small) as tape:
+        with pytest.raises(TapeError, match=r"run 3, a fork of it, .* name both: .*runs=\[2, 3\]"):
+            tape.prune([2])
+        for runs in ([9], []):
+            with pytest.raises(TapeError, match="no run"):
+                tape.prune(runs)
+        assert lines_of(small) == lines
+        tape.prune([3])
+        assert lines_of(small) == [raw for raw in lines if run_of(raw) != 3]
+        assert verify(tape) == []
+        assert add_run(tape) == 3
+        tape.prune([1, 2, 3])
+        assert (len(tape), verify(tape)) == (0, [])
+    assert lines_of(small) == lines[:1]
+    assert small.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in small.parent.iterdir()) == ["small.tape", "small.tape.lock"]
+
+
+def test_a_run_is_not_pruned_while_one_is_recorded(small: Path) -> None:
+    with Tape(small) as tape:
+        before = small.read_bytes()
+        with tape.writing(), pytest.raises(TapeError, match=r"a run is recorded on .* stop it"):
+            tape.prune([3])
+        assert small.read_bytes() == before
+
+
+def test_a_run_taken_from_another_tape_has_its_turns_calls_and_parents(
+    small: Path, tmp_path: Path
+) -> None:
+    with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
+        add_run(tape)
+        assert tape.take(source, [3])[3] == 4
+        assert [(info.parent, info.fork_turn) for info in tape.runs()[1:]] == [
+            (None, None),
+            (2, 1),
+            (3, 2),
+        ]
+        assert verify(tape) == []
+        copied = [
+            [one.attempt for one in made.calls(run)] for made, run in ((source, 1), (tape, 2))
+        ]
+        assert copied[0] == copied[1]
+        assert tape.turns_frame(4).equals(source.turns_frame(3))
+
+
+def test_a_rerun_is_taken_with_the_run_that_it_repeats(small: Path, tmp_path: Path) -> None:
+    with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
+        again = add_run(source, verb="rerun", parent=1)
+        taken = tape.take(source, [again])
+        assert tape.run(taken[again]).parent == taken[1]
+        assert verify(tape) == []
+
+
+def test_a_damaged_run_is_not_taken(small: Path, tmp_path: Path) -> None:
+    named(small, change_middle(lines_of(small)))
+    with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
+        with pytest.raises(TapeError, match=r"run 1 on .* is damaged; verify says where"):
+            tape.take(source, [3])
+        assert len(tape) == 0
+
+
+def test_a_packed_tape_replays(tmp_path: Path) -> None:
+    path, packed = tmp_path / "x.tape", tmp_path / "x.tape.gz"
+    run = make_counter(path)
+    run.run(2)
+    run.close()
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert outcome(replay(packed)) == outcome(load(packed)) == outcome(run)

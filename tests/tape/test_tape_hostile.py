@@ -1,0 +1,363 @@
+"""Files made to do harm: a clear error or findings, in bounded time and memory, and no change."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counter_kit import counter_client, make_counter
+from journal_kit import lines_of, run_program, sealed
+
+from llmsim_lab.errors import LabError, TapeError
+from llmsim_lab.prompts._prompt import digest_of
+from llmsim_lab.run import fork, load, replay, resume
+from llmsim_lab.tape import Tape, _journal, verify
+
+CPU_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The lines of a run and its fork."""
+    path = tmp_path_factory.mktemp("hostile") / "x.tape"
+    run = make_counter(path)
+    run.run(2)
+    branch = run.fork(1)
+    branch.run(1)
+    for one in (run, branch):
+        one.close()
+    return lines_of(path)
+
+
+def use_all(path: Path) -> None:
+    """Read all that a tape has in every way; an error of one hides no other."""
+    with suppress(LabError), Tape(path, read_only=True) as tape:
+        for read in (str, repr, lambda tape: str(tape.tree()), Tape.runs):
+            with suppress(LabError):
+                read(tape)
+        for run in (1, 2):
+            for use in (Tape.calls, Tape.calls_frame, Tape.turns_frame, load, replay):
+                with suppress(LabError):
+                    use(tape, run)
+
+
+def place_of(lines: list[bytes], kind: str, nth: int = 0) -> int:
+    return [n for n, raw in enumerate(lines) if f'"is":"{kind}"'.encode() in raw][nth]
+
+
+Edit = Callable[[list[bytes]], list[bytes]]
+
+
+def put(kind: str, old: bytes, new: bytes, nth: int = 0) -> Edit:
+    def edit(lines: list[bytes]) -> list[bytes]:
+        place = place_of(lines, kind, nth)
+        assert old in lines[place]
+        return [*lines[:place], lines[place].replace(old, new, 1), *lines[place + 1 :]]
+
+    return edit
+
+
+def without_texts(lines: list[bytes]) -> list[bytes]:
+    return [raw for raw in lines if not raw.startswith(b'{"text"')]
+
+
+def text_twice(lines: list[bytes]) -> list[bytes]:
+    place = place_of(lines, "call")
+    text = next(raw for raw in lines if b'"schema"' in raw)
+    return [*lines[:place], text.replace(b"Ann", b"Eve"), *lines[place:]]
+
+
+def more(*lines: bytes, times: int = 1) -> Edit:
+    return lambda known: [*known, *lines * times]
+
+
+DEEP = b"[" * 200_000 + b"]" * 200_000
+DEEP_OBJECT = b'{"a":' * 99_999 + b"1" + b"}" * 99_999
+KINDS: dict[str, tuple[Edit, str]] = {
+    "a deep list in a reply": (put("call", b'"reply":{', b'"reply":{"x":%b,' % DEEP), "deeply"),
+    "a deep list in a record": (
+        put("turn", b'"record":{', b'"record":{"x":%b,' % DEEP, 1),
+        "deeply",
+    ),
+    "a deep object in the manifest": (
+        put(
+            "run",
+            b'"manifest":{',
+            b'"manifest":{"x":' + b'{"a":' * 99_999 + b"1" + b"}" * 99_999 + b",",
+        ),
+        "deeply",
+    ),
+    "a number of seconds with 2,000,000 digits": (
+        put("call", b'"seconds":', b'"seconds":' + b"9" * 2_000_000),
+        "number out of range",
+    ),
+    "a number in a record with 2,000,000 digits": (
+        put("turn", b'"record":{', b'"record":{"x":' + b"9" * 2_000_000 + b",", 1),
+        "2,000,000 digits",
+    ),
+    "seconds beyond numbers": (put("call", b'"seconds":', b'"seconds":1e999,"x":'), "seconds: "),
+    "seconds that are NaN": (put("call", b'"seconds":', b'"seconds":NaN,"x":'), "NaN"),
+    "NaN in a record": (put("turn", b'"record":{', b'"record":{"x":NaN,', 1), "NaN"),
+    "-Infinity in a row": (put("turn", b'"row":{', b'"row":{"x":-Infinity,', 1), "-Infinity"),
+    "a call's number twice": (put("call", b',"seconds"', b',"no":7,"seconds"'), "twice"),
+    "a reply twice": (put("call", b',"seconds"', b',"reply":{"text":"x"},"seconds"'), "twice"),
+    "a record twice": (put("turn", b',"row":', b',"record":{},"row":', 1), "twice"),
+    "a turn twice": (put("turn", b',"row":', b',"turn":99,"row":', 1), "twice"),
+    "an unknown kind": (put("call", b'"is":"call"', b'"is":"exec"'), "not a line of a tape"),
+    "an unknown member": (put("call", b',"seconds"', b',"cmd":"rm","seconds"'), "cmd: Extra"),
+    "messages that are a text": (
+        put("call", b'"messages":[', b'"messages":"x","m":['),
+        "messages: ",
+    ),
+    "bytes that are not UTF-8": (put("call", b'"content":"', b'"content":"\xff\xfe'), "utf-8"),
+    "a run that is its own parent": (
+        put("run", b'"verb":"run"', b'"parent":1,"fork_turn":0,"verb":"fork"'),
+        "its parent, run 1, is not above it",
+    ),
+    "runs that are each other's parents": (
+        put("run", b'"verb":"run"', b'"parent":2,"fork_turn":1,"verb":"fork"'),
+        "its parent, run 2, is not above it",
+    ),
+    "a run that begins twice": (put("run", b'{"run":2', b'{"run":1', 1), "run 1 begins twice"),
+    "texts missing": (without_texts, "is not above it"),
+    "a text twice": (text_twice, "a second time"),
+    "a call of a forgotten number with 4,000,000 digits": (
+        more(b'{"run":1,"is":"forget","turn":2,"calls":[' + b"1" * 4_000_000 + b'],"sum":""}\n'),
+        "digits",
+    ),
+    "a state that is a text": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "no state"),
+}
+HARMLESS: dict[str, Edit] = {
+    "nothing": lambda lines: lines,
+    "half a character in a message": put("call", b'"content":"', b'"content":"\\ud83d '),
+    "terminal codes in a message": put("call", b'"content":"', b'"content":"\\u0000\\u001b[31m'),
+    "the highest number of a call": put("call", b'"no":6,', b'"no":999999999999999,', -1),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_line_made_to_do_harm_is_named(recorded: list[bytes], tmp_path: Path, kind: str) -> None:
+    edit, what = KINDS[kind]
+    path = tmp_path / "x.tape"
+    path.write_bytes(b"".join(sealed(edit(recorded))))
+    before, begun = path.read_bytes(), time.process_time()
+    assert what in "\n".join(map(str, verify(path)))
+    use_all(path)
+    assert time.process_time() - begun < CPU_S
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_what_a_model_or_a_user_may_write_is_sound(
+    recorded: list[bytes], tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "x.tape"
+    path.write_bytes(b"".join(sealed(HARMLESS[kind](recorded))))
+    if kind != "the highest number of a call":  # its turn names it by the one that it had
+        assert verify(path) == []
+    use_all(path)
+    with Tape(path) as tape:
+        assert [len(tape.calls(run)) for run in (1, 2)] == [4, 2]
+
+
+def test_a_tape_whose_numbers_are_used_up_takes_no_more_calls(
+    recorded: list[bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.tape"
+    path.write_bytes(b"".join(sealed(HARMLESS["the highest number of a call"](recorded))))
+    with pytest.raises(TapeError, match="more than a tape can number"):
+        resume(path, 1, llm_client=counter_client()).run(1)
+
+
+LARGE: dict[str, Callable[[], list[bytes]]] = {
+    "100,000 empty lines": lambda: [b"\n"] * 100_000,
+    "100,000 texts": lambda: [b'{"text":"%016x","value":1,"sum":""}\n' % n for n in range(10**5)],
+    "100,000 runs": lambda: [b'{"run":%d,"is":"set","sum":""}\n' % n for n in range(9, 10**5)],
+    "5,000,000 forgotten calls": lambda: [
+        b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n' % (b"77," * 5 * 10**6)
+    ],
+    "a line of 40 MB": lambda: [b'{"run":1,"is":"set","x":"%b"}\n' % (b"x" * 40 * 10**6)],
+    "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_file_takes_bounded_time_and_memory(
+    recorded: list[bytes], tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "x.tape"
+    path.write_bytes(b"".join(recorded))
+    path.with_name("large.tape").write_bytes(b"".join(sealed([*recorded, *LARGE[kind]()])))
+    code = """
+        import json, resource, time
+        from pathlib import Path
+        from test_tape_hostile import use_all
+        from llmsim_lab.tape import verify
+        path = Path(sys.argv[1])
+        use_all(path)  # imports what it needs
+        before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        found = len(verify(path.with_name("large.tape")))
+        seconds = time.process_time() - begun
+        use_all(path.with_name("large.tape"))
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        print(json.dumps([found, seconds, time.process_time() - begun, used / 1024]))
+        """
+    found, seconds, all_seconds, megabytes = json.loads(run_program(code, path))
+    assert found > 0
+    assert seconds < CPU_S
+    assert all_seconds < 10 * CPU_S  # of some twenty ways to read it
+    assert megabytes < 512
+
+
+# --- packed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\0" * 10_000_000, "is not a tape"),
+        (b"HEAD" + b"\0" * 100_000_000, "more than 33,554,432 bytes"),
+        (b"HEAD" + b"\n" * 3_000_000, "GiB unpacked; gunzip it"),
+    ],
+    ids=["zeros", "one line", "lines"],
+)
+def test_a_packed_bomb_is_not_unpacked(
+    recorded: list[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    what: str,
+) -> None:
+    monkeypatch.setattr(_journal, "_MAX_UNPACKED", 2**20 if b"\n" in content else 2**30)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = tmp_path / "x.tape.gz"
+    path.write_bytes(gzip.compress(content.replace(b"HEAD", recorded[0]), 1))
+    begun = time.process_time()
+    with pytest.raises(TapeError, match=what):
+        Tape(path)
+    assert time.process_time() - begun < CPU_S
+    assert [file.name for file in tmp_path.iterdir()] == ["x.tape.gz"]
+
+
+def test_a_packed_tape_that_is_damaged_is_an_error(recorded: list[bytes], tmp_path: Path) -> None:
+    path = tmp_path / "x.tape.gz"
+    whole = gzip.compress(b"".join(recorded))
+    for changed in (whole[:-30], whole[:200] + b"\xff\xff\xff" + whole[203:], b"x" + whole[1:]):
+        path.write_bytes(changed)
+        with pytest.raises(TapeError, match="cannot be unpacked"):
+            Tape(path)
+
+
+# --- prompts -----------------------------------------------------------------------------------
+
+TEMPLATES = {
+    "power": "{{ 9**(9**9) }}",
+    "text": "{{ 'x'*3*10**9 }}",
+    "brackets": "{{ " + "(" * 3_000 + "1" + ")" * 3_000 + " }}",
+}
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_a_template_that_would_take_hours_or_gigabytes_is_named_by_every_verb(
+    recorded: list[bytes], tmp_path: Path, kind: str
+) -> None:
+    text = TEMPLATES[kind]
+    entry = {"name": "x", "text": f"## User\n\n{text}\n", "parent": None}
+    prompts = json.dumps({"adder:Ann": entry | {"digest": digest_of("", text)}}).encode()
+    path = tmp_path / "x.tape"
+    lines = [
+        raw.replace(b'"manifest":{', b'"manifest":{"prompts":%b,' % prompts)
+        if b'"is":"run"' in raw or b'"is":"set","manifest"' in raw
+        else raw
+        for raw in recorded
+    ]
+    named = [json.loads(raw)["texts"]["prompts"] for raw in lines if b'"is":"run"' in raw]
+    lines = [raw.replace(b',"prompts":"%b"' % named[0].encode(), b"") for raw in lines]
+    path.write_bytes(b"".join(sealed(lines)))
+    assert "run 1: the prompt of adder:Ann: it cannot be read: prompt 'x'" in str(verify(path)[0])
+    for verb in (load, replay, lambda path, run: fork(path, run, llm_client=counter_client())):
+        with pytest.raises(LabError, match=r"(arithmetic .* not allowed|nested more than)"):
+            verb(path, 1)
+
+
+# --- random changes ----------------------------------------------------------------------------
+
+GARBAGE: list[Any] = [
+    *(None, True, -1, 2**70, 1.5, "", "x", [], [[]], [5], [{}], {}, {"x": {"y": 1}}),
+    *("\ud83d", "\x1b[2J", float("nan")),
+]
+
+
+def values_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each list and object in a value with each place in it."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from values_in(value[key])
+
+
+def changed_value(lines: list[bytes], source: random.Random) -> list[bytes]:
+    """Put something else in a random place of a random line, or remove what is there."""
+    place = source.randrange(len(lines))
+    value = copy.deepcopy(json.loads(lines[place]))
+    holder, key = source.choice([*values_in(value)])
+    if source.random() < 0.15:
+        del holder[key]
+    else:
+        holder[key] = source.choice(GARBAGE)
+    raw = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    return [*lines[:place], raw, *lines[place + 1 :]]
+
+
+def changed_bytes(lines: list[bytes], source: random.Random) -> list[bytes]:
+    """Change, remove or repeat some bytes, anywhere."""
+    content = bytearray(b"".join(lines))
+    for _ in range(source.choice([1, 3, 20, 200])):
+        place, length = source.randrange(80, len(content)), source.choice([0, 1, 1, 50])
+        new = source.choice([b"", bytes([source.randrange(256)]), bytes(content[80 : 80 + length])])
+        content[place : place + length] = new
+    return bytes(content).splitlines(keepends=True)
+
+
+def changed_order(lines: list[bytes], source: random.Random) -> list[bytes]:
+    """Remove, repeat and move lines, all but the first."""
+    rest = lines[1:]
+    for _ in range(source.randrange(1, 5)):
+        place = source.randrange(len(rest))
+        raw = rest.pop(place) if source.random() < 0.7 else rest[place]
+        if source.random() < 0.7:
+            rest.insert(source.randrange(len(rest)), raw)
+    return [lines[0], *rest]
+
+
+@pytest.mark.parametrize("change", [changed_value, changed_bytes, changed_order])
+def test_random_changes_raise_errors_of_ours_or_do_no_harm(
+    recorded: list[bytes],
+    tmp_path: Path,
+    change: Callable[[list[bytes], random.Random], list[bytes]],
+) -> None:
+    path = tmp_path / "x.tape"
+    for seed in range(100):
+        lines = change(recorded, random.Random(seed))
+        content = b"".join(lines if seed % 3 == 0 else sealed(lines))
+        path.write_bytes(content)
+        begun = time.process_time()
+        verify(path)
+        use_all(path)
+        assert path.read_bytes() == content, seed
+        with suppress(LabError), Tape(path, read_only=True) as tape:
+            Tape(tmp_path / "other.tape").take(tape, [2])
+        with suppress(LabError):
+            resumed = resume(path, 1, llm_client=counter_client())
+            resumed.run(1)
+            resumed.close()
+        assert time.process_time() - begun < CPU_S, seed

@@ -19,8 +19,7 @@ LabError
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -67,7 +66,12 @@ FailureReason = Literal[
 
 
 class LabError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package; it survives copying and pickling, whatever it takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not what a notebook shows in place of the traceback: that is a function of its own.
+        kept = {name: it for name, it in vars(self).items() if name != "_render_traceback_"}
+        return type(self).__new__, (type(self), *self.args), kept
 
 
 class ConfigError(LabError, ValueError):
@@ -102,11 +106,6 @@ class ModuleError(LabError):
         self.agent = agent
         self.function = function
         self.detail = detail
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Survive pickling, which passes positional arguments only."""
-        named = {"agent": self.agent, "function": self.function, "detail": self.detail}
-        return partial(ModuleError, self.module, **named), ()
 
 
 class ModelFileError(LabError):
@@ -159,7 +158,7 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         component: who called: ``agent``, ``validator``, ``engine`` …
         detail: what the server or the validation said.
         rejected: the last reply, if it had the right form but its content was not accepted.
-        call: the ``CallRecord`` of the requests, where any was made; lost in pickling.
+        call: the ``CallRecord`` of the requests, where any was made.
     """
 
     def __init__(
@@ -172,10 +171,6 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         detail: str = "",
         rejected: BaseModel | None = None,
     ) -> None:
-        if reason not in get_args(FailureReason):
-            raise ConfigError(
-                f"reason={reason!r} is not one of {', '.join(get_args(FailureReason))}"
-            )
         who = f"{component}: " if component else ""
         status = f" (HTTP {status_code})" if status_code else ""
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
@@ -188,19 +183,6 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         self.detail = detail
         self.rejected = rejected
         self.call: Any = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Survive pickling, which passes positional arguments only."""
-        rebuilt = partial(
-            LLMFailureException,
-            self.reason,
-            self.attempts,
-            self.status_code,
-            self.component,
-            detail=self.detail,
-            rejected=self.rejected,
-        )
-        return rebuilt, ()
 
 
 class BudgetReached(LabError):  # noqa: N818 - not a fault

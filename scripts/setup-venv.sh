@@ -180,7 +180,7 @@ from llmsim_lab.errors import LabError
 from llmsim_lab.llm._embedded.weights import get_model
 
 try:
-    weights = get_model(sys.argv[1], show_progress=True)
+    weights = get_model(sys.argv[1])
     shutil.copyfile(weights, sys.argv[2])
 except (LabError, OSError) as error:
     sys.exit(str(error))

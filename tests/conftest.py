@@ -290,7 +290,6 @@ def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """
     if "drawn" in request.fixturenames:
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from PIL import Image
 
@@ -302,7 +301,6 @@ def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     def saved(figure: Figure, file: Any, **options: Any) -> None:
         (tiny if options.get("format", "png") == "png" else save)(figure, file, **options)
 
-    monkeypatch.setattr(FigureCanvasAgg, "print_png", tiny)
     monkeypatch.setattr(Figure, "savefig", saved)
 
 

@@ -16,7 +16,7 @@ from worlds import Pot, PublicGoods
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run._page import PageRun
 from llmsim_lab.run._turn import RunTurn, Series
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 
 __all__ = ["HOSTILE", "PageData", "hostile_game", "long_run", "odd_run"]

@@ -27,7 +27,7 @@ async def test_the_attempts_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.llm._ollama", 100.0, 102.5)
+    clock(monkeypatch, "llmsim_lab.llm._http", 100.0, 102.5)
     with FakeOllama() as server:
         backend = OllamaBackend(host=server.host)
         asked = ChatRequest(model="llama3.2", messages=(Message("user", "Hi"),))

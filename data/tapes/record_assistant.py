@@ -12,8 +12,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-from record_tapes import pack
-
 from llmsim_lab import LLMConfig, connect
 from llmsim_lab.assistant import Chat, ChatConfig, MCPToolExecutor, load_constitution
 from llmsim_lab.assistant._types import AgentEngineConfig
@@ -56,7 +54,6 @@ async def main() -> None:
         left = await tools.execute("list_tasks", {}, "bob")
         sys.stderr.write(f"Bob's tasks afterwards: {left.data}\n")
     tape.close()
-    pack(TAPE)
 
 
 if __name__ == "__main__":

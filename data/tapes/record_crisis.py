@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from record_tapes import HERE, pack
+from record_tapes import HERE
 
 from llmsim_lab import LLMClient, connect
 from llmsim_lab.context import CrisisConfig, CrisisSimulation
@@ -81,7 +81,6 @@ def main() -> None:
     client = connect(arguments.model, config=SETTINGS, download=True)
     the_run(arguments.tape, client)
     the_comparison(arguments.tape, client)
-    pack(arguments.tape)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from record_tapes import HERE, pack
+from record_tapes import HERE
 
 from llmsim_lab import LLMClient, Simulation, connect
 from llmsim_lab.errors import EconomyError
@@ -28,7 +28,7 @@ from llmsim_lab.study._demo import (
     demo_config,
     demo_runs,
 )
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 
 _DRIVEN_OFF = "driven the model off its range"
 """Words of the outcome of a run that an ``EconomyError`` ended."""
@@ -87,7 +87,6 @@ def keep_whole(path: Path) -> None:
                 broken |= set(found.values())
         if broken:
             tape.prune(sorted(broken))
-    pack(path)
 
 
 def _least(run: RunInfo) -> int:

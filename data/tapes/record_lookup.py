@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from record_tapes import pack
-
 from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, connect
 from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
 from llmsim_lab.economy import load_us_macro
@@ -59,7 +57,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
     record(connect(parser.parse_args().model, config=MODEL))
-    pack(TAPE)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from record_tapes import ADVISOR, FEARFUL, HERE, SETTINGS, pack
+from record_tapes import ADVISOR, FEARFUL, HERE, SETTINGS
 
 from llmsim_lab import LLMClient, connect
 from llmsim_lab.llm import Tape
@@ -80,7 +80,6 @@ def main() -> None:
     )
     if experiment.tape is not None:
         experiment.tape.close()
-    pack(path)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from record_tapes import pack
-
 from llmsim_lab import connect
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape
@@ -44,7 +42,6 @@ def record(path: Path, model: str) -> None:
             simulation = SocialSimulation(config, llm_client=client, tape=tape)
             simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"round {turn.number}\n"))
             simulation.close()
-    pack(path)
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ that show it must be run again afterwards (``make notebooks``).
 from __future__ import annotations
 
 import argparse
-import sqlite3
 import sys
 from pathlib import Path
 
@@ -82,14 +81,6 @@ def play_on(simulation: Simulation, turns: int) -> None:
     simulation.close()
 
 
-def pack(path: Path) -> None:
-    """Leave one file without a write-ahead log, which reads from any disk."""
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("VACUUM")
-    connection.close()
-
-
 def main() -> None:
     """Record what was asked for."""
     recordings = {"first_run": first_run, "two_nations": two_nations}
@@ -100,7 +91,6 @@ def main() -> None:
     client = connect(arguments.model, config=SETTINGS, download=True)
     for name in arguments.names or recordings:
         recordings[name](client)
-        pack(HERE / f"{name}.tape")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ import importlib
 import sys
 from pathlib import Path
 
-from record_tapes import pack
-
 from llmsim_lab import LLMClient, LLMConfig, connect
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
@@ -33,7 +31,6 @@ def record(name: str, client: LLMClient) -> None:
         run = world(llm_client=client, tape=tape, turns=TURNS)
         run.run(on_turn=lambda turn: sys.stderr.write(f"{name}, turn {turn.number}\n"))
         run.close()
-    pack(path)
 
 
 def _is_world(value: object) -> bool:

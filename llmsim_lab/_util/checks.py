@@ -18,7 +18,6 @@ def whole_number(
     *,
     least: int | None = None,
     most: int | None = None,
-    or_none: bool = False,
 ) -> int:
     """Return a whole number, numpy's too, as an int; True, 1.0 and "1" are not whole numbers.
 
@@ -27,7 +26,6 @@ def whole_number(
         value: what was given.
         least: the smallest number allowed; any if not given.
         most: the largest.
-        or_none: whether the message says that None will do; the caller lets it pass.
 
     Raises:
         ConfigError: it is not a whole number, or out of range.
@@ -38,7 +36,7 @@ def whole_number(
     except TypeError:
         number = None
     if number is None or _outside(number, least, most):
-        raise _wrong(name, value, "a whole number", least, most, ", or None" if or_none else "")
+        raise _wrong(name, value, "a whole number", least, most)
     return number
 
 
@@ -98,10 +96,10 @@ def _outside(number: float, least: float | None, most: float | None) -> bool:
 
 
 def _wrong(
-    name: str, value: object, wanted: str, least: float | None, most: float | None, end: str = ""
+    name: str, value: object, wanted: str, least: float | None, most: float | None
 ) -> ConfigError:
     if most is None:
         bounds = "" if least is None else f" from {least:,} on"
     else:
         bounds = f" up to {most:,}" if least is None else f", {least:,} to {most:,}"
-    return ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}{end}")
+    return ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")

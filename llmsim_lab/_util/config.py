@@ -5,17 +5,16 @@ A wrong value is a ``ConfigError`` that names it.
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import brief, clip, each_fault, faults
+from llmsim_lab._util.text import clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ else:
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
                 what = faults(error, names)
-            # Here, so that it has no cause or context, whose texts have the whole of a wrong value.
+            # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
             raise ConfigError(f"{cls.__name__}: {what}")
 
     class _Base(BaseModel, metaclass=_Checked):
@@ -63,8 +62,8 @@ Words = Annotated[str, AfterValidator(_not_blank)]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-_MOST_CHARS, _MOST_DIGITS = 10_000_000, 1_000
-"""Of a file with its aliases written out (ten lines can stand for gigabytes), and of a number."""
+_MOST_CHARS = 10_000_000
+"""Of a file with its aliases written out: ten lines can stand for gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +125,11 @@ class YamlFile:
         return f"{self.path}, line {_line_of(self._tree, location)}"
 
     def _explain(self, fault: Any, model: type[BaseModel]) -> str:
-        location = [part for part in fault["loc"] if part != "[key]"]
-        if fault["type"] == "extra_forbidden":
-            known = ", ".join(_known_keys(model, location[:-1]))
-            return self.fault(location, f"unknown key; known here are {known}")
-        what = fault["msg"].removeprefix("Value error, ")
-        return self.fault(location, f"{what} (it is {brief(fault['input'])})")
+        location = fault["loc"]
+        if fault["type"] != "extra_forbidden":
+            return f"{self.place(location)}: {fault_text(fault)}"
+        known = ", ".join(sorted(_known_keys(model, location[:-1])))
+        return self.fault(location, f"unknown key; known here are {known}")
 
 
 def read_config(path: Path, model: type[ModelT]) -> ModelT:
@@ -148,8 +146,8 @@ def yaml_value(text: str) -> Any:
     """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
 
     Raises:
-        ValueError: it is not YAML, says one key twice, names a type of Python, has a number of more
-            than 1,000 digits, or is too long once its aliases are written out.
+        ValueError: it is not YAML, says one key twice, names a type of Python, or is too long once
+            its aliases are written out.
     """
     return _read(text)[0]
 
@@ -168,14 +166,12 @@ def _read(text: str) -> tuple[Any, Node | None]:
                 "are the most; use fewer aliases within others"
             )
         return yaml.constructor.construct_document(tree), tree
-    except (YAMLError, RecursionError) as error:
+    except (YAMLError, RecursionError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         # Not str(), which for a key that is there twice adds how to switch the check off.
         what = getattr(error, "problem", None) or str(error)
         raise ValueError(where + clip(what, 300)) from error
-    except (LookupError, TypeError) as error:  # ruamel.yaml's, for "!!bool maybe"
-        raise ValueError(f"a value is not what its tag names: {error}") from error
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
@@ -194,31 +190,14 @@ def _yaml() -> YAML:
     return YAML(typ="safe", pure=True)
 
 
-def _written_out(node: Node, known: dict[int, int]) -> int:
-    """Return the characters of a node, its aliases written out; ``known`` has those by node.
-
-    Raises:
-        ValueError: an alias stands within what it names, or a number has too many digits.
-    """
-    from ruamel.yaml import MappingNode
-
-    where = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}: "
+def _written_out(node: Node, known: dict[int, float]) -> float:
+    """Return the characters of a node, its aliases written out; infinite where one names itself."""
     if id(node) not in known:
-        known[id(node)] = 0
-        if isinstance(node.value, str):
-            digits = len(node.value)
-            if str(node.tag).endswith(":int") and digits > _MOST_DIGITS:
-                raise ValueError(
-                    f"{where}a number of {digits:,} digits, and {_MOST_DIGITS:,} are the most; "
-                    "if it is a text, put it in quotes"
-                )
-            known[id(node)] = digits + 1
-        else:
-            pairs = isinstance(node, MappingNode)
-            parts = chain.from_iterable(node.value) if pairs else node.value
-            known[id(node)] = 1 + sum(_written_out(part, known) for part in parts)
-    elif not known[id(node)]:
-        raise ValueError(f"{where}an alias stands within what it names; write it out")
+        known[id(node)] = math.inf
+        parts = node.value if isinstance(node.value, list) else ()
+        inner = (one for part in parts for one in (part if isinstance(part, tuple) else (part,)))
+        own = len(node.value) if isinstance(node.value, str) else 1
+        known[id(node)] = own + sum(_written_out(one, known) for one in inner)
     return known[id(node)]
 
 
@@ -242,44 +221,30 @@ def _line_of(node: Node | None, location: Sequence[str | int]) -> int:
     return line
 
 
-def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> list[str]:
+def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> set[str]:
     """Return the keys that a place in the file may have."""
-    at: Any = root
+    models = [root]
     for part in location:
-        at = _inside(at, part)
-    if not _is_model(at):
-        return ["those of its type"]
-    return sorted(info.alias or name for name, info in at.model_fields.items())
+        fields = [_fields(model).get(part) for model in models]
+        # What is no field is a place in a list, a name in a mapping, or names a union's member.
+        if inside := [model for field in fields for model in _models_in(field)]:
+            models = inside
+        elif named := [model for model in models if part in _names(model)]:
+            models = named
+    return {str(key) for model in models for key in _fields(model)}
 
 
-def _inside(annotation: Any, part: str | int) -> Any:
-    """Return the type of what a key, a position or a union's tag leads to; None if unknown."""
-    if _is_model(annotation):
-        fields = annotation.model_fields
-        found = [info for name, info in fields.items() if part in (name, info.alias)]
-        return _plain(found[0].annotation) if found else None
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        tagged = [item for item in arguments if _is_model(item) and part in _tags(item)]
-        return tagged[0] if tagged else None
-    return _plain(arguments[-1 if origin is dict else 0]) if arguments else None
+def _fields(model: type[BaseModel]) -> dict[str | int, Any]:
+    return {info.alias or name: info.annotation for name, info in model.model_fields.items()}
 
 
-def _plain(annotation: Any) -> Any:
-    """Return the type without what is only said about it: ``Annotated`` and ``| None``."""
-    if get_origin(annotation) is Annotated:
-        return _plain(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, types.UnionType):
-        rest = [item for item in get_args(annotation) if item is not type(None)]
-        return _plain(rest[0]) if len(rest) == 1 else annotation
-    return annotation
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
 
 
-def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    info = model.model_fields.get("type")
-    literal = info.annotation if info else None
-    return get_args(literal) if get_origin(literal) is Literal else ()
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _names(model: type[BaseModel]) -> tuple[Any, ...]:
+    """Return what pydantic calls a member of a union: by its tag, else by its class."""
+    return (model.__name__, *get_args(_fields(model).get("type")))

@@ -74,7 +74,6 @@ def figure_bytes(
         salt: makes the ids in an SVG, the same each time; those of several on a page must differ.
     """
     import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     dates_and_versions = {
         "pdf": ("CreationDate", "Creator", "Producer"),
@@ -82,19 +81,9 @@ def figure_bytes(
         "svg": ("Date", "Creator"),
     }
     without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
-    buffer = io.BytesIO()
-    if kind == "png":
-        before, figure.dpi = (figure.dpi, figure.canvas), dpi
-        try:
-            # Not savefig, which draws all of it twice so that its parts make room for each other;
-            # its settings in matplotlibrc are not asked for.
-            canvas: Any = FigureCanvasAgg(figure)
-            canvas.print_png(buffer, metadata=without)
-        finally:
-            figure.dpi, figure.canvas = before
-        return buffer.getvalue()
     # Text stays text, to be found and edited.
     settings: Any = {"svg.hashsalt": salt, "svg.fonttype": "none", "pdf.fonttype": 42}
+    buffer = io.BytesIO()
     with mpl.rc_context(settings):
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=without)
     return buffer.getvalue()
@@ -128,20 +117,6 @@ def plain_axes(axes: Axes, lines: Literal["x", "y"] | None = None) -> None:
     if lines:
         axes.grid(axis=lines, color="#DDDDDD")
         axes.set_axisbelow(True)
-
-
-def share_axis(axes: Axes, names: Sequence[str], *, ends: tuple[float, float]) -> None:
-    """Make axes of shares, 0 to 100 %, with a name a line, from the top.
-
-    Args:
-        axes: the axes.
-        names: of the lines.
-        ends: of the axis of shares, with room for what stands beside it.
-    """
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-    axes.set_yticks(range(len(names)), names)
-    axes.set(xlim=ends, ylim=(len(names) - 0.4, -0.6))
-    plain_axes(axes, "x")
 
 
 def drawable(text: str, length: int = 40) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path, PurePosixPath
-from secrets import token_hex
 
 from llmsim_lab.errors import ConfigError, DataError
 
@@ -13,7 +11,8 @@ _PACKAGE = Path(__file__).parents[1]
 _ROOTS = (_PACKAGE / "_data", _PACKAGE.parent / "data")
 """An installed wheel has the first; a checkout has the second."""
 
-_SQLITE = b"SQLite format 3\0"
+_TAPE = b'{"tape":'
+"""How a tape begins."""
 
 
 def data_path(name: str) -> Path:
@@ -36,32 +35,19 @@ def data_path(name: str) -> Path:
 
 
 def write_file(path: Path, content: bytes) -> Path:
-    """Write a file, in place of one that is there once all of it is written; return its path.
+    """Write a file, in place of one that is there; return its path.
 
     Raises:
-        ConfigError: it cannot be written, or is a tape or another database, which would be lost.
+        ConfigError: it cannot be written, or is a tape, which would be lost.
     """
-    target = path.resolve()  # a link stays one
-    aside = target.with_name(f".{token_hex(8)}.part")
     try:
-        if target.exists() and not target.is_file():  # such as /dev/stdout
-            target.write_bytes(content)
-            return path
-        if target.exists():
-            with target.open("r+b") as there:  # also written to, so that a protected file is kept
-                if there.read(len(_SQLITE)) == _SQLITE:
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(len(_TAPE)) == _TAPE:
                     raise ConfigError(
-                        f"{path} is a tape or another database, and would be replaced; choose "
-                        "another file"
+                        f"{path} is a tape, and would be replaced; choose another file"
                     )
-        try:
-            with aside.open("xb") as file:
-                file.write(content)
-            if target.exists():
-                shutil.copymode(target, aside)
-            aside.replace(target)
-        finally:
-            aside.unlink(missing_ok=True)
+        path.write_bytes(content)
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror or error}; choose another file"

@@ -15,10 +15,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from llmsim_lab._util.text import clip
-
 MAX_CHARACTERS = 20_000
-_MAX_TITLE = 1_000
 _MAX_ENTRIES = 50
 """Entries of a list that are shown; a note says how many more there are."""
 
@@ -62,11 +59,6 @@ _HIDDEN = re.compile(
     r"\u034f\u3164\ufff9-\ufffb\U000e0000-\U000e007f\U000e0100-\U000e01ef\ud800-\udfff]"
 )
 """Control codes, marks of direction, invisible letters, halves of characters."""
-
-_FROM_THE_RIGHT = re.compile(
-    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
-)
-"""Letters of Hebrew, Arabic and other scripts that are read from right to left."""
 
 # In widgets, JupyterLab's lines are as high as its buttons, and columns have no space between them.
 _TABLE = "line-height:1.4;border-collapse:collapse"
@@ -121,24 +113,19 @@ def left_out(characters: int) -> Markup:
 def styled(content: object, css: str = "", *, tag: str = "div", **attributes: object) -> Markup:
     """Return content, made safe, in an element of this style.
 
-    An element with letters that are read from right to left takes its direction from the first.
-
     Args:
         content: what is in it.
         css: of the tokens above.
         tag: the element's.
         attributes: such as ``role`` and ``aria_label``; left out where None.
     """
-    inside = safe(content)
-    if not inside.isascii() and _FROM_THE_RIGHT.search(inside):
-        attributes.setdefault("dir", "auto")
     given = {**attributes, "style": css or None}
     written = join(
         Markup(' {}="{}"').format(name.replace("_", "-"), visible(str(value)))
         for name, value in given.items()
         if value is not None
     )
-    return Markup("<{}{}>{}</{}>").format(Markup(tag), written, inside, Markup(tag))
+    return Markup("<{}{}>{}</{}>").format(Markup(tag), written, safe(content), Markup(tag))
 
 
 def pre(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
@@ -164,13 +151,6 @@ def flow(parts: Iterable[object], *, basis: str = "16em", gap: str = "8px") -> M
     return styled(cells, f"display:flex;flex-wrap:wrap;gap:{gap}")
 
 
-def short(text: str, length: int) -> Markup:
-    """Return a text as one line of at most so many characters; the whole is its title."""
-    line = clip(text, length)
-    whole = clip(text, _MAX_TITLE)
-    return safe(line) if line == whole else styled(line, tag="span", title=whole)
-
-
 def bars(items: Iterable[tuple[object, float, object]]) -> Markup:
     """Return numbers as horizontal bars, each with its name before and words after it.
 
@@ -179,22 +159,14 @@ def bars(items: Iterable[tuple[object, float, object]]) -> Markup:
     """
     rows = list(items)
     most = max((number for _, number, _ in rows), default=0) or 1
-    side = "flex:0 1 11em;min-width:0;overflow-wrap:anywhere"
-    lines = [
-        styled(name, side)
-        + styled(
-            styled(
-                "",
-                f"width:{100 * number / most:.1f}%;height:12px;border-radius:3px;"
-                f"background:{SERIES_COLOURS[0]}",
-            ),
-            "flex:1 1 4em",
-        )
-        + styled(join([" ", safe(words)]), f"flex:0 1 8em;{NUMBERS}")
-        for name, number, words in rows
-    ]
-    line = "display:flex;gap:8px;align-items:center;line-height:1.6"
-    return styled(join(styled(one, line) for one in lines))
+    look = f"height:12px;border-radius:3px;background:{SERIES_COLOURS[0]}"
+    return table(
+        (),
+        [
+            (name, styled("", f"width:{12 * number / most:.1f}em;{look}"), words)
+            for name, number, words in rows
+        ],
+    )
 
 
 def table(
@@ -211,25 +183,20 @@ def table(
     start = "text-align:start"
     columns = zip(*body, strict=True) if body else [()] * len(header)
     looks = [NUMBERS if _numeric(map(str, column)) else start for column in columns]
-    head = join(
-        styled(name, _CELL.format(look), tag="th", scope="col")
-        for name, look in zip(header, looks, strict=False)
-    )
-    lines = join(
-        Markup("<tr>{}</tr>").format(
-            join(
-                styled(content, _LINED.format(look), tag=tag, scope=scope)
-                for content, look, (tag, scope) in zip(
-                    row, looks, chain([("th", "row")], repeat(("td", None))), strict=False
-                )
-            )
+
+    def line(cells: Iterable[object], css: str, scopes: Iterable[str | None]) -> Markup:
+        parts = join(
+            styled(content, css.format(look), tag="th" if scope else "td", scope=scope)
+            for content, look, scope in zip(cells, looks, scopes, strict=False)
         )
-        for row in body
-    )
+        return Markup("<tr>{}</tr>").format(parts)
+
+    head = line(header, _CELL, repeat("col"))
+    lines = join(line(row, _LINED, chain(["row"], repeat(None))) for row in body)
     inside = styled(caption, f"text-align:start;{STRONG};padding:4px 0", tag="caption")
     parts = [
         inside if caption else "",
-        Markup("<thead><tr>{}</tr></thead>").format(head) if header else "",
+        Markup("<thead>{}</thead>").format(head) if header else "",
         Markup("<tbody>{}</tbody>").format(lines),
     ]
     return styled(join(parts), _TABLE, tag="table")
@@ -245,14 +212,9 @@ def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Ma
     return table((), items, caption=caption)
 
 
-def badge(status: str, *, like: str = "") -> Markup:
-    """Return a status as a small coloured label; the word itself says it too.
-
-    Args:
-        status: the word.
-        like: the status of ``STATUS_COLOURS`` that it is as good or bad as; itself if not given.
-    """
-    css = f"background:{STATUS_COLOURS[like or status]};color:#fff;border-radius:3px;padding:0 6px"
+def badge(status: str) -> Markup:
+    """Return a status of ``STATUS_COLOURS`` as a small coloured label; the word says it too."""
+    css = f"background:{STATUS_COLOURS[status]};color:#fff;border-radius:3px;padding:0 6px"
     return styled(status, css, tag="span")
 
 
@@ -317,52 +279,38 @@ def cell(value: object) -> Markup:
     if not isinstance(value, Mapping | Sequence):
         return safe(value)
     more = len(value) - _MAX_ENTRIES
-    entries = _mapping(value) if isinstance(value, Mapping) else _sequence(value)
-    return join([entries, f" … and {more} more" if more > 0 else ""]) if value else safe("none")
+    note = f" … and {more} more" if more > 0 else ""
+    return join([_entries(value), note]) if value else safe("none")
 
 
-def _mapping(values: Mapping[Any, object]) -> Markup:
-    first = dict(islice(values.items(), _MAX_ENTRIES))
-    if _of_one_model(values.values()):
-        return _models_table(list(first.values()), keys=list(first))
-    return pairs((name, cell(value)) for name, value in first.items())
+def _entries(values: Mapping[Any, object] | Sequence[object]) -> Markup:
+    """Return the first entries: models of one class as a table, a row each, by their plain fields.
 
-
-def _sequence(values: Sequence[object]) -> Markup:
-    first = values[:_MAX_ENTRIES]
-    if _of_one_model(values):
-        return _models_table(first)
-    plain = all(isinstance(value, int | float | str) for value in values)
+    The keys of a mapping are shown unless a field says the same.
+    """
+    keys = list(islice(values, _MAX_ENTRIES)) if isinstance(values, Mapping) else None
+    every: list[Any] = list(values.values() if isinstance(values, Mapping) else values)
+    first = every[:_MAX_ENTRIES]
+    if len(classes := {type(value) for value in every}) == 1 and _has_fields(classes.pop()):
+        names = [
+            name
+            for name, field in type(first[0]).__pydantic_fields__.items()
+            if field.repr and not _is_nested(getattr(first[0], name))
+        ]
+        rows = [[_field(name, getattr(value, name)) for name in names] for value in first]
+        heading = [_title(name) for name in names]
+        if keys and not any(keys == [getattr(it, name) for it in first] for name in names):
+            heading = ["key", *heading]
+            rows = [[cell(key), *row] for key, row in zip(keys, rows, strict=True)]
+        return table(heading, rows)
+    if keys is not None:
+        return pairs((key, cell(value)) for key, value in zip(keys, first, strict=True))
+    plain = all(isinstance(value, int | float | str) for value in first)
     return join(map(cell, first), between=", " if plain else "")
 
 
-def _of_one_model(values: Iterable[object]) -> bool:
-    classes = {type(value) for value in values}
-    return len(classes) == 1 and _has_fields(classes.pop())
-
-
-def _models_table(values: Sequence[Any], *, keys: Sequence[object] = ()) -> Markup:
-    """Return models of one class, a row each, by the fields that are plain values.
-
-    Args:
-        values: the models.
-        keys: of the mapping that they are in; shown unless a field says the same.
-    """
-    names = [
-        name
-        for name, field in type(values[0]).__pydantic_fields__.items()
-        if field.repr
-        and not (
-            _has_fields(type(content := getattr(values[0], name))) or hasattr(content, "__html__")
-        )
-    ]
-    rows = [[_field(name, getattr(value, name)) for name in names] for value in values]
-    heading = [_title(name) for name in names]
-    named = any(keys == [getattr(value, name) for value in values] for name in names)
-    if keys and not named:
-        heading = ["key", *heading]
-        rows = [[cell(key), *row] for key, row in zip(keys, rows, strict=True)]
-    return table(heading, rows)
+def _is_nested(value: object) -> bool:
+    return _has_fields(type(value)) or hasattr(value, "__html__")
 
 
 def _title(name: str) -> str:

@@ -72,13 +72,8 @@ def csv_text(frame: pd.DataFrame) -> str:
     would take for a formula gets an apostrophe in front, and control codes are taken out; numbers
     stay numbers.
     """
-    safe = frame.copy(deep=False)
-    for place, dtype in enumerate(frame.dtypes):
-        if dtype.kind not in "biuf":
-            column = frame.iloc[:, place]
-            cells = zip(column, column.isna(), strict=True)
-            safe.isetitem(place, [None if gone else _cell(value) for value, gone in cells])
-    safe.columns = [_cell(name) for name in frame.columns]
+    texts = frame.select_dtypes(exclude=["number", "bool"]).map(_cell, na_action="ignore")
+    safe = frame.assign(**texts).rename(columns=_cell)
     return safe.to_csv(index=False, lineterminator="\n")
 
 

@@ -7,12 +7,12 @@ logging. The package never configures logging; ``logging.basicConfig(level="DEBU
 from __future__ import annotations
 
 import difflib
+import json
 import logging
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from math import log10
 from typing import Any
 
 from pydantic import ValidationError
@@ -66,21 +66,9 @@ def clip(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-class _Brief(reprlib.Repr):
-    """Of large values only the beginning; the shorter ones are whole."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxstring, self.maxother = 3, 400, 400
-        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 20
-
-    def repr_int(self, x: int, level: int) -> str:
-        # Python writes no more than 4,300 digits.
-        digits = x.bit_length() * log10(2)
-        return repr(x) if digits < 400 else f"a number of about {digits:,.0f} digits"
-
-
-_brief = _Brief()
+_brief = reprlib.Repr()
+_brief.maxlevel, _brief.maxstring, _brief.maxother = 3, 400, 400
+_brief.maxlist = _brief.maxtuple = _brief.maxdict = _brief.maxset = 20
 
 
 def brief(value: object, length: int = 60) -> str:
@@ -145,20 +133,28 @@ def faults(error: ValidationError, known: Iterable[str] = ()) -> str:
         known: the names that may stand at the top, for what an unknown one may have meant.
     """
     names = list(known)
-    return "; ".join(each_fault(error, lambda fault: _fault_text(fault, names)))
+    return "; ".join(each_fault(error, lambda fault: fault_text(fault, names)))
 
 
-def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
-    """Return what is said of the first 20 faults that pydantic found, and how many more there are.
+def each_fault(
+    error: ValidationError, say: Callable[[Any], str], *, most: int = _MOST_FAULTS
+) -> list[str]:
+    """Return what is said of the first faults that pydantic found, and how many more there are.
 
     A file may have a hundred thousand.
     """
     every = error.errors(include_url=False)
-    left = len(every) - _MOST_FAULTS
-    return [*map(say, every[:_MOST_FAULTS]), *([f"and {left:,} more"] if left > 0 else [])]
+    left = len(every) - most
+    return [*map(say, every[:most]), *([f"and {left:,} more"] if left > 0 else [])]
 
 
-def _fault_text(fault: Any, names: list[str]) -> str:
+def fault_text(fault: Any, names: Sequence[str] = ()) -> str:
+    """Return one fault that pydantic found: the place, what is wrong there, and the value.
+
+    Args:
+        fault: pydantic's.
+        names: those that may stand at the top.
+    """
     place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
     what = fault["msg"].removeprefix("Value error, ")
     # Messages of our own name the value already; the others have no value to show.
@@ -186,10 +182,8 @@ def among(name: object, known: Iterable[str]) -> str:
 
 def _format(value: object) -> str:
     text = str(value)
-    if _BARE.fullmatch(text) and text.isprintable():
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped) + '"'
+    plain = text.isprintable()
+    return text if plain and _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=not plain)
 
 
 def logfmt(**fields: object) -> str:
@@ -208,38 +202,17 @@ def log_event(
         logger: the module's.
         level: the event's.
         event: its name.
-        words: for people; made of the fields if None; empty if they hear of it otherwise.
+        words: for people, in place of the line; empty if they hear of it otherwise.
         fields: what the line says, as ``key=value``.
     """
     if not logger.isEnabledFor(level):
         return
-    if level >= logging.WARNING and not logger.hasHandlers():
-        words = _sentence(event, fields) if words is None else words
+    if words is not None and level >= logging.WARNING and not logger.hasHandlers():
         if words:
             logger.log(level, "%s", printable(words, keep="\n"), stacklevel=2)
         return
     line = logfmt(**fields)
     logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
-
-
-_IN_WORDS = (
-    *("found", "what", "complaint", "error", "reason", "why", "detail", "cause"),
-    *("then", "remedy", "way_out"),
-)
-"""Fields of events whose values are words for people."""
-
-
-def _sentence(event: str, fields: Mapping[str, Any]) -> str:
-    """Return an event as a sentence: its name, what it is about, what happened and the way out."""
-    given = {name: value for name, value in fields.items() if value not in (None, "")}
-    about = ", ".join(
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in given.items()
-        if name not in _IN_WORDS
-    )
-    said = "; ".join(str(value) for name, value in given.items() if name in _IN_WORDS)
-    place = f" ({about})" if about else ""
-    return f"{event.replace('_', ' ').capitalize()}{place}{f': {said}' if said else ''}"
 
 
 def estimate_tokens(text: str) -> int:

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from llmsim_lab.errors import BudgetReached, ConfigError
 
@@ -113,18 +113,31 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     if _private_loop.is_here():
         work.close()
         raise ConfigError("run() inside async code would wait for itself; await arun() instead")
-    loop = _private_loop.get()
-    job = _Job(work)
+    loop, ended = _private_loop.get(), threading.Event()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        tasks.append(loop.create_task(work))
+        tasks[0].add_done_callback(lambda _: ended.set())
+
+    def stop() -> None:
+        if tasks:
+            tasks[0].cancel()
+        else:
+            work.close()
+            ended.set()
+
+    # An interrupt may hit the caller even before the work has started.
     try:
-        loop.call_soon_threadsafe(job.start)
-        while not job.ended.wait(_LISTEN_S):
+        loop.call_soon_threadsafe(start)
+        while not ended.wait(_LISTEN_S):
             pass
     except BaseException as error:
-        loop.call_soon_threadsafe(job.stop)
-        job.ended.wait(_PATIENCE_S)
+        loop.call_soon_threadsafe(stop)
+        ended.wait(_PATIENCE_S)
         error.with_traceback(None)
         raise
-    return job.result()
+    return tasks[0].result()
 
 
 def explain(error: BaseException, sentence: str) -> None:
@@ -141,27 +154,3 @@ def explain(error: BaseException, sentence: str) -> None:
 
     # IPython asks an exception for it.
     error._render_traceback_ = in_a_cell  # type: ignore[attr-defined]
-
-
-class _Job(Generic[T]):
-    """Work on another thread's loop; an interrupt may hit the caller even before it has started."""
-
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        self.ended = threading.Event()
-        self._work = work
-        self._task: asyncio.Task[T] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.ensure_future(self._work)
-        self._task.add_done_callback(lambda _: self.ended.set())
-
-    def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        else:
-            self._work.close()
-            self.ended.set()
-
-    def result(self) -> T:
-        assert self._task is not None
-        return self._task.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
 from statistics import median
@@ -99,7 +100,7 @@ def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> No
     out = open_folder(out)
     tape = _new_file(out / "demo.tape")
     # A copy, since the fork is recorded on it and the package may be read-only.
-    tape.write_bytes(data_path("tapes/demo.tape").read_bytes())
+    tape.write_bytes(gzip.decompress(data_path("tapes/demo.tape.gz").read_bytes()))
     began = time.perf_counter()
     found = Demonstration.read(tape)
     _show(found, out, seconds=time.perf_counter() - began)
@@ -180,7 +181,7 @@ def _live_demo(config: SimulationConfig, *, out: Path, host: str | None) -> None
         f"beside it a Taylor rule in the same economy with the same shocks (seed {config.seed})."
     )
     if client is not None:
-        tape = data_path("tapes/demo.tape")
+        tape = data_path("tapes/demo.tape.gz")
         say(_how_long(load(tape, next(iter(demo_runs(tape).values()))["plain"]), config.turns))
     failure = play(simulation, config.turns)
     _finish(simulation, out, None, out / "demo.tape")

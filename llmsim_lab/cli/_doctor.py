@@ -77,7 +77,7 @@ def get(
     if name is None:
         name, why = default_model()
         say(f"{name}: {why}")
-    path = get_model(name, file=file, show_progress=True)
+    path = get_model(name, file=file)
     say(f"{name} is at {path}")
 
 

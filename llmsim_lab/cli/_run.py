@@ -38,11 +38,15 @@ from llmsim_lab.run._records import config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import lint as lint_economy
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
+_OtherTape = Annotated[
+    Path | None,
+    typer.Option("--to", help="Record on this tape, with a copy of what the run comes from."),
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="The run's number; the latest if not given.")
 ]
@@ -302,20 +306,25 @@ def resume(
         _play_live(begin, info, after=info.turns, turns=turns, model=model, host=host, out=out)
 
 
+def _source(file: Path, to: Path | None) -> Tape:
+    return existing_tape(file) if to is None else Tape(file, read_only=True)
+
+
 def rerun(
     file: TapeFile,
     run: RunNumber = None,
     turns: _LiveTurns = None,
     model: _OtherModel = None,
+    to: _OtherTape = None,
     import_: ImportFiles = None,
     out: Out = Path("out/rerun"),
     host: Host = None,
 ) -> None:
     """Play a recorded run's configuration anew, with fresh calls, beside it on the tape."""
     import_files(import_)
-    with existing_tape(file) as tape:
+    with _source(file, to) as tape:
         info = valid_run(tape, run)
-        begin = partial(operations.rerun, tape, info.id)
+        begin = partial(operations.rerun, tape, info.id, to=to)
         _play_live(begin, info, after=0, turns=turns, model=model, host=host, out=out)
 
 
@@ -341,13 +350,14 @@ def fork(
     ] = None,
     turns: _LiveTurns = None,
     model: _OtherModel = None,
+    to: _OtherTape = None,
     import_: ImportFiles = None,
     out: Out = Path("out/fork"),
     host: Host = None,
 ) -> None:
     """Continue live from a turn of a recorded run, with something changed."""
     import_files(import_)
-    with existing_tape(file) as tape:
+    with _source(file, to) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
         if at > info.turns:  # before the number of turns to play, which would not help
@@ -363,7 +373,9 @@ def fork(
             changes.append({"turn": at + 1, "shock": named_values(shock, "--shock supply=2")})
         recorded = prompts_of(info.manifest).values()
         edited = [_edited(path, recorded) for path in prompt or ()]
-        begin = partial(operations.fork, tape, info.id, turn=at, prompt=edited, intervene=changes)
+        begin = partial(
+            operations.fork, tape, info.id, to=to, turn=at, prompt=edited, intervene=changes
+        )
         _play_live(begin, info, after=at, turns=turns, model=model, host=host, out=out)
 
 

@@ -22,17 +22,12 @@ from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, kind_name
 from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
 from llmsim_lab.run._turn import every_chain
-from llmsim_lab.tape import (
-    Finding,
-    RecordedCall,
-    RunInfo,
-    digest,
-    edited_prompts,
-    parting,
-    replayable,
-)
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
+from llmsim_lab.tape._changes import edited_prompts
+from llmsim_lab.tape._lines import RecordedCall, RunInfo
+from llmsim_lab.tape._tape import parting
+from llmsim_lab.tape._verify import Finding, digest, replayable
 from llmsim_lab.types import Attempt
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)

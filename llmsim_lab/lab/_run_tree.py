@@ -36,16 +36,11 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
 from llmsim_lab.study._keeping import check_is_run
-from llmsim_lab.tape import (
-    Finding,
-    RunInfo,
-    TextTree,
-    edited_prompts,
-    parting,
-    replayable,
-    shared_start,
-    verify,
-)
+from llmsim_lab.tape import verify
+from llmsim_lab.tape._changes import TextTree, edited_prompts, shared_start
+from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape._tape import parting
+from llmsim_lab.tape._verify import Finding, replayable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import FailureReason, LLMFailureException
 from llmsim_lab.llm._client import LLMClient
-from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain, Status
+from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
 FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
 """Failures of one call that need not stop a turn; any other means that no model is there."""
@@ -16,27 +16,8 @@ LOOKING_UP = "in looking things up, before the decision was asked for: "
 """The beginning of a failure's detail where the model failed before the decision."""
 
 
-class Reasoned(Protocol):
-    """A decision with its reasoning, and how sure the model is."""
-
-    @property
-    def reasoning(self) -> str:
-        """Why."""
-        ...
-
-    @property
-    def confidence(self) -> float | None:
-        """0 to 1; None where the model was not asked for it."""
-        ...
-
-    @property
-    def call(self) -> CallRecord | None:
-        """The model call behind it, if there was one."""
-        ...
-
-
 def chain_of(
-    decision: Reasoned,
+    decision: Any,
     site: CallSite,
     *,
     logger: logging.Logger,
@@ -47,7 +28,7 @@ def chain_of(
     """Return why a component decided as it did, after logging it at DEBUG.
 
     Args:
-        decision: the decision.
+        decision: has ``reasoning``, ``confidence``, and as ``call`` the model call behind it.
         site: who decided, about whom, and in which turn.
         logger: the component's own.
         prompt: kept in the chain of a decision without a call, whose record would hold it.
@@ -56,29 +37,10 @@ def chain_of(
     """
     call = decision.call
     status = status or (call.status if call else "ok")
-    if logger.isEnabledFor(logging.DEBUG):
-        log_event(
-            logger,
-            logging.DEBUG,
-            "llm_reasoning_chain",
-            component=site.component,
-            agent_id=site.agent,
-            turn=site.turn,
-            status=status,
-            **fields,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
-        )
-    return LLMReasoningChain(
-        component=site.component,
-        agent=site.agent or "",
-        turn=site.turn or 0,
-        reasoning=decision.reasoning,
-        confidence=decision.confidence,
-        status=status,
-        call=call,
-        prompt_text="" if call else str(prompt),
-    )
+    at: dict[str, Any] = {"component": site.component, "agent_id": site.agent, "turn": site.turn}
+    said: dict[str, Any] = {"reasoning": decision.reasoning, "confidence": decision.confidence}
+    log_event(logger, logging.DEBUG, "llm_reasoning_chain", **at, status=status, **fields, **said)
+    return _chain(site, status=status, call=call, prompt_text="" if call else str(prompt), **said)
 
 
 def chain_of_failure(
@@ -104,28 +66,18 @@ def chain_of_failure(
         looking_up: whether it was a question of the lookup that failed, before the decision.
         fields: what else goes into the log line.
     """
-    at = LOOKING_UP if looking_up else ""
-    why = f"{instead}: {at}{failure}"
-    log_event(
-        logger,
-        logging.WARNING,
-        event,
-        words=f"Turn {site.turn}, {site.agent or site.component}: {why}",
-        agent=site.agent,
-        turn=site.turn,
-        **fields,
-        reason=failure.reason,
-        detail=f"{at}{failure.detail}",
-    )
-    return LLMReasoningChain(
-        component=site.component,
-        agent=site.agent or "",
-        turn=site.turn or 0,
-        reasoning=why,
-        confidence=None,
-        status=status,
-        call=failure.call,
-    )
+    before = LOOKING_UP if looking_up else ""
+    why = f"{instead}: {before}{failure}"
+    words = f"Turn {site.turn}, {site.agent or site.component}: {why}"
+    fields = {"agent": site.agent, "turn": site.turn, **fields, "reason": failure.reason}
+    fields["detail"] = f"{before}{failure.detail}"
+    log_event(logger, logging.WARNING, event, words=words, **fields)
+    return _chain(site, status=status, call=failure.call, reasoning=why, confidence=None)
+
+
+def _chain(site: CallSite, **said: Any) -> LLMReasoningChain:
+    agent, turn = site.agent or "", site.turn or 0
+    return LLMReasoningChain(component=site.component, agent=agent, turn=turn, **said)
 
 
 class LooksUp(Protocol):

@@ -13,20 +13,20 @@ are Wilson's (1927). More numbers than there are letters are drawn as such, in d
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from llmsim_lab._util.html import join, pairs, table
+from llmsim_lab._util.html import table
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._retry import seed_from
 from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
@@ -54,8 +54,7 @@ DRAWN: Mapping[str, Any] = {
 """Options of a request for a sample from the same probabilities."""
 
 _THINK = "Think it through in a few sentences. Do not choose yet."
-_AROUND = " \t\r\n*_`'\"()[]{}<>:.,"
-_LABEL_FIRST = re.compile(r"\W*([A-Za-z])(?:\W*$|[:.)\n])")
+_LABEL_FIRST = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*$|[:.)\n])")
 _PLAIN_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NUMBER = re.compile(r"\s*([+\-\u2212]?\d+(?:\.\d+)?)(?![\d,]*\d)")
 
@@ -153,14 +152,11 @@ class Choice(Generic[OptionT]):
         rows = [[text_of(option), f"{p:.1%}"] for option, p in self.probabilities.items()]
         for row, (low, high) in zip(rows, self.interval.values(), strict=False):
             row.append(f"{low:.1%} to {high:.1%}")
-        facts: list[tuple[object, object]] = [
-            ("answers that are options", f"{self.mass:.1%}"),
-            ("entropy", f"{self.entropy:.2f} bits"),
-            ("method", f"{self.samples} samples" if self.samples else self.method),
-        ]
+        how = f"{self.samples} samples" if self.samples else self.method
+        facts = f"{self.mass:.1%} of the answers are options; {self.entropy:.2f} bits; by {how}"
         if (bias := self.position_bias) is not None:
-            facts.append(("position bias", f"{bias:.1%}"))
-        return str(join([table(head, rows), pairs(facts)]))
+            facts += f"; position bias {bias:.1%}"
+        return str(table(head, rows, caption=facts))
 
 
 def measures(request: ChatRequest) -> bool:
@@ -198,8 +194,7 @@ class Options(Generic[OptionT]):
     """What can be chosen, each with the text that the model sees.
 
     Raises:
-        ConfigError: there are fewer than two, two look the same, a number is not finite, or they
-            are not a list or a mapping of values that can be told apart.
+        ConfigError: they are not two or more values that can be told apart, in an order.
     """
 
     values: tuple[OptionT, ...]
@@ -208,29 +203,20 @@ class Options(Generic[OptionT]):
     @classmethod
     def of(cls, options: Sequence[OptionT] | Mapping[OptionT, str]) -> Options[OptionT]:
         """Return the options that a user names, as a list or with their texts."""
-        if isinstance(options, str):
-            raise ConfigError(f"options={options!r} is one text; give a list: ['raise', 'hold']")
-        if isinstance(options, Set) or not isinstance(options, Iterable):
-            why = "has no order" if isinstance(options, Set) else "is no list"
-            raise ConfigError(f"options={options!r:.80} {why}; give a list: ['raise', 'hold']")
-        values = tuple(options)
-        named = list(options.values() if isinstance(options, Mapping) else map(text_of, values))
-        if not all(isinstance(text, str) for text in named):
-            raise ConfigError(f"options={options!r:.200}: what they are mapped to must be texts")
-        if not all(isinstance(value, Hashable) for value in values):
+        has_order = isinstance(options, Mapping | Sequence) and not isinstance(options, str)
+        values = tuple(options) if has_order else ()
+        named = options.values() if isinstance(options, Mapping) else map(text_of, values)
+        texts = tuple(text.strip() if isinstance(text, str) else "" for text in named)
+        if (
+            len(values) < 2
+            or not all(isinstance(value, Hashable) for value in values)
+            or any(isinstance(value, float) and not math.isfinite(value) for value in values)
+            or not all(texts)
+            or not len(values) == len(set(values)) == len(set(texts))
+        ):
             raise ConfigError(
-                f"options={list(values)!r:.200} must be texts, numbers or enums; for other values "
-                "give their texts, and take the value by the text that is chosen"
-            )
-        texts = tuple(text.strip() for text in named)
-        if len(values) < 2:
-            raise ConfigError(f"options={list(values)!r}: a choice needs two options or more")
-        if any(isinstance(one, float) and not math.isfinite(one) for one in values):
-            raise ConfigError(f"options={list(values)!r}: every number must be finite")
-        twice = [text for text, count in Counter(texts).items() if count > 1 or not text]
-        if twice or len(set(values)) < len(values):
-            raise ConfigError(
-                f"options={list(values)!r}: each must differ from the others and have a text"
+                f"options={options!r:.200} must be a list of two or more texts, finite numbers or "
+                "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
             )
         return cls(values, texts)
 
@@ -319,8 +305,7 @@ def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
     """Return the options of one drawn answer."""
     options = {**DRAWN, "num_predict": most}
     if seed is not None:
-        digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
-        options["seed"] = int.from_bytes(digest[:4], "big") >> 1
+        options["seed"] = seed_from(f"sample {place} of a choice, seed {seed}")
     return options
 
 
@@ -333,10 +318,8 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     White space and punctuation around it do not matter, nor lower case, except for "a", which
     begins sentences.
     """
-    bare = text.strip(_AROUND)
-    if len(bare) != 1:
-        found = _LABEL_FIRST.match(text)
-        bare = found[1] if found else ""
+    found = _LABEL_FIRST.match(text)
+    bare = found[1] if found else ""
     if bare in labels:
         return bare
     return bare.upper() if bare != "a" and bare.upper() in labels else None

@@ -3,7 +3,7 @@
 ``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
 says why not. A failed request is made once more, after a jittered wait, where that may help: after
 a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model then
-sees together with the complaint if both fit into the context window. A server that asks for a
+sees together with the complaint. A server that asks for a
 longer wait (``Retry-After``) is given it, up to ``timeout_s``, and no retry where the caller will
 not wait that long; one that refuses the connection is waited for, so that a run outlives it.
 """

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from llmsim_lab._util.text import listed
-from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
-from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
-from llmsim_lab.llm._embedded.weights import (
-    CATALOGUE,
-    default_model,
-    find_model,
-    get_model,
-    installed_models,
-)
-from llmsim_lab.llm._http import unknown_name, without_locals, without_password
+from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
+from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
+from llmsim_lab.llm._http import without_locals, without_password
 from llmsim_lab.llm._ollama import (
     SUGGESTED_MODEL,
     OllamaBackend,
@@ -75,85 +69,70 @@ def connect(
             a setting is wrong; the message has the ways out.
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
-    at = _ServerAddress(host=host, base_url=base_url, api_key=api_key)
     config = LLMConfig(**((config.model_dump() if config else {}) | settings))
-    name, backend, chosen = _choose(model, at, config, download=download)
-    settled: dict[str, Any] = {"model": name}
-    if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
-        # It answers one request at a time, and time in its queue must not be charged to the model.
-        settled["max_concurrency"] = 1
-    client = LLMClient(config.model_copy(update=settled), backend, chosen=chosen)
+    address = {"host": host, "base_url": base_url, "api_key": api_key}
+    given = {name: value for name, value in address.items() if value is not None}
+    name, backend, chosen = _choose(model, given, config, download=download)
+    most = config.max_concurrency
+    if isinstance(backend, EmbeddedBackend):
+        most = most or 1  # it answers one at a time, and its queue must not be charged to the model
+    config = config.model_copy(update={"model": name, "max_concurrency": most})
+    client = LLMClient(config, backend, chosen=chosen)
     if not quiet:
         sys.stderr.write(f"{chosen}\n")
     return client
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ServerAddress:
-    """Where a model is to be looked for; any of it may have a key in it."""
-
-    host: str | None = field(repr=False)
-    base_url: str | None = field(repr=False)
-    api_key: Key | None = field(repr=False)
+_ADDRESSES = {"openai": ("host", "base_url", "api_key"), "ollama": ("host",), "embedded": ()}
+"""What may be given of a server's address, by the kind of model."""
 
 
 def _choose(
-    model: str, at: _ServerAddress, config: LLMConfig, *, download: bool
+    model: str, given: Mapping[str, Any], config: LLMConfig, *, download: bool
 ) -> tuple[str, ChatBackend, str]:
     """Return the model's name, its backend, and why."""
     where, _, name = model.strip().partition(":")
     where, name = where.strip().lower(), name.strip()
     if where == "auto" and not name:
-        return _auto(at, config, download=download)
-    if where == "openai":
-        return _openai(name, at)
-    if at.base_url is not None or at.api_key is not None:
-        given = "api_key" if at.base_url is None else f"base_url={without_password(at.base_url)!r}"
+        return _auto(given, config, download=download)
+    if where not in _ADDRESSES:
+        shown = without_password(model)
         raise ConfigError(
-            f"{given} goes with a server that speaks OpenAI's protocol, not with {model!r}: "
-            "connect('openai:NAME', base_url=...)"
+            f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
+            f"'ollama:{shown}'"
         )
+    if stray := [one for one in given if one not in _ADDRESSES[where]]:
+        raise ConfigError(
+            f"{stray[0]}= does not go with {model!r}: host= is Ollama's address, base_url= and "
+            "api_key= are for a server that speaks OpenAI's protocol, connect('openai:NAME', ...)"
+        )
+    if where == "openai":
+        return _openai(name, **given)
     if where == "ollama":
-        return _ollama(name, at.host)
-    if where == "embedded":
-        if at.host is not None:
-            raise ConfigError(
-                f"host={without_password(at.host)!r} goes with Ollama; the embedded model runs on "
-                "this machine"
-            )
-        return _embedded(name, config, "", download=download)
-    if model.strip() in (known.name for known in CATALOGUE):
-        likely = f"For that embedded model: 'embedded:{model.strip()}'"
-    elif "://" in model:
-        likely = "An address goes with host= for Ollama, or base_url= for 'openai:NAME'"
-    else:
-        likely = f"For a model of Ollama's: 'ollama:{model}'"
-    raise ConfigError(
-        f"model {without_password(model)!r} is not understood; say {_SPECS}. {likely}"
-    )
+        return _ollama(name, **given)
+    return _embedded(name, config, "", download=download)
 
 
-def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
+def _auto(
+    given: Mapping[str, Any], config: LLMConfig, *, download: bool
+) -> tuple[str, ChatBackend, str]:
     wish = os.environ.get("LLMSIM_MODEL", "").strip()
     # "auto" there means what follows, and must not lead back to here.
     if wish.lower().strip(": ") not in ("", "auto"):
-        name, backend, chosen = _choose(wish, at, config, download=download)
+        name, backend, chosen = _choose(wish, given, config, download=download)
         return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
-    if at.base_url is not None or at.api_key is not None:
+    if given.keys() - {"host"}:
         raise ConfigError(
             "'auto' never takes a model of an OpenAI-compatible server, which may cost money; name "
             "it: connect('openai:NAME', base_url=...), or LLMSIM_MODEL=openai:NAME"
         )
-    start = f"start Ollama and pull a model ('ollama pull {SUGGESTED_MODEL}')"
     try:
-        found = look(at.host, timeout_s=_MAY_BE_THERE_S)
+        found = look(**given, timeout_s=_MAY_BE_THERE_S)
     except BackendError as error:
-        why = str(error)  # part of the message only if there is no other model either
-        if error.status_code is not None or unknown_name(error):
-            start = "give the address of an Ollama server in OLLAMA_HOST or host="
+        why = str(error)
     else:
         if found.model:
-            return _ollama("", at.host, found)
+            return _ollama("", found=found, **given)
         why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
         # Of why there is no Ollama without the ways out, which are not needed now.
@@ -164,13 +143,14 @@ def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str
         else "install the embedded runtime: pip install 'llmsim-lab[embedded]'"
     )
     raise ConfigError(
-        f"there is no model to talk to: {why}. Three ways out: {start}; {here}; or name a "
-        f"model in $LLMSIM_MODEL or connect(...), as {_SPECS}"
+        f"there is no model to talk to: {why}. Three ways out: an Ollama server with a model "
+        f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; {here}; or name a model in "
+        f"$LLMSIM_MODEL or connect(...), as {_SPECS}"
     )
 
 
 def _ollama(
-    name: str, host: str | None, found: OllamaProbe | None = None
+    name: str, *, host: str | None = None, found: OllamaProbe | None = None
 ) -> tuple[str, ChatBackend, str]:
     try:
         found = found or look(host)
@@ -183,25 +163,27 @@ def _ollama(
                 f"Ollama at {found.host} has no model that can chat; "
                 f"'ollama pull {SUGGESTED_MODEL}' gets one"
             )
-        name, why = found.model, found.why
+        name, why = found.model, f": {found.why}"
     elif full_name(name) not in {full_name(model) for model in found.models}:
         there = ", ".join(found.models) or "none"
         raise ConfigError(
             f"Ollama at {found.host} has no model {name!r}; it has: {there}. "
             f"'ollama pull {name}' gets it"
         )
-    reason = f": {why}" if why else ""
-    chosen = f"Using {name} on Ollama {found.version} at {found.host}{reason}."
+    chosen = f"Using {name} on Ollama {found.version} at {found.host}{why}."
     return name, OllamaBackend(name, host=host), chosen
 
 
-def _openai(name: str, at: _ServerAddress) -> tuple[str, ChatBackend, str]:
-    if at.host is not None and at.base_url is not None:
-        raise ConfigError(
-            f"host={without_password(at.host)!r} and base_url={without_password(at.base_url)!r} "
-            "are two addresses; give base_url only"
-        )
-    backend = OpenAIBackend(name or None, base_url=at.base_url or at.host, api_key=at.api_key)
+def _openai(
+    name: str,
+    *,
+    host: str | None = None,
+    base_url: str | None = None,
+    api_key: Key | None = None,
+) -> tuple[str, ChatBackend, str]:
+    if host is not None and base_url is not None:
+        raise ConfigError("host= and base_url= are two addresses; give base_url= only")
+    backend = OpenAIBackend(name or None, base_url=base_url or host, api_key=api_key)
     try:
         names = backend.look()
         name = name or only_one(names or [], backend.base_url)
@@ -224,23 +206,14 @@ def _embedded(
         here = installed_models()
         if name not in here and here and not download:
             name, note = here[0], f"{name} would suit this machine but is not here"
-    if not _is_file(name) and name not in installed_models():
-        find_model(name)
-        if not download:
-            raise ModelFileError(
-                f"the weights of {name!r} are not on this machine; 'llmsim-lab model get {name}' "
-                "fetches them, or connect(..., download=True)"
-            )
-        get_model(name, show_progress=True)
+    if download and not is_file(name):
+        get_model(name)
+    backend = EmbeddedBackend(name, num_ctx=config.num_ctx)
     reasons = "; ".join(reason for reason in (why, note) if reason)
     chosen = f"Using the embedded model {name}" + (f": {reasons}." if reasons else ".")
-    if not _is_file(name):
+    if not is_file(name):
         chosen += (
             " It is for trying the tool, not for findings: 'ollama pull "
             f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."
         )
-    return name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen
-
-
-def _is_file(name: str) -> bool:
-    return name.endswith(".gguf") or os.sep in name
+    return name, backend, chosen

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import brief, each_fault, fault_text
 from llmsim_lab.errors import BackendError
 from llmsim_lab.types import WIRE, Message
 
@@ -30,7 +29,6 @@ _BROKEN_LIMITS = (
 """Types of pydantic's errors about a value of the right type that is not allowed."""
 _MOST_PROBABILITY = 1.05
 """Of a token's alternatives together: servers round each."""
-_LEAST_REPEATS, _LEAST_REPEATED_CHARS, _MAX_UNIT_CHARS = 4, 30, 300
 
 
 class InvalidReply(ValueError):  # noqa: N818 - its words are for the model, not for a programmer
@@ -99,44 +97,6 @@ def without_thinking(text: str) -> str:
     return _THOUGHT_ENDS.split(_THINKING.sub(" ", text))[-1]
 
 
-class Repetition(NamedTuple):
-    """What a text repeats at its end.
-
-    Attributes:
-        before: the text up to there, with the repeated piece at most once.
-        unit: the repeated piece, without the white space around it; empty for white space alone.
-        times: how often it stands there.
-    """
-
-    before: str
-    unit: str
-    times: int
-
-
-def repeated_end(text: str) -> Repetition | None:
-    """Return what a text repeats at its end, four times or more; None if it repeats nothing."""
-    trimmed = text.rstrip()
-    if len(text) - len(trimmed) >= _LEAST_REPEATED_CHARS:
-        return Repetition(trimmed, "", len(text) - len(trimmed))
-    size = len(trimmed)
-    for period in range(1, min(_MAX_UNIT_CHARS, size // _LEAST_REPEATS) + 1):
-        least = max(_LEAST_REPEATED_CHARS, period * _LEAST_REPEATS)
-        if least <= size and _repeats(trimmed, size - least, period):
-            # Slices are compared, a megabyte in no time; letter by letter it took 80 ms.
-            start = bisect_left(
-                range(size - least), True, key=lambda at: _repeats(trimmed, at, period)
-            )
-            once = (size - start) % period or period
-            unit = trimmed[-period:].strip()
-            return Repetition(trimmed[: start + once].rstrip(), unit, trimmed.count(unit, start))
-    return None
-
-
-def _repeats(text: str, start: int, period: int) -> bool:
-    """Return True if each character from a place on is the one a period before it."""
-    return text[start:-period] == text[start + period :]
-
-
 def allowed_words(
     choices: Mapping[str, Sequence[Any]], limits: Mapping[str, tuple[float, float]]
 ) -> dict[str, str]:
@@ -154,22 +114,18 @@ def _search(
     first_error: ValidationError,
     allowed: Mapping[str, str],
 ) -> ModelT:
-    if not text.strip():
-        raise InvalidReply("the reply is empty")
     answer = without_thinking(text)
+    reason = first_error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
+    complaint = f"the reply is not valid JSON: {reason}" if text.strip() else "the reply is empty"
     found: ModelT | None = None
-    complaint = ""
     for value in _json_values(answer):
         try:
             found = response_model.model_validate(value, context=WIRE)
         except ValidationError as error:
             complaint = _describe(error, allowed)
-    if found is not None:
-        return found
-    if complaint:
+    if found is None:
         raise InvalidReply(complaint)
-    reason = first_error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
-    raise InvalidReply(f"the reply is not valid JSON: {reason}")
+    return found
 
 
 def _json_values(text: str) -> Iterator[dict[str, Any]]:
@@ -189,19 +145,13 @@ def _json_values(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
-    faults = []
-    for fault in error.errors(include_url=False)[:_MAX_FAULTS]:
-        where = ".".join(str(part) for part in fault["loc"]) or "the reply"
-        if fault["type"] == "missing":
-            faults.append(f"{where}: is missing")
-        else:
-            given = repr(fault["input"])
-            given = given if len(given) <= 80 else given[:77] + "..."
-            says = fault["msg"]
-            if where in allowed and fault["type"] in _BROKEN_LIMITS:
-                says = f"must be {allowed[where]}"
-            faults.append(f"{where}: {says} (it was {given})")
-    return "; ".join(faults)
+    def say(fault: Any) -> str:
+        words = allowed.get(".".join(map(str, fault["loc"])))
+        if words and fault["type"] in _BROKEN_LIMITS:
+            fault["msg"] = f"must be {words}"
+        return fault_text(fault)
+
+    return "; ".join(each_fault(error, say, most=_MAX_FAULTS))
 
 
 def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
@@ -216,26 +166,20 @@ def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[
             probabilities add up to more than 1.
     """
     pairs = list(listed)
-    for token, value in pairs:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        # A little above 0 is rounding; what is not a number compares False.
-        if not (isinstance(token, str) and number and value < 1e-3):
-            raise BackendError(
-                f"{who} sent {clip(repr((token, value)), 80)} where a token and the logarithm of "
-                "its probability should be",
-                reason="server_error",
-                status_code=200,
-                retry=True,
-            )
-    possible = [(token, float(min(value, 0))) for token, value in pairs if value > -math.inf]
-    whole = math.fsum(math.exp(value) for _, value in possible)
-    if whole > _MOST_PROBABILITY:
+    # A little above 0 is rounding; what is not a number compares False.
+    fine = all(
+        isinstance(token, str) and isinstance(value, int | float) and value < 1e-3
+        for token, value in pairs
+    )
+    if not fine or math.fsum(math.exp(value) for _, value in pairs) > _MOST_PROBABILITY:
         raise BackendError(
-            f"{who} sent probabilities of tokens that add up to {whole:.3g}, which are none",
+            f"{who} sent {brief(pairs, 200)} where tokens and the logarithms of their "
+            "probabilities should be",
             reason="server_error",
             status_code=200,
             retry=True,
         )
+    possible = [(token, float(min(value, 0))) for token, value in pairs if value > -math.inf]
     return tuple(sorted(possible, key=lambda pair: -pair[1]))
 
 

@@ -9,34 +9,39 @@ cookies, no redirects and no timeouts here, and a request cancelled closes its c
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import math
-import os
 import re
-import socket
-import ssl
-import threading
+import time
 import traceback
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import httpx
 from pydantic import SecretStr
 from pydantic_core import from_json
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, listed, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._extract import repeated_end
-from llmsim_lab.llm._retry import errors_behind, retry_after_s
-from llmsim_lab.types import ChatReply, OnText
+from llmsim_lab.llm._extract import alternatives
+from llmsim_lab.llm._retry import context_overflow, errors_behind, is_refused, retry_after_s
+from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,27 +54,27 @@ MAX_TEXT_CHARS = 2**20
 """Of a streamed reply's text; all of it is parsed at once."""
 MAX_ERROR_BYTES = 64 * 2**10
 """What is read of the body of an error; the rest is left."""
-MAX_VALUES = 50_000
-"""In one JSON document; a list of a thousand models has fewer."""
-MAX_TOKENS = 10**9
-"""What a server may report as a number of tokens."""
-_LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
-_MAX_TEXT, _MAX_EXCERPT, _MAX_UNIT = 500, 120, 40
+LIST_TIMEOUT_S = 5.0
+"""How long a server may take to list its models."""
+_SHORTEST_SECRET = 8
+"""Characters; what is shorter is no key, but what local servers are given in place of one."""
+_LOCAL = {None: "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""What a server that listens everywhere is reached by on its own machine."""
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length"
+    r"|exceeds? (?:the )?(?:available |maximum )?context|longer than the maximum model length"
+    r"|greater than the context length",
+    re.IGNORECASE,
+)
 
 
 # --- addresses and secrets ------------------------------------------------------------------------
 
 
 def without_password(url: str) -> str:
-    """Return an address for messages: what may be a password or a key in it is masked."""
-    before, separator, rest = url.partition("://")
-    start = before + separator if separator else ""
-    place, *query = re.split("[?#]", rest if separator else url, maxsplit=1)
-    if query and "@" in query[0]:  # of a query, or of a password with such a sign in it
-        place = "***"
-    elif "@" in place:
-        place = f"***@{place.rpartition('@')[2]}"
-    return f"{start}{place}{'?***' if query else ''}"
+    """Return an address for messages: one that may have a password or a key in it is masked."""
+    scheme = re.match(r"(?:https?://)?", url, re.IGNORECASE)
+    return f"{scheme[0] if scheme else ''}***" if re.search("[@?#]", url) else url
 
 
 def clear_locals(error: BaseException) -> None:
@@ -78,17 +83,8 @@ def clear_locals(error: BaseException) -> None:
     An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
     them. Frames that still run keep theirs.
     """
-    waiting: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
+    for one in errors_behind(error):
         traceback.clear_frames(one.__traceback__)
-        waiting += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
 
 
 def without_locals(function: Callable[P, T]) -> Callable[P, T]:
@@ -106,63 +102,45 @@ def without_locals(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def read_address(
-    given: str, url_of: Callable[[SplitResult, bool], str], *, source: str, form: str, note: str
-) -> str:
+def read_address(text: str, *, source: str, example: str, usual_port: int | None = None) -> str:
     """Return a server's URL, from what a user writes; without a scheme it is http.
 
+    An address to listen on, such as ``0.0.0.0`` or ``:8080``, becomes that of this machine.
+
     Args:
-        given: the address.
-        url_of: returns the URL of what was read, and of whether it named its scheme; may raise
-            ValueError.
-        source: where the address comes from.
-        form: how one is written, with an example.
-        note: what to say where it has a user name or a password.
+        text: the address.
+        source: where it comes from.
+        example: how one is written.
+        usual_port: where the address names neither a scheme nor a port.
 
     Raises:
         ConfigError: it is not a server's address, or has a user name, password or query in it.
     """
-    wrong = ConfigError(
-        f"{source}={without_password(given)!r} is not a server's address; write it as {form}"
-    )
-    scheme, separator, rest = given.partition("://")
-    if not separator:
-        scheme, rest = "http", given
-    if "@" in rest:
-        raise ConfigError(f"{wrong}, with no user name or password{note}")
-    name, slash, path = rest.partition("/")
-    with suppress(ValueError):  # most names are not addresses
-        if ipaddress.ip_address(name).version == 6:
-            rest = f"[{name}]{slash}{path}"
+    text = text.strip().strip("\"'")
     try:
-        split = urlsplit(f"{scheme.lower()}://{rest}")
-        url = url_of(split, bool(separator))
-        has_host = split.scheme in ("http", "https") and httpx.URL(url).host
-    except (ValueError, httpx.InvalidURL) as error:
-        raise wrong from error
-    if split.query or split.fragment:
-        raise ConfigError(f"{wrong}, with nothing after a {'?' if split.query else '#'}{note}")
-    if not has_host or " " in url or not url.isprintable():
-        raise wrong
-    return url
-
-
-def is_loopback(url: str) -> bool:
-    """Return True if the URL is this machine's own, which is reached without a proxy."""
-    host = httpx.URL(url).host
-    try:
-        return ipaddress.ip_address(host).is_loopback
+        split = urlsplit(text if "://" in text else f"http://{text}")
+        port = split.port or (None if "://" in text else usual_port)
+        is_one = split.scheme in ("http", "https") and text.isprintable()
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        is_one = False
+    if not is_one or re.search(r"[\s@?#]", text):
+        raise ConfigError(
+            f"{source}={without_password(text)!r} is not a server's address; write it as "
+            f"{example}, without a user name, password or query"
+        )
+    host = _LOCAL.get(split.hostname, split.hostname)
+    host = f"[{host}]" if ":" in str(host) else host
+    return f"{split.scheme}://{host}{f':{port}' if port else ''}{split.path.rstrip('/')}"
 
 
 def env_proxy(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL."""
-    parsed = httpx.URL(url)
-    if is_loopback(url) or urllib.request.proxy_bypass(parsed.host):
+    """Return the proxy that the environment names for a URL; this machine is reached without."""
+    at = httpx.URL(url)
+    is_local = at.host in ("localhost", "::1") or at.host.startswith("127.")
+    if is_local or urllib.request.proxy_bypass(at.host):
         return None
     proxies = urllib.request.getproxies()
-    proxy = proxies.get(parsed.scheme) or proxies.get("all")
+    proxy = proxies.get(at.scheme) or proxies.get("all")
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
@@ -173,26 +151,19 @@ def read_json(text: str | bytes) -> Any:
     """Return the value of a server's JSON text.
 
     Raises:
-        ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, has more
-            than ``MAX_VALUES`` values, or a number that needs more than 64 bits.
+        ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, or has a
+            number that needs more than 64 bits.
     """
     value = from_json(text, allow_inf_nan=False)
-    # Without recursion, since the server chooses how deep it goes.
-    waiting, values = [value], 1
+    waiting = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, str):
-            continue
         if isinstance(item, dict | list):
-            values += len(item)
-            if values > MAX_VALUES:
-                raise ValueError(f"it has more than {MAX_VALUES:,} values")
             waiting.extend(item.values() if isinstance(item, dict) else item)
-        elif isinstance(item, float):
-            if not math.isfinite(item):
-                raise ValueError("it has a number that needs more than 64 bits")
-        elif isinstance(item, int) and not _LEAST_INTEGER <= item <= _LARGEST_INTEGER:
-            raise ValueError(f"it has a number of {len(str(abs(item)))} digits")
+        elif (isinstance(item, float) and not math.isfinite(item)) or (
+            isinstance(item, int) and abs(item) >= 2**63
+        ):
+            raise ValueError("it has a number that needs more than 64 bits")
     return value
 
 
@@ -201,6 +172,13 @@ def as_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"it is {clip(repr(value), 60)}, not an object")
     return value
+
+
+def as_objects(value: Any) -> list[dict[str, Any]]:
+    """Return a list of JSON objects, empty for nothing; raise TypeError if it is something else."""
+    if not isinstance(value or [], list):
+        raise TypeError(f"it is {clip(repr(value), 60)}, not a list of objects")
+    return [as_object(item) for item in value or ()]
 
 
 def text_of(values: Mapping[str, Any], *names: str) -> str:
@@ -214,22 +192,27 @@ def text_of(values: Mapping[str, Any], *names: str) -> str:
     return ""
 
 
-def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
+def count_of(values: Mapping[str, Any], name: str) -> int | None:
     """Return a count as a server reported it; None where it did not.
 
     Raises:
-        ValueError: it is not a whole number from 0 to ``most``.
+        ValueError: it is not a whole number from 0 on.
     """
+    value = values.get(name)
     # The type itself, since ``True`` is an int.
-    if value is None or (type(value) is int and 0 <= value <= most):
+    if value is None or (type(value) is int and value >= 0):
         return value
-    raise ValueError(
-        f"{name} is {clip(repr(value), 60)}, which is not a whole number from 0 to {most:,}"
-    )
+    raise ValueError(f"{name} is {clip(repr(value), 60)}, not a whole number from 0 on")
 
 
 class Written:
-    """The text of a reply that is written piece by piece, and its thinking, as they come.
+    """A reply that is written piece by piece.
+
+    Attributes:
+        tool_calls: those so far.
+        done_reason: why the reply ended; empty while the server has not said so.
+        prompt_tokens: as the server counts.
+        reply_tokens: as the server counts.
 
     Args:
         who: the server, for messages.
@@ -237,10 +220,16 @@ class Written:
     """
 
     def __init__(self, who: str, on_text: OnText | None) -> None:
+        self.tool_calls: list[ToolCall] = []
+        self.done_reason = ""
+        self.prompt_tokens: int | None = None
+        self.reply_tokens: int | None = None
         self._who, self._on_text = who, on_text
+        self._began = time.perf_counter()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._chars, self._thinks = 0, False
+        self._top_logprobs: tuple[tuple[str, float], ...] = ()
 
     def add(self, text: str, thinking: str = "") -> None:
         """Take a piece; an empty one says that the server works.
@@ -269,20 +258,31 @@ class Written:
             self._thinks = False
         self._on_text(piece + text)
 
-    @property
-    def text(self) -> str:
-        """What has been written."""
-        return "".join(self._texts)
+    def add_logprobs(self, tokens: Any) -> None:
+        """Take tokens with their alternatives, of which those of the first one are kept."""
+        if tokens and not self._top_logprobs:
+            likely = as_objects(as_objects(tokens)[0].get("top_logprobs"))
+            pairs = [(one.get("token"), one.get("logprob")) for one in likely]
+            self._top_logprobs = alternatives(pairs, who=self._who)
 
-    @property
-    def thinking(self) -> str:
-        """What has been thought."""
-        return "".join(self._thoughts)
+    def reply(self, *, load_seconds: float = 0.0) -> ChatReply:
+        """Return what has been written."""
+        return ChatReply(
+            text="".join(self._texts),
+            thinking="".join(self._thoughts),
+            tool_calls=tuple(self.tool_calls),
+            done_reason=self.done_reason,
+            prompt_tokens=self.prompt_tokens,
+            reply_tokens=self.reply_tokens,
+            seconds=time.perf_counter() - self._began,
+            load_seconds=load_seconds,
+            top_logprobs=self._top_logprobs,
+        )
 
 
-def error_text(text: str) -> str:
-    """Return a server's explanation without characters that control a terminal."""
-    return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()
+def _words(text: object) -> str:
+    """Return a server's explanation, clipped, without what controls a terminal."""
+    return clip(printable(str(text), keep="\n"), 500)
 
 
 def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
@@ -298,7 +298,7 @@ def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
                 error = read_json(error)
         if not isinstance(error, dict):
             text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-            return text.strip(), details
+            return text, details
         details |= {name: value for name, value in error.items() if value is not None}
         inner = (error[name] for name in ("error", "message", "detail") if error.get(name))
         if (found := next(inner, None)) is None:
@@ -310,37 +310,28 @@ class StatusError(Exception):
     """An error that a server reports.
 
     Attributes:
-        status: of HTTP; None within a stream, whose own status was 200.
+        status: of HTTP; within a stream, whose own status was 200, the error's code, if it has one.
         text: what it says, clipped.
-        details: what else comes with it.
+        said: all that it says, for searching.
+        details: numbers that come with it.
         retry_after_s: how long the server asks to wait, seconds.
     """
 
     def __init__(self, status: int | None, error: Any, *, retry_after: str | None = None) -> None:
-        text, self.details = unwrapped(error)
-        self.status, self.text = status, clip(error_text(text), _MAX_TEXT)
+        text, values = unwrapped(error)
+        self.details = {name: value for name, value in values.items() if type(value) is int}
+        code = self.details.get("code", 0)
+        self.status = status or (code if 400 <= code <= 599 else None)
+        self.text = _words(text) or "no explanation"
+        named = (str(values.get(name) or "") for name in ("param", "code", "type"))
+        self.said = " ".join([*named, self.text])
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
 
-    @property
-    def said(self) -> str:
-        """All that it says, for searching."""
-        named = (str(self.details.get(name) or "") for name in ("param", "code", "type"))
-        return " ".join([*named, self.text])
-
     def hide(self, secret: str) -> None:
         """Mask a secret that the server repeats."""
-        self.text, self.details = without(secret, self.text), without(secret, self.details)
+        self.text, self.said = self.text.replace(secret, "***"), self.said.replace(secret, "***")
         self.args = (self.text,)
-
-
-def without(secret: str, value: Any) -> Any:
-    """Return a JSON value without a secret in any of its texts."""
-    if isinstance(value, str):
-        return value.replace(secret, "***")
-    if isinstance(value, Mapping):
-        return {without(secret, name): without(secret, one) for name, one in value.items()}
-    return [without(secret, one) for one in value] if isinstance(value, list) else value
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -356,6 +347,9 @@ class Server:
         kind: what kind of server it is.
         form: whose form its answers have.
         way_out: what to do where none answers.
+        way_in: what to do where it lets nobody in.
+        pull: the command that gets a model, where there is one.
+        key: returns the key of this moment.
         lasting: whether connections outlive a request; not to a process that may have ended.
     """
 
@@ -364,6 +358,9 @@ class Server:
     kind: str
     form: str
     way_out: str
+    way_in: str
+    pull: str = ""
+    key: Callable[[], Awaitable[SecretStr | None]] | None = None
     lasting: bool = True
 
     async def transport(self) -> Transport:
@@ -372,9 +369,7 @@ class Server:
         Raises:
             ConfigError: the environment's proxy, or its file of certificates, cannot be used.
         """
-        loop = asyncio.get_running_loop()
-        with _lock:
-            kept = _kept.setdefault(loop, {})
+        kept = _kept.setdefault(asyncio.get_running_loop(), {})
         if self.url not in kept:
             lifetime = _lifetime(self.url, self.who)
             # This does not suspend, so no other task of the loop can come in between.
@@ -383,13 +378,7 @@ class Server:
 
     @asynccontextmanager
     async def asked(
-        self,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        model: str = "",
-        key: SecretStr | None = None,
-        timeout_s: float | None = None,
+        self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> AsyncIterator[httpx.Response]:
         """Make a request, and turn what goes wrong until its answer is read into a failure of ours.
 
@@ -398,8 +387,6 @@ class Server:
         Args:
             path: after the server's address.
             body: JSON that is posted; without it the request is a GET.
-            model: the one that is asked for, for messages.
-            key: goes into the header ``Authorization``.
             timeout_s: longest wait for a connection and for each piece of the answer, seconds;
                 None where the caller bounds the time.
 
@@ -408,137 +395,179 @@ class Server:
             BackendError: the request cannot be sent, the server does not answer, or not in its
                 protocol's form.
         """
-        content = b"" if body is None else self._written(body, model)
+        content = b"" if body is None else _as_json(body)
+        extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
         with self.translated():
-            extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
-            transport = await self.transport()
-            headers = {"User-Agent": "llmsim-lab"}
-            if not self.lasting:
-                headers["Connection"] = "close"
-            response = await _sent(transport, self.url + path, content, key, headers, extensions)
+            key = await self.key() if self.key else None
+            request = httpx.Request(
+                "POST" if content else "GET",
+                self.url + path,
+                headers=self._headers(key),  # in no variable here: errors would show the key
+                content=content,
+                extensions=extensions,
+            )
+            response = await (await self.transport()).handle_async_request(request)
             try:
                 if response.is_error:
-                    said = _explanation(response.content)
+                    said = response.content.decode(errors="replace")
                     again = response.headers.get("retry-after")
                     raise StatusError(response.status_code, said, retry_after=again)
                 yield response
             except StatusError as error:
-                if key is not None and len(key) >= SHORTEST_SECRET:
+                if key is not None and len(key) >= _SHORTEST_SECRET:
                     error.hide(key.get_secret_value())
                 raise
             finally:
                 await response.aclose()  # which closes the connection if there is more to come
-                del response  # it has the request, and so the key
 
-    async def document(self, path: str, **options: Any) -> Any:
-        """Return the JSON document at a path; takes and raises what ``asked`` does."""
-        async with self.asked(path, **options) as response:
+    def _headers(self, key: SecretStr | None) -> dict[str, str]:
+        headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
+        if not self.lasting:
+            headers["Connection"] = "close"
+        return headers
+
+    async def document(self, path: str, *, timeout_s: float | None = None) -> Any:
+        """Return the JSON document at a path; raises what ``asked`` does."""
+        async with self.asked(path, timeout_s=timeout_s) as response:
             return read_json(response.content)
+
+    async def lines(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        """Yield the lines of a streamed answer, without their ends and without empty ones.
+
+        Not by ``splitlines``, as httpx does: JSON may have other ends of lines in it, as U+2028.
+
+        Raises:
+            BackendError: it is too large.
+        """
+        rest, total = b"", 0
+        async for chunk in response.stream:  # type: ignore[union-attr]
+            total += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            if max(map(len, [rest, *lines])) > MAX_REPLY_BYTES:
+                raise too_large(self.who, 200, MAX_REPLY_BYTES)
+            if total > MAX_STREAM_BYTES:
+                raise too_large(self.who, 200, MAX_STREAM_BYTES)
+            for line in filter(None, map(bytes.strip, lines)):
+                yield line
+        if rest := rest.strip():
+            yield rest
 
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Turn what HTTP clients raise, and what is raised in reading, into failures of ours."""
         try:
-            try:
-                yield
-            except BaseException as error:
-                clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
-                raise
-        except (ConnectionError, httpx.TransportError) as error:
-            raise self.lost(error) from error
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            yield
+        except BaseException as error:
+            clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
+            if isinstance(error, ConnectionError | httpx.TransportError):
+                raise self._lost(error) from error
             if isinstance(error, ConfigError):
-                raise
-            detail = clip(error_text(f"{type(error).__name__}: {error}"), _MAX_TEXT)
-            raise BackendError(
-                f"the answer of {self.url} is not valid JSON of {self.form} form ({detail})",
-                reason="server_error",
-                status_code=200,
-                retry=True,
-            ) from error
+                raise BackendError(str(error), reason="client_error") from error
+            if isinstance(error, ValueError | TypeError):
+                raise BackendError(
+                    f"the answer of {self.url} is not valid JSON of {self.form} form "
+                    f"({_words(f'{type(error).__name__}: {error}')})",
+                    reason="server_error",
+                    status_code=200,
+                    retry=True,
+                ) from error
+            raise
 
-    def _written(self, body: Mapping[str, Any], model: str) -> bytes:
-        try:
-            return json.dumps(
-                body, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-            ).encode()
-        except (ValueError, TypeError) as error:
-            detail = clip(error_text(f"{type(error).__name__}: {error}"), _MAX_TEXT)
-            raise BackendError(
-                f"the request for {model!r} cannot be sent: {detail}", reason="client_error"
-            ) from error
-
-    def lost(self, error: ConnectionError | httpx.TransportError) -> BackendError:
+    def _lost(self, error: ConnectionError | httpx.TransportError) -> BackendError:
         """Return the failure of a connection that could not be made, or broke."""
-        url = self.url
-        plain = url.replace("https:", "http:", 1)
-        # The official client makes a plain ConnectionError of a ConnectError, and of nothing else.
-        not_made = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
-        if not_made and (fault := _tls_fault(error)) is not None:
-            if isinstance(fault, ssl.SSLCertVerificationError):
-                text = (
-                    f"the certificate of {url} is not trusted ({fault.verify_message}); name the "
-                    "file of your own authority's certificate in SSL_CERT_FILE"
-                )
-            else:
-                text = (
-                    f"{url} does not answer in TLS ({fault.reason or fault}); if it speaks plain "
-                    f"http, as local model servers do, write {plain}"
-                )
-            return BackendError(text, reason="connection_error")
-        if not_made and (lost := unknown_name(error)) is not None and not env_proxy(url):
-            text = (
-                f"the name {httpx.URL(url).host!r} of {url} is not known ({lost.strerror}); see "
-                "that it is written right, and that this machine can look names up"
-            )
-            return BackendError(text, reason="connection_error", retry=True)
+        detail = _words(error) or type(error).__name__
+        # The official client makes a plain ConnectionError of a ConnectError.
+        not_made = isinstance(error, ConnectionError | httpx.ConnectError)
         if not_made:
-            text = f"no {self.kind} answers at {url}; {self.way_out}"
+            what = "" if is_refused(error) else f" ({detail})"
+            text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
         elif isinstance(error, httpx.TimeoutException):
-            text = f"nothing answered in time at {url}; see that an {self.kind} runs there"
+            text = f"nothing answered in time at {self.url}; see that an {self.kind} runs there"
         else:
-            detail = error_text(str(error)) or type(error).__name__
             text = f"the connection to {self.who} broke: {detail}"
-        if url.startswith("https:") and (not_made or isinstance(error, httpx.ConnectTimeout)):
-            text += f"; if it speaks plain http, write {plain}"
+        if self.url.startswith("https:") and (not_made or isinstance(error, httpx.ConnectTimeout)):
+            text += (
+                "; name the certificate of an authority of your own in SSL_CERT_FILE, or if it "
+                f"speaks plain http, write {self.url.replace('https:', 'http:', 1)}"
+            )
         return BackendError(text, reason="connection_error", retry=True)
 
-    def status_fault(
+    async def fault(
         self,
         error: StatusError,
-        *,
         model: str,
-        is_wrong_request: bool = False,
-        is_lasting: bool = False,
+        request: ChatRequest | None = None,
+        *,
+        num_ctx: int | None = None,
+        names: Callable[[], Awaitable[Sequence[str]]] | None = None,
     ) -> BackendError:
         """Return the failure that a server reports by its status and in its words.
 
         Args:
             error: the report.
             model: the one that was asked for.
-            is_wrong_request: whether the request is at fault whatever the status says.
-            is_lasting: whether trying again is of no use.
+            request: what was asked.
+            num_ctx: the context window that was asked for.
+            names: returns the models there are, for the message about a missing one.
         """
-        status, text = error.status, error.text or "no explanation"
-        reason: FailureReason = "server_error"
-        message = f"{self.who} failed on {model!r}: {text}"
-        if status == 429:
+        status, text, about = error.status, error.text, f" for {model!r}" if model else ""
+        reason: FailureReason = "client_error"
+        if request is not None and _OVERFLOW.search(error.said):
+            return self._overflow(error, request, num_ctx)
+        if status in (401, 403):
+            message = f"{self.who} answers {status}: {text}; {self.way_in}"
+        elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
+            reason, message = "model_not_found", f"{self.who} has no model {model!r} ({text})"
+            message += f"; get it with: {self.pull} {model}" if self.pull else ""
+            with suppress(BackendError):
+                message += f"; it has {listed(await names()) or 'none'}" if names else ""
+        elif status == 404:
+            message = (
+                f"{self.url} is not the address of an {self.kind}, for it answers 404 ({text}); "
+                "see that host, port and path are right"
+            )
+        elif status == 429:
             reason, message = "rate_limited", f"{self.who} limits the rate: {text}"
-        elif is_wrong_request or (status is not None and status < 500):
-            reason = "client_error"
-            message = f"{self.who} rejects the request for {model!r}: {text}"
+        elif status is not None and status < 500:
+            message = f"{self.who} rejects the request{about}: {text}"
+        else:
+            reason, message = "server_error", f"{self.who} failed{about}: {text}"
+        # A quota that is used up does not come back within seconds.
+        passes = reason in ("rate_limited", "server_error")
         return BackendError(
             message,
             reason=reason,
             status_code=status,
-            retry=reason != "client_error" and not is_lasting,
+            retry=passes and "insufficient_quota" not in error.said,
             retry_after_s=error.retry_after_s,
         )
 
-    def broken_off(self, parts: str) -> BackendError:
-        """Return the failure of a streamed reply that ended after so many parts."""
+    def _overflow(
+        self, error: StatusError, request: ChatRequest, num_ctx: int | None
+    ) -> BackendError:
+        """Return the failure of a prompt that does not fit."""
+        read, window = error.details.get("n_prompt_tokens"), error.details.get("n_ctx")
+        chars = sum(len(message.content) for message in request.messages)
+        prompt = f"{chars} characters" if read is None else f"{read} tokens"
+        if num_ctx is not None:
+            # A server that grants less than was asked for has a model that was trained for less.
+            trained = window if window is not None and window < num_ctx else None
+            return context_overflow(
+                prompt, num_ctx, trained=trained, what=error.text, status_code=error.status
+            )
         return BackendError(
-            f"the reply of {self.who} ended after {parts}, before it was done",
+            f"the prompt has {prompt}, more than the context window that {self.who} gives this "
+            f"model ({error.text}); shorten the prompt, or start the server with a larger window",
+            reason="context_overflow",
+            status_code=error.status,
+        )
+
+    def broken_off(self) -> BackendError:
+        """Return the failure of a streamed reply that ended too early."""
+        return BackendError(
+            f"the reply of {self.who} ended before it was done",
             reason="connection_error",
             status_code=200,
             retry=True,
@@ -546,18 +575,10 @@ class Server:
 
     def stopped(self, reply: ChatReply) -> BackendError:
         """Return the failure of a model that was stopped before it was done."""
-        found = repeated_end(reply.text) or repeated_end(reply.thinking)
-        if found is None:
-            excerpt = clip(reply.text, _MAX_EXCERPT)
-            what = f"ended the reply before the model was done, after {excerpt!r}"
-        else:
-            unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
-            what = (
-                f"stopped the model because it repeated {unit} {found.times} times, at the end of "
-                f"{clip(found.before, _MAX_EXCERPT)!r}"
-            )
         return BackendError(
-            f"{self.who} {what}; change the prompt, raise the temperature, or use another model",
+            f"{self.who} stopped the model before it was done, after "
+            f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use another "
+            "model",
             reason="generation_stopped",
             status_code=200,
             retry=True,
@@ -565,34 +586,22 @@ class Server:
         )
 
 
-async def _sent(
-    transport: Transport,
-    url: str,
-    content: bytes,
-    key: SecretStr | None,
-    headers: dict[str, str],
-    extensions: dict[str, Any],
-) -> httpx.Response:
-    """Make a request; the key is in no frame but this one, which has ended when others raise."""
-    headers = dict(headers)  # the caller's shows up in errors
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key.get_secret_value()}"
-    method = "GET"
-    if content:
-        method, headers["Content-Type"] = "POST", "application/json"
-    request = httpx.Request(method, url, headers=headers, content=content, extensions=extensions)
-    return await transport.handle_async_request(request)
-
-
-SHORTEST_SECRET = 8
-"""Characters; what is shorter is no key, but what local servers are given in place of one."""
+def _as_json(body: Mapping[str, Any]) -> bytes:
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except (ValueError, TypeError) as error:
+        raise BackendError(
+            f"the request for {body.get('model')!r} cannot be sent: {_words(error)}",
+            reason="client_error",
+        ) from error
 
 
 class Transport(httpx.AsyncBaseTransport):
     """Connections to one server, for one event loop; also what the official client works through.
 
     Answers are not compressed and do not redirect. They are read whole, within a limit, but for
-    those to requests with ``extensions={"streamed": True}``; see ``lines``.
+    those to requests with ``extensions={"streamed": True}``; see ``Server.lines``.
 
     Args:
         url: the server.
@@ -606,48 +615,47 @@ class Transport(httpx.AsyncBaseTransport):
         self._who = who
         proxy = env_proxy(url)  # httpx asks the environment only for transports of its own
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+        # Certificates take long to load, and without redirects plain http stays plain http.
+        verify = any(address.startswith("https:") for address in (url, (proxy or "").lower()))
         try:
-            # Certificates take long to load, and without redirects plain http stays plain http.
-            verify = any(address.startswith("https:") for address in (url, (proxy or "").lower()))
             self._inner = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
-        except (ValueError, ImportError) as error:
+        except (ValueError, ImportError, OSError) as error:
             raise ConfigError(
-                f"the environment's proxy {without_password(proxy or '')!r} cannot be used for "
-                f"{url}: {error}; correct it, or name the host in NO_PROXY"
-            ) from error
-        except OSError as error:
-            names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-            named = {name: os.environ[name] for name in names if os.environ.get(name)}
-            raise ConfigError(
-                f"the environment's certificates {named} cannot be read: {error}; name a file "
-                "of certificates in PEM format, or unset the variable"
+                f"{url} cannot be reached with the environment's proxy or certificates: {error}; "
+                "see HTTP_PROXY, HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE"
             ) from error
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make a request.
 
         Raises:
-            BackendError: the answer redirects, is compressed, or is too large.
+            BackendError: the answer redirects or is too large.
         """
-        # Decompressed, a small answer may have gigabytes.
         request.headers["Accept-Encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
+        # Read as it is, whatever it says: decompressed, a small answer may have gigabytes.
+        response.headers.pop("content-encoding", None)
+        if request.extensions.get("streamed") and response.is_success:
+            return response
+        content = bytearray()
+        most = MAX_ERROR_BYTES if response.is_error else MAX_REPLY_BYTES
         try:
-            self._check_head(request, response)
-            if request.extensions.get("streamed") and response.is_success:
-                return response
-            content = bytearray()
-            most = MAX_ERROR_BYTES if response.is_error else MAX_REPLY_BYTES
             async for chunk in response.stream:  # type: ignore[union-attr]
                 content += chunk
                 if len(content) > most:
                     break
-        except BaseException:
+        finally:
             await response.aclose()
-            raise
-        await response.aclose()
+        if response.has_redirect_location:
+            target = printable(without_password(response.headers["location"]))
+            raise BackendError(
+                f"{self._who} redirects to {clip(target, 200)}, which is not followed: prompts go "
+                "only to the address given; if that is the right one, give it instead",
+                reason="client_error",
+                status_code=response.status_code,
+            )
         if len(content) > most and not response.is_error:
-            raise self.too_large(response.status_code, most)
+            raise too_large(self._who, response.status_code, most)
         return httpx.Response(
             response.status_code, headers=response.headers, content=bytes(content[:most])
         )
@@ -656,69 +664,21 @@ class Transport(httpx.AsyncBaseTransport):
         """Close the connections."""
         await self._inner.aclose()
 
-    def _check_head(self, request: httpx.Request, response: httpx.Response) -> None:
-        fault = ""
-        reason: FailureReason = "client_error"
-        if response.has_redirect_location:
-            fault = (
-                f"redirects to {_target(request, response)}, which is not followed: prompts go "
-                "only to the address given; if that is the right one, give it instead"
-            )
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        if encoding not in ("", "identity"):
-            reason = "server_error"
-            fault = (
-                f"sent a compressed reply ({clip(printable(encoding), 40)}) although asked not to, "
-                "and it is not decompressed; turn compression off there, or in the proxy in between"
-            )
-        if fault:
-            status = response.status_code
-            raise BackendError(f"{self._who} {fault}", reason=reason, status_code=status)
 
-    def too_large(self, status: int, limit: int) -> BackendError:
-        """Return the failure of an answer that is larger than what is read of one."""
-        what = "a streamed reply" if limit == MAX_STREAM_BYTES else "one document or line"
-        return BackendError(
-            f"{self._who} sent more than {limit:,} bytes, the most that is read of {what}; "
-            "lower max_tokens, or see what answers at that address",
-            reason="server_error",
-            status_code=status,
-        )
-
-    async def lines(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        """Yield the lines of a streamed answer, without their ends and without empty ones.
-
-        Not by ``splitlines``, as httpx does: JSON may have other ends of lines in it, as U+2028.
-
-        Raises:
-            BackendError: it is too large.
-        """
-        waiting, total = bytearray(), 0
-        async for chunk in response.stream:  # type: ignore[union-attr]
-            total += len(chunk)
-            # Searched in the new bytes only: with a long line in many pieces, searching all of them
-            # each time would take quadratic time.
-            whole, end, rest = chunk.rpartition(b"\n")
-            if end:
-                waiting += whole
-            longest = max(len(waiting) + len(end), len(rest))
-            for size, limit in ((total, MAX_STREAM_BYTES), (longest, MAX_REPLY_BYTES)):
-                if size > limit:
-                    raise self.too_large(200, limit)
-            if end:
-                for line in waiting.split(b"\n"):
-                    if stripped := line.strip():
-                        yield bytes(stripped)
-                waiting.clear()
-            waiting += rest
-        if stripped := waiting.strip():
-            yield bytes(stripped)
+def too_large(who: str, status: int, limit: int) -> BackendError:
+    """Return the failure of an answer that is larger than what is read of one."""
+    what = "a streamed reply" if limit == MAX_STREAM_BYTES else "one document or line"
+    return BackendError(
+        f"{who} sent more than {limit:,} bytes, the most that is read of {what}; lower max_tokens, "
+        "or see what answers at that address",
+        reason="server_error",
+        status_code=status,
+    )
 
 
 _kept: WeakKeyDictionary[
     asyncio.AbstractEventLoop, dict[str, tuple[Transport, AsyncGenerator[Transport, None]]]
 ] = WeakKeyDictionary()
-_lock = threading.Lock()
 
 
 async def _lifetime(url: str, who: str) -> AsyncGenerator[Transport, None]:
@@ -730,54 +690,8 @@ async def _lifetime(url: str, who: str) -> AsyncGenerator[Transport, None]:
         await transport.aclose()
 
 
-def is_framed(response: httpx.Response) -> bool:
-    """Return True if a response says where it ends.
-
-    If it does not, a connection that breaks looks like the end.
-    """
-    return bool({"content-length", "transfer-encoding"} & response.headers.keys())
-
-
-def unknown_name(error: BaseException) -> socket.gaierror | None:
-    """Return the error of a host's name that could not be looked up."""
-    found = (one for one in errors_behind(error) if isinstance(one, socket.gaierror))
-    return next(found, None)
-
-
 def run_aside(work: Coroutine[Any, Any, T]) -> T:
     """Run a quick look at a server to its end."""
     # In a thread of its own, since the caller's may be running an event loop already.
     with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
         return thread.submit(asyncio.run, work).result()
-
-
-def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
-    """Return what went wrong with TLS, below the errors of the libraries in between."""
-    # Every read over TLS raises these, so they are in the context of other errors too.
-    not_yet = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-    return next(
-        (
-            one
-            for one in errors_behind(error)
-            if isinstance(one, ssl.SSLError) and not isinstance(one, not_yet)
-        ),
-        None,
-    )
-
-
-def _explanation(content: bytes) -> Any:
-    """Return what an error's body says: JSON, else text."""
-    try:
-        value = read_json(content)
-        return "" if value == {"error": ""} else value
-    except ValueError:
-        return error_text(content.decode(errors="replace"))
-
-
-def _target(request: httpx.Request, response: httpx.Response) -> str:
-    """Return where a redirect leads, without path and password."""
-    try:
-        url = request.url.join(response.headers["location"])
-        return clip(printable(f"{url.scheme}://{url.netloc.decode()}"), 200)
-    except (httpx.InvalidURL, ValueError):
-        return "an address that makes no sense"

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,9 +61,8 @@ class OpenQuestion:
         """What was wrong with the first answer; empty if this asks for the first one."""
         # A second request after a lost connection is the first one again, and complains of nothing.
         first_line = self.request.messages[-1].content.partition("\n")[0]
-        if self.request.attempt == 1 or not first_line.startswith(_COMPLAINT):
-            return ""
-        return first_line.removeprefix(_COMPLAINT)
+        complains = first_line.startswith(_COMPLAINT)
+        return first_line.removeprefix(_COMPLAINT) if complains else ""
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
@@ -140,9 +139,8 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
                 return value
         return typed
     if choices := schema.get("enum"):
-        as_number = _number(typed)
-        at = place_of(as_number, choices)
-        close = as_number if at is None else choices[at]
+        at = place_of(read := _number(typed), choices)
+        close = read if at is None else choices[at]
         return next((one for one in choices if typed == str(one)), close)
     kind = schema.get("type")
     if kind in ("integer", "number"):
@@ -166,17 +164,13 @@ def _number(typed: str) -> float | str:
 
 @cache
 def _judge() -> Any:
-    """Return the class of validators, to which a number is a choice that it is close to."""
-    from jsonschema import Draft202012Validator, ValidationError  # takes long to import
+    """Return the class of validators."""
+    from jsonschema import Draft202012Validator  # takes long to import
     from jsonschema.validators import extend
-
-    def chosen(_: Any, choices: Sequence[Any], value: Any, __: Any) -> Iterator[Exception]:
-        if place_of(value, choices) is None:
-            yield ValidationError("")
 
     # pydantic's patterns are not Python's, and 0.3 is a multiple of 0.1 to it: it judges later.
     later = dict.fromkeys(("pattern", "patternProperties", "multipleOf"), lambda *_: ())
-    return extend(Draft202012Validator, {"enum": chosen, **later})  # type: ignore[no-untyped-call]
+    return extend(Draft202012Validator, later)  # type: ignore[no-untyped-call]
 
 
 def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
@@ -185,6 +179,8 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
         return "" if value is None and schema.get("optional") else "is missing"
     if isinstance(value, float) and not math.isfinite(value):
         return f"is {value}; give a finite number"
+    if place_of(value, schema.get("enum", ())) is not None:
+        return ""
     faults = list(_judge()(schema).iter_errors(value))
     # What can be chosen says more than of which type it is.
     faults.sort(key=lambda fault: fault.validator != "enum")
@@ -195,8 +191,7 @@ def _words(fault: Any) -> str:
     value, limit, words = fault.instance, fault.validator_value, str(fault.message)
     match fault.validator:
         case "type":
-            given = type(value).__name__ if limit == "string" else f"{value!r:.40}"
-            words = f"must be {_TYPES.get(limit, limit)}, not {given}"
+            words = f"must be {_TYPES.get(limit, limit)}, not {value!r:.40}"
         case "enum":
             words = f"is {value!r:.40}; choose one of {', '.join(map(text_of, limit))}"
         case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
@@ -265,27 +260,25 @@ class Person:
 
     def __init__(self, ask: AskPerson | None = None) -> None:
         self.ask = ask
+        # Each use of these is a single step, so that threads need no lock.
         self._waiting: dict[OpenQuestion, Future[str]] = {}
         self._listeners: list[Callable[[], object]] = []
-        self._lock = threading.Lock()
         self._hinted = False
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
         """What waits for an answer, oldest first."""
-        with self._lock:
-            return tuple(self._waiting)
+        return tuple(self._waiting)
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for whenever a question comes or goes; return what removes it.
 
         It is called in whichever thread it happens, and must be quick.
         """
-        with self._lock:
-            self._listeners.append(callback)
+        self._listeners.append(callback)
 
         def stop() -> None:
-            with self._lock, suppress(ValueError):
+            with suppress(ValueError):
                 self._listeners.remove(callback)
 
         return stop
@@ -316,8 +309,7 @@ class Person:
         """
         # Before the question is removed: an answer of a wrong type must leave it open.
         text = _as_text(answer)
-        with self._lock:
-            waiting = self._waiting.pop(question, None)
+        waiting = self._waiting.pop(question, None)
         try:
             if waiting is None:
                 raise InvalidStateError
@@ -333,8 +325,7 @@ class Person:
         """Wait for a person's answer to one request."""
         question = OpenQuestion(request, threading.get_ident())
         answer: Future[str] = Future()
-        with self._lock:
-            self._waiting[question] = answer
+        self._waiting[question] = answer
         self._notify()
         try:
             if inspect.iscoroutinefunction(self.ask):
@@ -347,8 +338,7 @@ class Person:
                 self._hint(question)
             return ChatReply(text=await asyncio.wrap_future(answer))
         finally:
-            with self._lock:
-                self._waiting.pop(question, None)
+            self._waiting.pop(question, None)
             self._notify()
 
     async def model_info(self) -> ModelInfo:
@@ -359,9 +349,7 @@ class Person:
         """Do nothing: there is nothing to close."""
 
     def _notify(self) -> None:
-        with self._lock:
-            listeners = tuple(self._listeners)
-        for callback in listeners:  # outside the lock, which a callback may need
+        for callback in tuple(self._listeners):
             callback()
 
     def _hint(self, question: OpenQuestion) -> None:
@@ -369,21 +357,13 @@ class Person:
         if self._listeners or self._hinted:
             return
         self._hinted = True
-        ways = (
+        words = (
+            f"{question.agent} is a person, who is asked in turn {question.turn} and can answer: "
             "in a notebook HumanSeat(simulation); in a script Person(ask=...) or "
             "HumanAgent(..., ask=...); from other code person.answer(...) or agent.answer(...)"
         )
-        log_event(
-            logger,
-            logging.WARNING,
-            "WAITING_FOR_A_PERSON",
-            words=f"{question.agent} is a person, who is asked in turn {question.turn} and can "
-            f"answer: {ways}",
-            agent=question.agent,
-            turn=question.turn,
-            timeout_s=question.request.timeout_s,
-            way_out=ways,
-        )
+        fields = {"agent": question.agent, "turn": question.turn, "why": words}
+        log_event(logger, logging.WARNING, "WAITING_FOR_A_PERSON", words=words, **fields)
 
     def __repr__(self) -> str:
         return f"<Person, {len(self.questions)} questions waiting>"
@@ -424,14 +404,13 @@ def checked_answer(
 
 def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:
     """Ask with a plain function; what it raises is raised where the answer is awaited."""
-    try:
-        text = _as_text(ask(question))
-    except BaseException as error:  # noqa: BLE001 - raised by whoever awaits the answer
-        with suppress(InvalidStateError):
-            answer.set_exception(error)
-        return
     with suppress(InvalidStateError):  # the turn was stopped meanwhile
-        answer.set_result(text)
+        try:
+            text = _as_text(ask(question))
+        except BaseException as error:  # noqa: BLE001 - raised where the answer is awaited
+            answer.set_exception(error)
+        else:
+            answer.set_result(text)
 
 
 def _as_text(answer: Any) -> str:

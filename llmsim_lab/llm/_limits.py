@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any
 
-from llmsim_lab.llm._retry import status_of
+from llmsim_lab.errors import BackendError
 from llmsim_lab.types import ChatReply
 
 _MOST = 64
 _GROWTH, _SLOWER = 1.2, 0.6
 """How much faster twice as many at once must be to be worth it; and the share of what a server did
-below which it is sent fewer, if it does as much then."""
+below which it is sent fewer."""
 _PAUSE = 8
 """Another number is tried when there are an eighth more answers than at the last try."""
 _LOADED_ANEW_S, _SOON_S, LOADINGS = 1.0, 60.0, 3
@@ -28,10 +28,11 @@ class Limits:
     """How many requests are in flight at once: a fixed number, or one that is found.
 
     It begins with one and doubles the number as long as the server gets a fifth more done in a
-    second, then keeps the best. From time to time it tries a larger one again, or half of it where
-    the server has become much slower. What is done is counted in tokens, since answers differ in
-    length, over the time in which something is in flight; a number counts as tried only when so
-    many were in flight; and the first answer is left out, since a server may load the model for it.
+    second, then keeps the best. From time to time it tries a larger one again; where the server has
+    become much slower it goes one step back. What is done is counted in tokens, since answers
+    differ in length, over the time in which something is in flight; a number counts as tried only
+    when so many were in flight; and the first answer is left out, since a server may load the model
+    for it.
 
     Attributes:
         at_once: requests in flight at most, now, on each event loop; usually there is one.
@@ -42,10 +43,9 @@ class Limits:
         self.tokens_per_s: dict[int, float] = {}
         self._is_fixed = fixed is not None
         self._lock = threading.Lock()  # event loops on other threads share the number
-        self._in_flight, self._since, self._total, self._best = 0, 0.0, 0, 1
+        self._in_flight = self._peak = self._total = 0
+        self._best, self._since, self._last_cut = 1, 0.0, -math.inf
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
-        self._before_cut = 0
-        """Those in flight that were sent before the server said that it was too much."""
         self._try(fixed or 1, wanted=1)
 
     def lane(self) -> Lane:
@@ -59,17 +59,6 @@ class Limits:
                 lane = self._lanes[loop] = Lane(self, loop)
         return lane
 
-    def _try(self, number: int, *, wanted: int) -> None:
-        """Count anew, with so many at once, until there are enough answers to judge by."""
-        self.at_once, self._wanted = number, wanted
-        self._answers = self._tokens = self._peak = 0
-        self._busy_s = 0.0
-
-    def _keep(self, number: int) -> None:
-        """Take a number as the best one, until it is time to try another."""
-        self._best = number
-        self._try(number, wanted=max(4 * number, self._total // _PAUSE))
-
     def began(self, now: float) -> None:
         """Note that a request was sent, at a time in seconds."""
         if self._is_fixed:
@@ -80,7 +69,9 @@ class Limits:
             self._in_flight += 1
             self._peak = max(self._peak, self._in_flight)
 
-    def ended(self, now: float, *, tokens: int | None, too_many: bool = False) -> None:
+    def ended(
+        self, began: float, now: float, *, tokens: int | None, too_many: bool = False
+    ) -> None:
         """Note that a request has ended.
 
         ``tokens`` are those of the answer, 1 where they are not known, None if there was none;
@@ -92,9 +83,8 @@ class Limits:
             self._busy_s += now - self._since
             self._since = now
             self._in_flight -= 1
-            was_sent_before, self._before_cut = self._before_cut > 0, max(0, self._before_cut - 1)
-            if too_many and not was_sent_before:  # one burst does not cut it again and again
-                self._before_cut = self._in_flight
+            if too_many and began > self._last_cut:  # one burst does not cut it again and again
+                self._last_cut = now
                 self._keep(max(1, self.at_once // 2))
             elif tokens is not None:
                 self._total += 1
@@ -105,33 +95,38 @@ class Limits:
                 elif self._answers >= self._wanted:
                     self._judge()
 
+    def _try(self, number: int, *, wanted: int) -> None:
+        """Count anew, with so many at once, until there are enough answers to judge by."""
+        self.at_once, self._wanted, self._peak = number, wanted, 0
+        self._answers, self._tokens, self._busy_s = 0, 0, 0.0
+
+    def _keep(self, number: int) -> None:
+        """Take a number as the best one, until it is time to try another."""
+        self._best = number
+        self._try(number, wanted=max(4 * number, self._total // _PAUSE))
+
     def _judge(self) -> None:
         """Choose the next number, from what was counted with this one."""
-        number, rate = self.at_once, self._tokens / max(self._busy_s, 1e-9)
+        number, best, rates = self.at_once, self._best, self.tokens_per_s
         if self._peak < number:  # fewer are asked at a time: nothing was learnt
             self._try(number, wanted=self._wanted)
             return
-        before, best = self.tokens_per_s.get(number), self._best
-        self.tokens_per_s[number] = rate
-        if number == best:
-            is_slower = before is not None and rate < _SLOWER * before
-            further = number // 2 if is_slower else 2 * number
-        elif rate < self.tokens_per_s[best] * (_GROWTH if number > best else 1 / _GROWTH):
+        before, rates[number] = rates.get(number, 0.0), self._tokens / max(self._busy_s, 1e-9)
+        if number > best and rates[number] < _GROWTH * rates[best]:
             self._keep(best)
-            return
-        else:  # further in the same direction
-            self._best, further = number, number * number // best
-        if 1 <= further <= _MOST:
-            # The first way up is quick; what few answers decided is looked at again.
-            self._try(further, wanted=further * (2 if further in self.tokens_per_s else 1))
+        elif number == best and rates[number] < _SLOWER * before:
+            self._keep(max(1, number // 2))
+        elif 2 * number > _MOST:
+            self._keep(number)
         else:
-            self._keep(self._best)
+            self._best = number
+            # The first way up is quick; what few answers decided is looked at again.
+            self._try(2 * number, wanted=2 * number * (2 if 2 * number in rates else 1))
 
     def __repr__(self) -> str:
         if self._is_fixed:
             return f"<{self.at_once} at once, fixed>"
-        rates = sorted(self.tokens_per_s.items())
-        tried = ", ".join(f"{n}: {rate:,.{0 if rate >= 10 else 1}f}" for n, rate in rates)
+        tried = ", ".join(f"{n}: {rate:,.0f}" for n, rate in sorted(self.tokens_per_s.items()))
         return f"<{self.at_once} at once; tokens/s by number: {tried or 'none yet'}>"
 
 
@@ -162,12 +157,14 @@ class Sent:
 
     __slots__ = ("began", "is_late", "last", "seconds", "since", "task", "timeout_s", "total_s")
 
+    is_late: bool
+    task: asyncio.Task[Any]
+
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
-        self.total_s = math.inf if total_s is None else total_s
-        self.last = math.inf
-        self.timeout_s, self.since, self.seconds, self.is_late = timeout_s, 0.0, 0.0, False
+        self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
         self.began: float | None = None
-        self.task: asyncio.Task[Any] | None = None
+        self.since = self.seconds = 0.0
+        self.last = math.inf
 
     @property
     def limit_s(self) -> float:
@@ -179,7 +176,7 @@ class Lane:
     """The requests of one event loop: who is sent next, and how long each may take.
 
     The time of a request is the longest silence while the server works for us. It begins anew with
-    each piece of any reply, and when the last of those sent before it has ended, for a server that
+    each piece of any reply, and when one of those sent before it has ended, for a server that
     answers one after another has not looked at it before: its queue is not charged to the model.
 
     One timer serves all requests. Nearly every request ends long before its time, and a timer for
@@ -204,16 +201,14 @@ class Lane:
             TimeoutError: its time is over.
         """
         await self._free.acquire()
-        sent.began, now = time.perf_counter(), self._loop.time()
-        sent.since, sent.last = now, now + sent.total_s
-        self._limits.began(now)
+        sent.began, began = time.perf_counter(), self._loop.time()
+        sent.since, sent.last = began, began + sent.total_s
+        self._limits.began(began)
         self._sent[sent] = None
-        due = min(now + sent.timeout_s, sent.last)
-        if self._timer is None or due < self._timer.when():
-            self._wake_at(due)
+        self._wake_at(began + sent.limit_s)
         tokens, too_many, task = None, False, asyncio.current_task()
         assert task is not None, "requests are made in tasks"
-        sent.task, cancelled = task, task.cancelling()
+        sent.task, sent.is_late, cancelled = task, False, task.cancelling()
         try:
             reply = await ask(*what)
             tokens = getattr(reply, "reply_tokens", None) or 1
@@ -222,49 +217,44 @@ class Lane:
             if sent.is_late and task.cancelling() == cancelled + 1:  # and nothing else ended it
                 raise TimeoutError from None
             raise
-        except Exception as error:
-            too_many = status_of(error) in (429, 503)
+        except BackendError as error:
+            too_many = error.status_code in (429, 503)
             raise
         finally:
             if sent.is_late:
                 task.uncancel()
             sent.seconds, now = time.perf_counter() - sent.began, self._loop.time()
-            self._limits.ended(now, tokens=tokens, too_many=too_many)
-            self._leave(sent, now)
+            self._limits.ended(began, now, tokens=tokens, too_many=too_many)
+            for other in reversed(self._sent):
+                if other is sent:
+                    break
+                other.since = now
+            del self._sent[sent]
+            change = max(-1, self._limits.at_once - self._size)
+            self._size += change
+            for _ in range(1 + change):
+                self._free.release()
 
     def heard(self, *_: object) -> None:
         """Note that the server works: a piece of a reply has come."""
         self._since = self._loop.time()
 
-    def _leave(self, sent: Sent, now: float) -> None:
-        """Begin the time of those sent later anew, and let others be sent."""
-        if sent is next(iter(self._sent)):  # as nearly always: all others were sent later
-            self._since = now
-        else:
-            others = list(self._sent)
-            for other in others[others.index(sent) + 1 :]:
-                other.since = now
-        del self._sent[sent]
-        change = max(-1, self._limits.at_once - self._size)
-        self._size += change
-        for _ in range(1 + change):
-            self._free.release()
-
     def _wake_at(self, due: float) -> None:
+        """See that those which are late then are ended."""
         if self._timer is not None:
+            if self._timer.when() <= due:
+                return
             self._timer.cancel()
         # In an empty context: the timer outlives its first request, whose context would keep
         # that one's run alive.
         self._timer = self._loop.call_at(due, self._end_late_ones, context=Context())
 
     def _end_late_ones(self) -> None:
-        self._timer, now, due = None, self._loop.time(), []
+        self._timer, now = None, self._loop.time()
         for sent in self._sent:
-            at = min(max(sent.since, self._since) + sent.timeout_s, sent.last)
-            if at > now:
-                due.append(at)
-            elif sent.task is not None and not sent.is_late:
+            due = min(max(sent.since, self._since) + sent.timeout_s, sent.last)
+            if due > now:
+                self._wake_at(due)
+            elif not sent.is_late:
                 sent.is_late = True
                 sent.task.cancel()
-        if due:
-            self._wake_at(min(due))

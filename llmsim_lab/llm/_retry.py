@@ -6,17 +6,16 @@ A fault is whatever a backend raised, or a reply that is not what was asked for,
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.errors import BackendError, FailureReason, LLMFailureException
-from llmsim_lab.llm._extract import InvalidReply, repeated_end, without_thinking
+from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.llm._extract import InvalidReply, without_thinking
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -33,45 +32,18 @@ logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this
 
 _MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
 """How much of its own reply the model sees again: of a whole one, and of one that was cut off."""
-_MAX_COMPLAINT_CHARS, _MAX_UNIT_CHARS = 500, 60
-_BYTES_PER_TOKEN, _TOKENS_PER_MESSAGE = 4, 8
-_LEAST_ROOM_TOKENS = 128
-"""What the second answer needs at least, unless the token limit is lower."""
+_MAX_COMPLAINT_CHARS = 500
 _MAX_RETRY_AFTER_S = 86_400.0
-_OF_A_FAULT = ("reason", "status_code", "retry", "rejected", "retry_after_s", "reply")
-_BY_STATUS: dict[int, FailureReason] = {404: "model_not_found", 429: "rate_limited"}
-
-
-def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of a server's error, if there was one."""
-    # The clients of ollama and openai put it into the error, httpx into the error's response.
-    for holder in (error, getattr(error, "response", None)):
-        status = getattr(holder, "status_code", None)
-        if isinstance(status, int) and status >= 400:
-            return status
-    return None
 
 
 def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | None:
     """Return the fault behind an exception, or None if it is a bug and must not be hidden."""
     if isinstance(error, BackendError):
         return error
-    if (status := status_of(error)) is not None:
-        other: FailureReason = "server_error" if status >= 500 else "client_error"
-        headers = getattr(getattr(error, "response", None), "headers", {})
-        return BackendError(
-            str(error),
-            reason=_BY_STATUS.get(status, other),
-            status_code=status,
-            retry=status == 429 or status >= 500,
-            retry_after_s=retry_after_s(headers.get("retry-after")),
-        )
-    import httpx  # here, since it takes long to import and runs on a script or a tape need none
-
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
+    if isinstance(error, TimeoutError):
         message = f"no reply within {timeout_s:g} s; raise timeout_s or use a faster model"
         return BackendError(message, reason="timeout", retry=True)
-    if isinstance(error, ConnectionError | httpx.TransportError):
+    if isinstance(error, ConnectionError):
         message = str(error) or type(error).__name__
         fault = BackendError(message, reason="connection_error", retry=True)
         fault.__cause__ = error
@@ -79,10 +51,10 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
     return None
 
 
-def reworded(fault: BackendError, message: str, **changes: Any) -> BackendError:
+def reworded(fault: BackendError, message: str) -> BackendError:
     """Return a fault in other words, with the fault itself as its cause."""
-    kept = {name: getattr(fault, name) for name in _OF_A_FAULT}
-    other = BackendError(message, **{**kept, **changes})
+    other = copy.copy(fault)
+    other.args = (message,)
     other.__cause__ = fault
     return other
 
@@ -104,22 +76,14 @@ def is_refused(error: BaseException) -> bool:
     )
 
 
-def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | None:
-    """Return the seconds a ``Retry-After`` header asks to wait, at most a day; None without one.
+def retry_after_s(text: str | None) -> float | None:
+    """Return the seconds that a ``Retry-After`` header asks to wait, at most a day, or None.
 
-    It holds seconds, or a date, counted from ``now``, by default the present.
+    No model server sends the header's other form, a date.
     """
     text = (text or "").strip()
-    if text.isascii() and text.isdecimal():
-        return min(float(text), _MAX_RETRY_AFTER_S)
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:  # as of a date in "-0000", which is UTC too
-        moment = moment.replace(tzinfo=UTC)
-    seconds = (moment - (now or datetime.now(UTC))).total_seconds()
-    return min(max(0.0, seconds), _MAX_RETRY_AFTER_S)
+    is_number = text.isascii() and text.isdecimal()
+    return min(float(text), _MAX_RETRY_AFTER_S) if is_number else None
 
 
 def context_overflow(
@@ -174,16 +138,12 @@ def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
     """Return which limit cut a reply off, and the way out."""
     num_ctx, max_tokens = options.get("num_ctx"), options.get("num_predict")
     read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
-    if num_ctx is not None and read + written >= num_ctx:
+    # Where less than the limit was written, the server's window may be smaller than was asked for.
+    if read and written < (max_tokens or 0):
         return (
-            f"a prompt of {reply.prompt_tokens} tokens and a reply of {written} filled "
-            f"num_ctx={num_ctx}; raise it, or ask for less"
-        )
-    if read and written and max_tokens and written < max_tokens:
-        return (
-            f"prompt and reply filled the {read + written} tokens of context that the model has, "
-            f"which is less than num_ctx={num_ctx}; shorten the prompt, or use a model with a "
-            "longer context"
+            f"a prompt of {read} tokens and a reply of {written} filled the context window "
+            f"(num_ctx={num_ctx}); raise num_ctx, up to what the model was trained for, shorten "
+            "the prompt, or ask for less"
         )
     return f"max_tokens={max_tokens} was reached; raise it, or ask for less"
 
@@ -196,9 +156,7 @@ def both_faults(first: BackendError, second: BackendError, *, repaired: bool) ->
         return reworded(first, words)
     if str(second).startswith(str(first)):
         return second
-    alike = first.reason == second.reason
-    was, now = ("", "") if alike else (f" {first.reason}", f" {second.reason}")
-    return reworded(second, f"first{was}: {first}; then{now}: {second}")
+    return reworded(second, f"first: {first}; then: {second}")
 
 
 def failure_of(
@@ -231,18 +189,9 @@ def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: floa
     if not fault.retry or not asked or left is None or min(asked, timeout_s) < left:
         return fault
     waits = f"it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s"
-    return reworded(fault, f"{fault}; {waits}", retry=False)
-
-
-def recorded_fault(attempt: Attempt) -> BackendError:
-    """Return the fault that an attempt on a tape ended with."""
-    return BackendError(
-        attempt.detail,
-        reason=attempt.reason or "connection_error",
-        status_code=attempt.status_code,
-        retry=attempt.retry,
-        reply=attempt.reply,
-    )
+    hurried = reworded(fault, f"{fault}; {waits}")
+    hurried.retry = False
+    return hurried
 
 
 def judged(
@@ -253,7 +202,13 @@ def judged(
     A reply from a tape is parsed again, an invalid one too, so that a replay takes the same path.
     """
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
-        return attempt, fault or recorded_fault(attempt)
+        return attempt, fault or BackendError(  # the one on the tape
+            attempt.detail,
+            reason=attempt.reason or "connection_error",
+            status_code=attempt.status_code,
+            retry=attempt.retry,
+            reply=attempt.reply,
+        )
     try:
         return attempt, read(attempt.reply)
     except InvalidReply as error:
@@ -271,28 +226,27 @@ def second_request(
 ) -> tuple[ChatRequest, bool]:
     """Return a call's second request, and whether it shows the model what was wrong.
 
-    After an invalid answer the model sees the useful part of it, with a note. Where that does not
-    fit into the context window, the same question is asked again. A stopped model gets another
-    seed, and so does one that gets the same question: the same seed would give the same answer.
+    After an invalid answer the model sees the useful part of it, with a note. A model that was
+    stopped, or left its window, gets another seed: the same one would give the same answer.
     """
-    messages, options, fits = request.messages, request.options, False
-    if fault.reason in ("invalid_response", "generation_stopped"):
-        repair = _repair_messages(request, failed, fault)
-        if fits := _fits(request, failed, repair):
-            messages = (*messages, *repair)
-    elif fault.reason != "context_overflow":
-        return replace(request, attempt=2), False
-    if not fits or fault.reason == "generation_stopped":
+    messages, options = request.messages, request.options
+    if repaired := fault.reason in ("invalid_response", "generation_stopped"):
+        messages = (*messages, *_repair_messages(request, failed, fault))
+    if fault.reason in ("generation_stopped", "context_overflow"):
         seed = options.get("seed")
         if isinstance(seed, int) and seed != -1:  # Ollama draws anew at -1, as without a seed
             options = {**options, "seed": second_seed(seed)}
-    return replace(request, attempt=2, messages=messages, options=options), fits
+    return replace(request, attempt=2, messages=messages, options=options), repaired
 
 
 def second_seed(seed: int) -> int:
     """Return the seed of a second attempt; by a hash, so that retries do not correlate."""
-    digest = hashlib.sha256(f"second attempt, seed {seed}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
+    return seed_from(f"second attempt, seed {seed}")
+
+
+def seed_from(words: str) -> int:
+    """Return the seed that follows from words: 31 bits, which every server takes."""
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
 
 def _repair_messages(
@@ -300,11 +254,7 @@ def _repair_messages(
 ) -> tuple[Message, Message]:
     """Return the useful part of a reply, and a note for the model on what was wrong with it."""
     reply = failed.reply or ChatReply(text="")
-    text = without_thinking(reply.text).lstrip()
-    # A repeating tail is cut from what the model sees: it would only continue it.
-    loop = repeated_end(text)
-    text = loop.before if loop else text.rstrip()
-    loop = loop or repeated_end(reply.thinking or reply.text)
+    text = without_thinking(reply.text).strip()
     stopped = fault.reason == "generation_stopped"
     cut = stopped or reply.done_reason == "length"
     limit = _MAX_CUT_REPLY_CHARS if cut else _MAX_WHOLE_REPLY_CHARS
@@ -317,9 +267,6 @@ def _repair_messages(
     complaint = clip(str(fault.__cause__ or fault), _MAX_COMPLAINT_CHARS)
     if not cut:
         note = f"That reply was not valid: {complaint}."
-    elif loop is not None:
-        what = f'"{clip(loop.unit, _MAX_UNIT_CHARS)}"' if loop.unit else "white space"
-        note = f"That reply repeated {what} over and over and was stopped. Do not repeat yourself."
     elif stopped:
         note = "That reply was stopped before it was complete."
     else:
@@ -327,27 +274,3 @@ def _repair_messages(
     if cut and fault.rejected is not None:
         note += f" It was not valid either: {complaint}."
     return Message("assistant", text, reply.tool_calls), Message("user", f"{note}\n{again}")
-
-
-def _fits(request: ChatRequest, failed: Attempt, further: Sequence[Message]) -> bool:
-    """Return True if the window can hold further messages and an answer as long as the last."""
-    num_ctx = request.options.get("num_ctx")
-    if not isinstance(num_ctx, int):
-        return True
-    reply, limit = failed.reply or ChatReply(text=""), request.options.get("num_predict")
-    read, written = reply.prompt_tokens, reply.reply_tokens or 0
-    prompt = _tokens(request.messages) if read is None else read
-    # The second answer is expected to be as long as the first, within the token limit.
-    room = max(written, _LEAST_ROOM_TOKENS)
-    if isinstance(limit, int) and limit > 0:
-        room = min(room, limit)
-        if read and reply.done_reason == "length" and 0 < written < limit:
-            # Cut before the limit: the model was not trained for a window as large as asked.
-            num_ctx = min(num_ctx, read + written)
-    return prompt + _tokens(further) + room <= num_ctx
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    """Return about how many tokens messages have."""
-    size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
-    return size // _BYTES_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)

@@ -49,11 +49,8 @@ class ScriptedBackend:
         self._delay_s = delay_s
         self._name = name
         single = isinstance(replies, str | Mapping | BaseModel | ChatReply | BaseException)
-        self._one_for_all = single or callable(replies)
-        self._length = len(replies) if isinstance(replies, list | tuple) else None
-        self._script: Iterator[Any] = (
-            repeat(replies) if self._one_for_all else iter(replies)  # type: ignore[arg-type]
-        )
+        every: Any = repeat(replies) if single or callable(replies) else replies
+        self._script: Iterator[Any] = iter(every)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer with the next reply of the script.
@@ -62,13 +59,13 @@ class ScriptedBackend:
             ConfigError: no reply is left.
         """
         self.requests.append(request)
-        reply = next(self._script, _END)
-        if reply is _END:
-            made = f" of {self._length} replies" if self._length is not None else ""
+        try:
+            reply = next(self._script)
+        except StopIteration:
             raise ConfigError(
-                f"the script{made} has come to its end: request {len(self.requests)} came from "
+                f"the script has come to its end: request {len(self.requests)} came from "
                 f"{request.site or 'an unnamed place'}; give it more replies, or one function"
-            )
+            ) from None
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
         if callable(reply) and not isinstance(reply, type):
@@ -85,22 +82,18 @@ class ScriptedBackend:
         """Do nothing: there is nothing to close."""
 
     def __repr__(self) -> str:
-        length = "one for all" if self._one_for_all else str(self._length or "several")
-        return f"<ScriptedBackend {self._name!r}, replies: {length}, {len(self.requests)} requests>"
-
-
-_END = object()
+        return f"<ScriptedBackend {self._name!r}, {len(self.requests)} requests>"
 
 
 def _as_reply(reply: Any) -> ChatReply:
-    if isinstance(reply, ChatReply):
-        return reply
+    if isinstance(reply, BaseModel):
+        reply = reply.model_dump_json()
+    elif isinstance(reply, Mapping):
+        reply = json.dumps(dict(reply))
     if isinstance(reply, str):
         return ChatReply(text=reply)
-    if isinstance(reply, BaseModel):
-        return ChatReply(text=reply.model_dump_json())
-    if isinstance(reply, Mapping):
-        return ChatReply(text=json.dumps(dict(reply)))
+    if isinstance(reply, ChatReply):
+        return reply
     if isinstance(reply, BaseException) or (
         isinstance(reply, type) and issubclass(reply, BaseException)
     ):

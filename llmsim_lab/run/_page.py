@@ -38,7 +38,9 @@ from llmsim_lab.run._turn import (
     decisions_frame,
     every_chain,
 )
-from llmsim_lab.tape import RunInfo, Tape, TextTree, call_numbers
+from llmsim_lab.tape import Tape
+from llmsim_lab.tape._changes import TextTree
+from llmsim_lab.tape._lines import RunInfo, call_numbers
 from llmsim_lab.types import Attempt, CallRecord, ChatRequest, LLMReasoningChain, Status
 
 _ASSETS = Path(__file__).parent / "page"

@@ -28,7 +28,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunIntervention
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import RunTurn, turn_row
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, LLMReasoningChain, ModelInfo, Places
 
 AnyTurn = RunTurn[Any, Any]

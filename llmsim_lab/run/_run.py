@@ -94,7 +94,7 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
-from llmsim_lab.tape import RunInfo, Verb
+from llmsim_lab.tape._lines import RunInfo, Verb
 from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:
@@ -1573,6 +1573,7 @@ def rerun(
     *,
     llm_client: LLMClient | None = None,
     kind: type[Run] | None = None,
+    to: Tapes | None = None,
     **parts: Any,
 ) -> AnyRun:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
@@ -1584,10 +1585,13 @@ def rerun(
         run: the run's number; the latest if not given.
         llm_client: the model.
         kind: as for ``replay``.
+        to: as for ``fork``.
         parts: as for ``replay``.
     """
-    tape = existing_tape(tape)
+    tape = existing_tape(tape) if to is None else _reading(tape)
     info = tape.run(run)
+    if to is not None:
+        tape, info = _copied(tape, info, to, up_to=None)
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     start = load_turns(cls, tape, info.id, records[:1])
@@ -1611,6 +1615,7 @@ def fork(
     state: Any = None,
     intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
+    to: Tapes | None = None,
     **parts: Any,
 ) -> AnyRun:
     """Return a new run that continues from a turn of a recorded one, with something changed.
@@ -1625,20 +1630,30 @@ def fork(
         state: see ``Run.fork``.
         intervene: see ``Run.fork``.
         llm_client: the model.
+        to: another tape to record on, made if it is not there; what the new run comes from is
+            copied to it.
         parts: as for ``replay``.
 
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
-    tape = existing_tape(tape)
+    tape = existing_tape(tape) if to is None else _reading(tape)
     try:
         info = tape.run(run)
     except TapeError as error:
         if run is not None and turn is None:
             explain(error, f"The second argument is the run; for turn {run} write turn={run}.")
         raise
+    if to is not None:
+        tape, info = _copied(tape, info, to, up_to=turn)
     recorded = _load(tape, info, llm_client, parts)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
+
+
+def _copied(tape: Tape, info: RunInfo, to: Tapes, *, up_to: int | None) -> tuple[Tape, RunInfo]:
+    """Return another tape, and a run on it that was copied from the first."""
+    other = to if isinstance(to, Tape) else Tape(to)
+    return other, other.run(other.take(tape, [info.id], up_to=up_to)[info.id])
 
 
 def load(

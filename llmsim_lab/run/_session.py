@@ -29,7 +29,7 @@ from llmsim_lab.run._records import (
 )
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import turn_row
-from llmsim_lab.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt
 
 

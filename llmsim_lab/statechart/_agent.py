@@ -124,7 +124,7 @@ class SocialAgent:
         real_number(f"{who} engagement_threshold", self.engagement_threshold, least=0, most=1)
         whole_number(f"{who} timeout_threshold", self.timeout_threshold, least=1)
         if depth is not None:
-            whole_number(f"{who} history_depth", depth, least=0, or_none=True)
+            whole_number(f"{who} history_depth", depth, least=0)
         self.interests = tuple(self.interests)
         self.state_history = deque(maxlen=depth)
 

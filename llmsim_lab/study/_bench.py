@@ -29,7 +29,7 @@ from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
 from llmsim_lab.run._session import Session
 from llmsim_lab.run._turn import RunTurn, decided
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, LLMReasoningChain
 
 Turn = RunTurn[Any, Any]

@@ -253,7 +253,7 @@ class Demonstration:
         Raises:
             ConfigError: the tape has no seed with all three runs.
         """
-        path = data_path("tapes/demo.tape") if tape is None else Path(tape)
+        path = data_path("tapes/demo.tape.gz") if tape is None else Path(tape)
         numbers = {
             seed: found
             for seed, found in sorted(demo_runs(path).items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, share_axis, told
+from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import counted
 from llmsim_lab.economy import history
 from llmsim_lab.study._comparison import Comparison
@@ -193,7 +193,10 @@ def _draw_counts(axes: Axes, demonstration: Demonstration) -> None:
             axes.plot([share], [row], marker, color=colour, markerfacecolor=filled, markersize=10)
             axes.text(share, row + offset, words, fontsize=8, ha="center", va="center")
         axes.plot(shares, [row] * len(shares), color=colour, linewidth=1, zorder=0)
-    share_axis(axes, [drawable(player, 60) for player in players], ends=(-0.12, 1.12))
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    axes.set_yticks(range(len(players)), [drawable(player, 60) for player in players])
+    axes.set(xlim=(-0.12, 1.12), ylim=(len(players) - 0.4, -0.6))
+    plain_axes(axes, "x")
     title = "Raises in quarters in which the rate is ▲ too low, ▽ too high"
     axes.set_title(title, loc="left", fontsize="medium")
 

@@ -18,7 +18,7 @@ from llmsim_lab.run._session import Replaying, Session, load_turns
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study._bench import Sample, Variant
 from llmsim_lab.study._results import Played
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 
 SETTINGS: Mapping[str, type] = {
     "component": str,

@@ -484,7 +484,7 @@ def _taken_out(tape: Tape, run: int, folder: Path) -> bytes:
     path = folder / f"out-{run}.tape"
     try:
         with Tape(path) as alone:
-            alone.take(tape, run)
+            alone.take(tape, [run])
         return gzip.compress(path.read_bytes())
     finally:
         path.unlink(missing_ok=True)
@@ -496,7 +496,8 @@ def _taken_in(tape: Tape, content: bytes, folder: Path) -> int:
     path.write_bytes(content)
     try:
         alone = Tape(path)
-        return tape.take(alone, alone.run().id)
+        run = alone.run().id
+        return tape.take(alone, [run])[run]
     finally:
         path.unlink()
 

@@ -39,7 +39,7 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.study._charts import response_chart
 from llmsim_lab.study._design import ALL_ALIKE, Models, World, WrongFunctionError, seeds_of
 from llmsim_lab.study._playing import one_at_a_time
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.validators import AlwaysValid
 
 if TYPE_CHECKING:

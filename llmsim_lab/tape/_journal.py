@@ -20,6 +20,7 @@ import weakref
 import zlib
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -89,6 +90,7 @@ class Index:
 
     Attributes:
         end: the byte after the last whole line.
+        tail: the end of that line.
         lines: how many whole lines there are.
         faults: the first of the lines that are not as they were written.
         faulty: how many there are.
@@ -237,7 +239,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
             there = place.stat()
         except OSError as error:
             why = error.strerror or str(error)
-            raise TapeError(f"no tape can be opened at {path}: {why}") from error
+            raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
         key = place, _identity(there)
         known = _open.get(key)
         # What is packed is not written to, so need not be shared.
@@ -304,6 +306,7 @@ class Journal:
         path: the file's.
         index: where what it holds is.
         recorders: those of this process, by run.
+        others: how many lines of each run came from other processes while it was open here.
         lock: held while a line is written and taken in.
     """
 
@@ -313,9 +316,11 @@ class Journal:
         self._identity, self._pid = identity, os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._interned: dict[str, bytes] = {}
-        self._fd, self._writers = -1, 0
+        self._fd = -1
+        self._writers: set[object] = set()
+        self.others: Counter[int] = Counter()
         self._unsure = False
-        """True while a line may be there that the index lacks, as after a Ctrl-C."""
+        """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
         self._texts: dict[str, bytes] = {}
         self.is_packed = path.suffix == ".gz"
@@ -345,7 +350,7 @@ class Journal:
 
     def let_go(self) -> None:
         """Have nothing to do with the file any more, in a child of the process that opened it."""
-        self.lock, self._writers = threading.RLock(), 0
+        self.lock, self._writers = threading.RLock(), set()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -366,7 +371,9 @@ class Journal:
         except OSError as error:
             raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
         with file:
-            if not (self.is_packed or self._is_same(file)):
+            with self.lock:  # another thread may be writing
+                is_same = self.is_packed or self._is_same(file)
+            if not is_same:
                 raise self._another()
             yield file
 
@@ -426,16 +433,17 @@ class Journal:
             TapeError: it is no tape of this format, or cannot be read.
         """
         with self.lock, self._reading() as file:
-            if self._unsure:  # a Ctrl-C came while a line was taken in
-                self.index = Index()
-            index, self._unsure = self.index, True
+            is_first, was_unsure = self.index.end == 0, self._unsure
+            index, self._unsure = Index() if was_unsure else self.index, True
             file.seek(index.end)
             if index.end == 0:
                 self._check_head(file.readline(256))
                 file.seek(0)
             for raw in self._rest(file, index.lines):
                 index.add(raw)
-            self._unsure = False
+                if not (is_first or was_unsure or self._writers) and (fact := _FACT.match(raw)):
+                    self.others[int(fact[1])] += 1
+            self.index, self._unsure = index, False
 
     def _check_head(self, raw: bytes) -> None:
         head = _HEAD.match(raw)
@@ -501,23 +509,34 @@ class Journal:
         Raises:
             TapeError: another process is, or the file cannot be written to.
         """
-        self.claim()
+        writer = object()
         try:
+            self.claim(writer)
             yield
         finally:
-            self.release()
+            self.release(writer)
 
-    def claim(self) -> None:
-        """Become the file's writer, until ``release`` was called as often."""
+    @property
+    def is_claimed(self) -> bool:
+        """Return True while somebody in this process is the file's writer."""
+        return bool(self._writers)
+
+    def claim(self, writer: object) -> None:
+        """Become the file's writer, until ``release``.
+
+        Args:
+            writer: who; several of a process may be at once.
+        """
         with self.lock:
             if self._pid != os.getpid():
                 raise TapeError(
                     f"{self.path} was opened by the process that this one was forked from; open it "
                     "again here"
                 )
-            if self._writers == 0:
+            if not self._writers:
+                self._end()  # which a Ctrl-C may have met
                 self._begin()
-            self._writers += 1
+            self._writers.add(writer)
 
     def _begin(self) -> None:
         if self.is_packed:
@@ -547,13 +566,25 @@ class Journal:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-        self._guard.release()
+        self._guard.release(force=True)
 
-    def release(self) -> None:
-        """Let others write."""
+    def release(self, writer: object) -> None:
+        """Let others write, unless somebody else in this process does; nothing if it did not."""
+        try:
+            self._release(writer)
+        except BaseException:  # a Ctrl-C has to wait, or no other process could write
+            self._release(writer)
+            raise
+
+    def _release(self, writer: object) -> None:
         with self.lock:
-            self._writers -= 1
-            if self._writers == 0 and self._pid == os.getpid():
+            if self._unsure and writer in self._writers and self._pid == os.getpid():
+                # While it is certain whose lines these are. What keeps it from being read is said
+                # when somebody needs it.
+                with suppress(TapeError):
+                    self.refresh()
+            self._writers.discard(writer)
+            if not self._writers and self._pid == os.getpid():
                 self._end()
 
     def check_there(self) -> None:
@@ -624,7 +655,7 @@ class Journal:
         """Write a text that is used often, if it is not there; returns its digest."""
         with self.lock:
             digest = self._interned.get(value)
-            if digest is None:
+            if digest is None or digest not in self.index.texts:
                 raw = value.encode()
                 digest = text_digest(raw)
                 self._settle()
@@ -638,6 +669,7 @@ class Journal:
             raise TapeError(f"{self.path} is not open for writing in this process; open it again")
         if self._unsure:
             self.refresh()
+            self._cut_tail()
 
     def _write(
         self, line: bytes, before: int, call: tuple[int, int | None, int] | None = None
@@ -696,7 +728,7 @@ class Journal:
         """
         target = self.path if path is None else path
         aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
-        if path is None and self._writers > 1:
+        if path is None and len(self._writers) > 1:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
         try:
             with aside.open("xb") as file:

@@ -14,10 +14,11 @@ from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
-from llmsim_lab._util.jsontext import dumps, plain, read, write
+from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
 from llmsim_lab.errors import FailureReason, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
@@ -90,6 +91,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "turn": _Turn,
         "what": str,
         "key": Any,
+        "nth": NotRequired[_Count],
         "result": NotRequired[Any],
         "once": NotRequired[bool],
         "stopped": NotRequired[bool],
@@ -269,6 +271,25 @@ class RecordedCall:
     forgotten: bool
 
 
+def member(value: Any) -> bytes:
+    """Return a value from outside as JSON that can be read back as a part of a line.
+
+    Raises:
+        ValueError: it cannot: it is nested too deeply, or a number is too long or not finite.
+    """
+    try:
+        raw = dumps(plain(value)).encode()
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"no JSON can be made of it: {error}") from error
+    loads_strictly(raw)
+    try:
+        from_json(b"[[%b]]" % raw)  # as deep as it will stand
+    except ValueError as error:
+        if "recursion" in str(error):  # half a character is no reason
+            raise ValueError("it is nested too deeply") from None
+    return raw
+
+
 def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
     """Return the members of a call's line, from ``component`` on.
 
@@ -278,7 +299,7 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         intern: writes a text that calls share, and returns its digest.
 
     Raises:
-        ValueError: a tool's arguments hold what JSON cannot.
+        ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
     site, settings = request.site, shared_settings(request)
@@ -292,8 +313,8 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         parts.append(b',"origin":["%b",%b]' % (intern(origin.form), origin.spans.encode()))
     if reply is not None and reply.tool_calls:
         # Pydantic would write a NaN in their arguments as null, without an error.
-        value = plain(_reply().dump_python(reply, exclude_defaults=True))
-        parts.append(b',"reply":%b' % dumps(value).encode())
+        value = _reply().dump_python(reply, exclude_defaults=True)
+        parts.append(b',"reply":%b' % member(value))
     elif reply is not None:
         parts.append(b',"reply":%b' % write(_reply(), reply))
     if attempt.reason is not None:
@@ -453,7 +474,7 @@ class RunInfo:
     started: str
     ended: str | None
     outcome: str | None
-    process: int | None
+    process: int | None = None
     turns: int
     calls: int
     manifest: Mapping[str, Any]

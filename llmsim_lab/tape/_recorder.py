@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NotRequired, TypedDict, Unpack
 
-from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.jsontext import dumps, loads, plain
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import RecordedCall, call_body, what_is_asked
+from llmsim_lab.tape._lines import RecordedCall, call_body, member, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
+
+
+class Outcome(TypedDict):
+    """What became of what was wanted from outside."""
+
+    result: NotRequired[Any]
+    once: NotRequired[bool]
+    stopped: NotRequired[bool]
 
 
 class _Equals:
@@ -33,6 +44,7 @@ class _Turn:
     """
 
     def __init__(self, calls: Sequence[RecordedCall] = ()) -> None:
+        self._lock = threading.RLock()  # agents may ask in threads
         self._equals: dict[Any, _Equals] = {}
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was, where it was not the first."""
@@ -48,13 +60,14 @@ class _Turn:
             previous: the call's first attempt, if this is its second.
         """
         asked = what_is_asked(request)
-        equals = self._equals.get(asked)
-        if equals is None:
-            equals = self._equals[asked] = _Equals()
-        if previous is not None:
-            return equals, self._nth.get(previous.number, 0)
-        equals.asked += 1
-        return equals, equals.asked - 1
+        with self._lock:
+            equals = self._equals.get(asked)
+            if equals is None:
+                equals = self._equals[asked] = _Equals()
+            if previous is not None:
+                return equals, self._nth.get(previous.number, 0)
+            equals.asked += 1
+            return equals, equals.asked - 1
 
     def keep(self, equals: _Equals, nth: int, attempt: Attempt) -> None:
         """Note what became of a request."""
@@ -77,6 +90,51 @@ class _Turn:
         for equals in self._equals.values():
             for nth, attempt in list(equals.answers.items()):
                 yield equals, nth, attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What is wanted from outside: a tool's answer, a file, a clock.
+
+    Attributes:
+        nth: how many equal ones were wanted before it in its turn.
+        is_done: whether the tape has what became of it, so that nothing is to be done.
+        result: what came; None if nothing did.
+        stopped: whether it was begun and broken off, so that nobody knows how far it came.
+    """
+
+    nth: int
+    is_done: bool = False
+    result: Any = None
+    stopped: bool = False
+
+
+class _FromOutside:
+    """What came from outside in a turn, by what it is and which of equal ones it was."""
+
+    def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._wanted: Counter[tuple[str, str]] = Counter()
+        self._known: dict[tuple[str, str, int], Outside] = {}
+        for line in lines:
+            self.keep(line)
+
+    def next(self, what: str, key: Any) -> Outside:
+        """Return what is known of it, now that it is wanted."""
+        wanted = what, dumps(plain(key))
+        nth = self._wanted[wanted]
+        self._wanted[wanted] += 1
+        return self._known.get((*wanted, nth), Outside(nth))
+
+    def keep(self, line: Mapping[str, Any]) -> None:
+        """Note what a line says; a later one of the same counts."""
+        nth, has_result = line.get("nth", 0), "result" in line
+        stopped = line.get("stopped", not has_result)
+        found = Outside(nth, is_done=True, result=line.get("result"), stopped=stopped)
+        self._known[line["what"], dumps(line["key"]), nth] = found
+
+    def begin_again(self) -> None:
+        """Count from the first again."""
+        self._wanted.clear()
 
 
 class _AtTurn:
@@ -112,11 +170,6 @@ class LiveRecorder(_AtTurn):
     def __init__(self, tape: Tape, run: int) -> None:
         self.tape, self.run = tape, run
         self._journal = journal = tape.journal
-        if (other := journal.recorders.get(run)) is not None and other.is_open:
-            raise TapeError(
-                f"run {run} on {tape.path} is recorded by another simulation of this process; "
-                "continue with that one, or close() it first"
-            )
         # Not by value: equal requests may be in flight at once.
         self._pending: dict[int, tuple[_Equals, int]] = {}
         """By identity, the requests that were asked for and are not answered yet."""
@@ -125,14 +178,19 @@ class LiveRecorder(_AtTurn):
         self._is_known = False
         """False while the tape may have more than is known here: Python raises a Ctrl-C that comes
         during a write when the write has ended."""
-        self._sum: int | None = None
-        self._depth = 0
+        self._others: int | None = None
         self.is_open = True
-        with self.writing():
-            self._read_known()
-            # What had failed when the run stopped is asked again when it is resumed.
-            self._forget_failed(None)
-        journal.recorders[run] = self
+        with journal.lock:  # another thread may want the same run
+            if (other := journal.recorders.get(run)) is not None and other.is_open:
+                raise TapeError(
+                    f"run {run} on {tape.path} is recorded by another simulation of this process; "
+                    "continue with that one, or close() it first"
+                )
+            with self.writing():
+                self._read_known()
+                # What had failed when the run stopped is asked again when it is resumed.
+                self._forget_failed(None)
+            journal.recorders[run] = self
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -148,23 +206,21 @@ class LiveRecorder(_AtTurn):
                 f"resume({path!r}, {self.run}) continues it"
             )
         with self.tape.writing():
-            sums = self._journal.index.sums
-            if self._depth == 0 and self._sum is not None and sums.get(self.run) != self._sum:
+            others = self._journal.others[self.run]
+            if self._others is None:
+                self._others = others
+            if self._others != others:
                 path = str(self.tape.path)
                 raise TapeError(
                     f"run {self.run} on {path} was continued elsewhere meanwhile; "
                     f"resume({path!r}, {self.run}) takes up what is there now"
                 )
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                self._sum = self._journal.index.sums.get(self.run)
+            yield
 
     def _read_known(self) -> None:
         self._turn = self.tape.last_turn(self.run) + 1
         self._known = _Turn(self.tape.calls(self.run, turn=self._turn))
+        self._outside = _FromOutside(self.tape.outside(self.run, self._turn))
         self._is_known = True
 
     def begin_turn(self, turn: int) -> None:
@@ -211,34 +267,56 @@ class LiveRecorder(_AtTurn):
         asked = self._pending.pop(id(request), None)
         equals, nth = asked if asked is not None else self._known.next(request, None)
         turn = request.site.turn if request.site else None
-        try:
-            # Held already while the run plays, as nearly always.
-            with nullcontext() if self._depth else self.writing():
-                body = call_body(attempt, nth, journal.intern)
-                number = journal.append_call(self.run, turn, body)
-        except ValueError as error:
-            raise TapeError(f"an answer cannot be kept on {self.tape.path}: {error}") from error
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                self._is_known = False
-            raise
-        # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
-        object.__setattr__(attempt, "number", number)
-        self._known.keep(equals, nth, attempt)
+        with journal.lock:  # agents may ask in threads
+            was_known, self._is_known = self._is_known, False
+            try:
+                # Held already while the run plays, as nearly always.
+                with nullcontext() if journal.is_claimed else self.writing():
+                    body = call_body(attempt, nth, journal.intern)
+                    number = journal.append_call(self.run, turn, body)
+            except Exception as error:
+                self._is_known = was_known
+                if isinstance(error, ValueError):
+                    what = f"an answer cannot be kept on {self.tape.path}: {error}"
+                    raise TapeError(what) from error
+                raise
+            # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
+            object.__setattr__(attempt, "number", number)
+            self._known.keep(equals, nth, attempt)
+            self._is_known = was_known
         return attempt
 
-    def outside(self, what: str, key: Any, **outcome: Any) -> None:
+    def find_outside(self, what: str, key: Any) -> Outside:
+        """Return what the unfinished turn has recorded of this, or that it is to be done."""
+        return self._outside.next(what, key)
+
+    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Unpack[Outcome]) -> None:
         """Record what came from outside: a tool's answer, a file, a clock.
+
+        Of what must never be done twice, first ``once=True`` alone, and then what became of it: if
+        it was cut off in between, it counts as done.
 
         Args:
             what: what kind of thing.
             key: which one, as JSON.
+            nth: which of equal ones, as ``find_outside`` said.
             outcome: ``result``, as JSON; ``once`` if it must never be done again; ``stopped`` if it
                 was broken off.
+
+        Raises:
+            TapeError: it holds what JSON cannot; the disk is full or fails.
         """
-        body = dumps({"what": what, "key": key, **outcome})[1:-1]
-        with self.writing():
-            self._journal.append(self.run, "outside", f",{body}".encode(), turn=self._turn)
+        try:
+            body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
+        except ValueError as error:
+            path = self.tape.path
+            raise TapeError(f"what {what} gave cannot be kept on {path}: {error}") from error
+        line = loads(body)  # as a replay will have it
+        with self._journal.lock, self.writing():
+            was_known, self._is_known = self._is_known, False
+            self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
+            self._outside.keep(line)
+            self._is_known = was_known
 
     def restart_turn(self, error: BaseException | None = None) -> None:
         """Begin the turn again, after it failed.
@@ -256,6 +334,7 @@ class LiveRecorder(_AtTurn):
                 self._journal.refresh()
                 self._read_known()
             self._known.begin_again()
+            self._outside.begin_again()
             self._forget_failed(_failure_in(error))
         self._under_way = False
 
@@ -301,7 +380,7 @@ class LiveRecorder(_AtTurn):
         with self.writing():
             self._journal.check_there()
             self._write_turn(turn, record, row)
-        self._turn, self._known = turn + 1, _Turn()
+        self._turn, self._known, self._outside = turn + 1, _Turn(), _FromOutside()
         self._pending.clear()
         self._is_known, self._under_way = True, False
 
@@ -356,6 +435,7 @@ class ReplayRecorder(_AtTurn):
         self.tape, self.run = tape, run
         self._line, self._turn = tape.line(run), 0
         self._known, self._by_number = _Turn(), dict[int | None, Attempt]()
+        self._outside = _FromOutside()
 
     def begin_turn(self, turn: int) -> None:
         """Read the calls of a turn."""
@@ -363,6 +443,7 @@ class ReplayRecorder(_AtTurn):
         part = next((part for part, last in self._line if turn <= last), self.run)
         calls = self.tape.calls(part, turn=turn)
         self._turn, self._known = turn, _Turn(calls)
+        self._outside = _FromOutside(self.tape.outside(part, turn))
         self._by_number = {call.id: call.attempt for call in calls}
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt:
@@ -375,6 +456,22 @@ class ReplayRecorder(_AtTurn):
         if nth not in equals.answers:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
         return equals.answers[nth]
+
+    def find_outside(self, what: str, key: Any) -> Outside:
+        """Return what came from outside.
+
+        Raises:
+            TapeMiss: it is not on the tape.
+        """
+        found = self._outside.next(what, key)
+        if not found.is_done:
+            named = clip(f"{what} {dumps(plain(key))}", 200)
+            raise TapeMiss(
+                f"run {self.run} has nothing recorded for {named} in turn {self._turn}, asked for "
+                f"{found.nth + 1} times; a replay does nothing outside: replay with the code of "
+                "the recording, or fork the run to continue with other code"
+            )
+        return found
 
     def knows(self, request: ChatRequest) -> bool:
         """Return True if a placed request was made in its turn, without counting it as asked."""

@@ -75,8 +75,13 @@ class Tape:
 
     def runs(self) -> list[RunInfo]:
         """Return all runs, oldest first."""
+        return [self._info(run) for run in self._begun()]
+
+    def _begun(self) -> list[int]:
+        """Return the runs that have a turn; one whose process was killed before has nothing."""
         self.journal.refresh()
-        return [self._info(run) for run in sorted(self.journal.index.runs)]
+        index = self.journal.index
+        return [run for run in sorted(index.runs) if run in index.turns]
 
     def run(self, run: int | None = None) -> RunInfo:
         """Return one run, the latest if none is named; comparisons on runs have to be named.
@@ -85,7 +90,8 @@ class Tape:
             TapeError: there is no such run.
         """
         self.journal.refresh()
-        if type(run) is int and run in self.journal.index.runs:
+        index = self.journal.index
+        if type(run) is int and run in index.runs and run in index.turns:
             return self._info(run)  # alone, since a tape may hold thousands
         runs = self.runs()
         if not runs:
@@ -128,7 +134,8 @@ class Tape:
     def last_asked(self, run: int) -> int | None:
         """Return the last turn that a run asked anything in, whole or not."""
         self.journal.refresh()
-        turns = (turn for of, turn in self.journal.index.calls if of == run and turn is not None)
+        keys = list(self.journal.index.calls)  # at once: another thread may be recording
+        turns = (turn for of, turn in keys if of == run and turn is not None)
         return max(turns, default=None)
 
     def line(self, run: int) -> list[tuple[int, int]]:
@@ -166,7 +173,7 @@ class Tape:
         for part, last in self.line(run):
             bound = last if up_to is None else min(last, up_to)
             own = self.journal.index.turns.get(part, {})
-            places |= {turn: (part, place) for turn, place in own.items() if turn <= bound}
+            places |= {turn: (part, place) for turn, place in list(own.items()) if turn <= bound}
         wanted = [turn for turn in sorted(places) if turns is None or turn in turns]
         raws = self.journal.read([places[turn][1] for turn in wanted])
         return {
@@ -217,7 +224,8 @@ class Tape:
         if turn is not None:
             numbers: Sequence[int] = index.calls.get((run, turn), ())
         else:
-            numbers = sorted(n for (of, _), ns in index.calls.items() if of == run for n in ns)
+            of_turns = list(index.calls.items())
+            numbers = sorted(n for (of, _), ns in of_turns if of == run for n in list(ns))
         wanted = [n for n in numbers if forgotten or n not in index.forgotten]
         return list(self._calls(wanted))
 
@@ -236,6 +244,20 @@ class Tape:
                 yield call_of(line, self.journal.text, forgotten=number in index.forgotten)
             except (ValueError, RecursionError) as error:
                 raise TapeError(f"{what}: {error}") from error
+
+    def outside(self, run: int, turn: int) -> list[dict[str, Any]]:
+        """Return the lines of what came from outside in a turn that a run played itself, in order.
+
+        Raises:
+            TapeError: one is damaged.
+        """
+        self.journal.refresh()
+        try:
+            places = self.journal.index.outside.get((run, turn), ())
+            return [read_line(raw) for raw in self.journal.read(places)]
+        except ValueError as error:
+            what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
+            raise TapeError(f"{what} is damaged: {error}") from error
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -347,8 +369,7 @@ class Tape:
 
     def __len__(self) -> int:
         """How many runs there are."""
-        self.journal.refresh()
-        return len(self.journal.index.runs)
+        return len(self._begun())
 
     def __repr__(self) -> str:
         runs = len(self)
@@ -370,8 +391,16 @@ class Tape:
         if self.read_only or self.closed:
             how = "was closed" if self.closed else "is open for reading only"
             raise TapeError(f"the tape {self.path} {how}; open it with Tape({str(self.path)!r})")
+        writer = object()
         try:
-            self.journal.claim()
+            self._claim(writer)
+            yield
+        finally:
+            self.journal.release(writer)
+
+    def _claim(self, writer: object) -> None:
+        try:
+            self.journal.claim(writer)
         except TapeError as error:
             busy = [info for info in self.runs() if info.process not in (None, os.getpid())]
             if "another process" not in str(error) or not busy:
@@ -380,10 +409,6 @@ class Tape:
             latest = max(busy, key=lambda info: runs[info.id][-1].start)
             who = f"; run {latest.id} is recorded there by process {latest.process}"
             raise TapeError(f"{error}{who}") from None
-        try:
-            yield
-        finally:
-            self.journal.release()
 
     def add_run(
         self,
@@ -413,7 +438,7 @@ class Tape:
         journal, (turn, record, row) = self.journal, first
         facts = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         given = {key: value for key, value in facts.items() if value is not None}
-        with self.writing():
+        with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
             shared = manifest_body(manifest, journal.intern)
             head = dumps({**given, "started": now()})[1:-1]
@@ -437,25 +462,36 @@ class Tape:
             self.journal.append(run, "end", f",{facts}".encode())
             self.journal.sync()
 
-    def take(self, source: Tape, run: int, *, up_to: int | None = None) -> int:
-        """Copy a run of another tape, with those that it came from; returns its number here.
+    def take(
+        self, source: Tape, runs: Iterable[int], *, up_to: int | None = None
+    ) -> dict[int, int]:
+        """Copy runs of another tape, with those that they came from.
 
         Args:
             source: the other tape.
-            run: the run's number there.
+            runs: their numbers there.
             up_to: the last turn to copy; all if not given.
 
+        Returns:
+            The number here of each that was copied, by its number there.
+
         Raises:
-            TapeError: the run is damaged there, or this tape cannot be written to.
+            TapeError: a run is damaged there, or this tape cannot be written to.
         """
-        family = {part for part, _ in source.line(run)}
+        family: set[int] = set()
+        for number in runs:
+            info: RunInfo | None = source.run(number)
+            while info is not None and info.id not in family:
+                family.add(info.id)
+                info = None if info.parent is None else source.run(info.parent)
         if damaged := family & source.journal.index.broken.keys():
             raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
-        with self.writing():
+        with self.writing(), self.journal.lock:
             try:
-                return self._copy(source, family, up_to)[run]
+                return self._copy(source, family, up_to)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise TapeError(f"run {run} on {source.path} is damaged: {error!r:.80}") from error
+                what = f"a run on {source.path} is damaged: {error!r:.80}"
+                raise TapeError(what) from error
             finally:
                 self._infos.clear()
 

@@ -14,6 +14,7 @@ from typing import Any
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
+from llmsim_lab.tape._journal import Index
 from llmsim_lab.tape._lines import call_numbers, call_of, kind_of, read_line
 from llmsim_lab.tape._tape import Tape
 
@@ -81,20 +82,19 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 
 
 def _findings(tape: Tape) -> Iterator[Finding]:
-    journal = tape.journal
-    index = journal.index
-    said = {fault.line: fault for fault in index.faults}
-    above = _Above(tape)
-    for number, raw in journal.lines():
+    # One of its own: since the tape was opened, lines may have been changed in place.
+    index, above = Index(), _Above(tape)
+    for number, raw in tape.journal.lines():
         what = None
+        index.add(raw)
         try:
             above.check(raw)
         except KeyError as error:
             what = f"run {error} has not begun"
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
-        if (fault := said.get(number)) is not None:
-            yield Finding(what=fault.what, line=number, run=fault.run)
+        if index.faults and index.faults[-1].line == number:
+            yield Finding(what=index.faults[-1].what, line=number, run=index.faults[-1].run)
         # What follows in a run that is damaged already may only follow from that.
         elif what is not None and index.broken.get(above.run or 0, number) >= number:
             yield Finding(what=what, line=number, run=above.run)

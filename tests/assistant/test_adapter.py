@@ -23,7 +23,7 @@ from llmsim_lab.assistant._types import (
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.tape import LiveRecorder
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]

@@ -8,7 +8,6 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-import ollama
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks
 from crisis_kit import answer, crisis_client, make_scenario
@@ -17,7 +16,7 @@ from social_kit import any_option, social_client, social_config
 from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import replay, resume
 from llmsim_lab.statechart import Reasoner, SocialSimulation
@@ -227,7 +226,8 @@ def test_a_run_resumed_with_other_tools_is_replayed_with_each_turns_own(tmp_path
 def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path) -> None:
     def unable(request: ChatRequest) -> Any:
         if request.tools:
-            raise ollama.ResponseError("registry/model does not support tools", 400)
+            message = "registry/model does not support tools"
+            raise BackendError(message, reason="client_error", status_code=400)
         if request.schema and "gauge" in str(request.schema):
             return '{"answer": "READY"}'
         return answer(request)

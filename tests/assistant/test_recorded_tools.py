@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from assistant_kit import CONSTITUTION, TASK_TOOLS, MemoryTasks, context
 from builders import in_words, policy, rate_update, second_by_second, verdict
+from tape_text import rewrite
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, OllamaAdapter
@@ -23,7 +23,7 @@ from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 
@@ -479,9 +479,9 @@ async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text
     with scoped(recorder=recorder):
         await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
     recorder.close()
-    with tape.file.transaction() as connection:
-        connection.execute("UPDATE calls SET reply = ?", [json.dumps({"text": text})])
-    replaying = ReplayRecorder(tape, run)
+    path = tape.path
+    rewrite(path, lambda line: line | {"reply": {"text": text}} if "reply" in line else line)
+    replaying = ReplayRecorder(Tape(path, read_only=True), run)
     replaying.begin_turn(1)
     with scoped(recorder=replaying), pytest.raises(TapeError, match="is not a tool's result"):
         await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import time
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
     quarters = pd.read_csv("out/demo/demo.csv")
     assert set(quarters["player"]) == set(shipped.players)
     fork = Tape("out/demo/demo.tape", read_only=True).runs()[-1]
-    parent = demo_runs(data_path("tapes/demo.tape"))[1]["plain"]
+    parent = demo_runs(data_path("tapes/demo.tape.gz"))[1]["plain"]
     assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", parent, 20, 22)
 
 
@@ -131,12 +132,12 @@ def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None
     out.mkdir(parents=True)
     for name in ("demo.png", "demo.csv", "rates.png", "turns.csv", "decisions.csv", "config.yaml"):
         (out / name).write_text("of the run before")
-    before = data_path("tapes/demo.tape").read_bytes()
+    before = gzip.decompress(data_path("tapes/demo.tape.gz").read_bytes())
     (out / "demo.tape").write_bytes(before)
     with FakeOllama(reply=LETTERS) as server:
         status, _, _ = llmsim_lab("demo", "--turns", "1", "--host", server.host)
     assert status == 0
     assert (out / "demo.tape").read_bytes() == before
-    recorded = len(Tape(data_path("tapes/demo.tape"), read_only=True))
+    recorded = len(Tape(data_path("tapes/demo.tape.gz"), read_only=True))
     assert len(Tape(out / "demo-2.tape", read_only=True)) == recorded + 1
     assert "of the run before" not in [path.read_text("latin-1") for path in out.iterdir()]

@@ -54,26 +54,26 @@ def server() -> Iterator[Server]:
         def log_message(self, *_: Any) -> None:
             return
 
-        def say(self, value: Any) -> None:
+        def say(self, body: str) -> None:
             state.asked.append(self.path)
             state.keys.add(self.headers.get("Authorization"))
-            body = json.dumps(value).encode()
             self.send_response(200)
-            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(body.encode())
 
         def do_GET(self) -> None:
-            self.say({"data": [{"id": "qwen", "owned_by": "vllm", "max_model_len": 9000}]})
+            model = {"id": "qwen", "owned_by": "vllm", "max_model_len": 9000}
+            self.say(json.dumps({"data": [model]}))
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             schema = asked["response_format"]["json_schema"]["schema"]
             message = {"role": "assistant", "content": json.dumps(filled(schema, schema))}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            choice = {"index": 0, "delta": message, "finish_reason": "stop"}
             usage = {"prompt_tokens": 50, "completion_tokens": 10}
-            self.say({"choices": [choice], "usage": usage})
+            event = json.dumps({"choices": [choice], "usage": usage})
+            self.say(f"data: {event}\n\ndata: [DONE]\n\n")
 
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listening.daemon_threads = True
@@ -109,7 +109,6 @@ def test_the_doctor_asks_such_a_model_where_it_is_named(
     status, out, _ = llmsim_lab("doctor", "--model", "openai:qwen", "--base-url", server.url)
     assert status == 0
     assert "2,048 of 9,000" in out
-    assert "owned by vllm" in " ".join(out.split())
     assert "no Ollama server answers at http://127.0.0.1:9;" in " ".join(out.split())
 
 

@@ -310,7 +310,7 @@ def test_a_turn_of_a_tape_says_what_came_from_probabilities(lab: Run) -> None:
 
 def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
     taped("fork", "t.tape", "--import", "pot.py", "--turn", "2", "--set", "coins.Ann=5")
-    for command in (("ls",), ("tree",), ("show",), ("verify",)):
+    for command in (("ls",), ("show",), ("verify",)):
         status, out, err = taped("tape", command[0], "t.tape")
         assert (status, err) == (0, "")
         assert "PublicGoods" in out or command == ("verify",)
@@ -323,7 +323,6 @@ def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
     out = taped("tape", "diff", "t.tape", "1", "2")[1]
     assert "Their trajectories part at turn 2, in: coins.Ann" in out
     assert "coins.Ann, run 1 -> 2" in out
-    assert taped("tape", "export", "t.tape", "t.jsonl")[0] == 0
 
 
 def test_equal_runs_are_equal_where_a_column_begins_later(taped: Run) -> None:
@@ -333,5 +332,6 @@ def test_equal_runs_are_equal_where_a_column_begins_later(taped: Run) -> None:
 
 def test_a_tape_is_verified_by_replaying_with_its_code(taped: Run) -> None:
     status, out, _ = taped("tape", "verify", "t.tape", "--replay", "--import", "pot.py")
-    assert (status, out) == (0, "t.tape is sound: 1 run, 0 calls; 1 replayed to the same turns.\n")
+    assert status == 0
+    assert "t.tape is sound: 1 run, 0 calls; 1 replayed to the same turns.\nsha256 " in out
     assert taped("tape", "verify", "t.tape", "--replay")[0] == 1

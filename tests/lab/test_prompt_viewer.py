@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from builders import answer, in_words, make_client, make_simulation
+from tape_text import rewrite
 from viewer_kit import HOSTILE, bumpy, hostile_run, played, taped
 
 from llmsim_lab._spans import Provenance, Span
@@ -297,17 +298,14 @@ def test_a_filter_skips_turns_and_says_when_there_are_none(tmp_path: Path) -> No
     assert "Nothing in this run" in viewer.static_html()
 
 
-def test_a_damaged_tape_is_told_in_place(tmp_path: Path) -> None:
+def test_a_tape_that_was_replaced_is_told_in_place(tmp_path: Path) -> None:
     simulation = bumpy(tmp_path / "x.tape")
     viewer = PromptViewer(simulation)
     assert simulation.tape is not None
-    with simulation.tape.file.transaction() as connection:
-        connection.execute("UPDATE calls SET messages = 'x' WHERE forgotten")
+    rewrite(tmp_path / "x.tape", lambda line: line | {"seconds": -1} if line.get("no") else line)
     viewer.turn_box.value = 2
     assert 'role="alert"' in viewer.error.value
-    assert "on the tape is damaged" in viewer.error.value
-    viewer.turn_box.value = 1
-    assert viewer.error.value == ""
+    assert "is another file by now" in viewer.error.value
 
 
 class Plain(EconLLMAgent):
@@ -346,21 +344,23 @@ def test_every_kind_of_run_shows_where_its_values_came_from(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("spans", "why"),
     [
-        ("[3,1,1]", "have 3 lengths"),
-        ("[3,1,1,999999]", "ends at"),
-        ("[3,1,1,-1]", "greater than or equal to 0"),
-        ("[3,1,1,1.5]", "int"),
-        ("<img src=x onerror=alert(1)>", "Invalid JSON"),
-        ("[" * 100_000, "Invalid JSON"),
+        ([3, 1, 1], "have 3 lengths"),
+        ([3, 1, 1, 999999], "ends at"),
+        ([3, 1, 1, -1], "greater than or equal to 0"),
+        ([3, 1, 1, 1.5], "int"),
+        (["<img src=x onerror=alert(1)>"], "int"),
     ],
 )
 def test_damaged_spans_leave_the_prompt_plain_and_are_told(
-    tmp_path: Path, spans: str, why: str
+    tmp_path: Path, spans: list[Any], why: str
 ) -> None:
-    simulation = taped(tmp_path / "x.tape", turns=1)
-    assert simulation.tape is not None
-    with simulation.tape.file.transaction() as connection:
-        connection.execute("UPDATE calls SET spans = ? WHERE component = 'agent'", (spans,))
+    taped(tmp_path / "x.tape", turns=1)
+
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        is_agents = line.get("component") == "agent"
+        return line | {"origin": [line["origin"][0], spans]} if is_agents else line
+
+    rewrite(tmp_path / "x.tape", edit)
     viewer = PromptViewer(load(tmp_path / "x.tape"))
     assert "Propose ONE specific economic policy action." in viewer.prompt.value
     assert "<mark" not in viewer.prompt.value

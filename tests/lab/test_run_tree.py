@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import html
 import json
 import re
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from builders import make_client, make_config
 from counter_kit import CounterSimulation, Total
 from counter_kit import answer as count
+from tape_text import rewrite
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, TapeError
@@ -21,7 +22,8 @@ from llmsim_lab.lab import RunTree
 from llmsim_lab.lab._run_tree import nodes_of, prompt_changes
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import RunInfo, TextTree
+from llmsim_lab.tape._changes import TextTree
+from llmsim_lab.tape._lines import RunInfo
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RECORDED = "tapes/first_run.tape"
@@ -260,17 +262,20 @@ async def test_runs_of_another_kind_are_compared_and_opened(tmp_path: Path) -> N
 
 
 async def test_runs_whose_kind_charts_nothing_they_share_say_so(copy: Path) -> None:
-    with Tape(copy) as tape, tape.file.transaction() as connection:
-        connection.execute("UPDATE turns SET row = json_object('turn', turn, 'tokens', 7 * turn)")
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        row = {"turn": line.get("turn"), "tokens": 7 * (line.get("turn") or 0)}
+        return line | {"row": row} if "row" in line else line
+
+    rewrite(copy, edit)
     tree = RunTree(copy)
     tree.select(2, compare_with=3)
     await tree.idle()
     assert "share no column that their kind charts" in tree.error.value
 
 
-async def test_a_run_that_cannot_be_read_says_so_in_place(copy: Path) -> None:
+def test_a_run_that_cannot_be_read_says_so_in_place(copy: Path) -> None:
     tree = RunTree(copy)
-    tree.tape.close()
+    copy.unlink()
     tree.run_box.value = 2
     assert "TapeError" in tree.error.value
 
@@ -334,14 +339,20 @@ async def test_verify_says_that_all_runs_came_out_the_same() -> None:
     assert tree.checked.findings == ()
 
 
+def damaged_in_call_5(copy: Path) -> int:
+    lines = copy.read_bytes().split(b"\n")
+    at = next(n for n, line in enumerate(lines) if b'"no":5,' in line)
+    lines[at] = lines[at].replace(b'"seconds":', b'"seconds":1')
+    copy.write_bytes(b"\n".join(lines))
+    return at + 1
+
+
 async def test_verify_names_a_damaged_call(copy: Path) -> None:
-    with sqlite3.connect(copy) as connection:
-        connection.execute("UPDATE calls SET key = x'00' WHERE id = 5")
-    connection.close()
+    line = await asyncio.to_thread(damaged_in_call_5, copy)
     tree = RunTree(copy)
     tree.check_button.click()
     await tree.idle()
-    assert "call 5: its key is not that of its content" in tree.error.value
+    assert f"line {line}, run 1: it was changed" in tree.error.value
     assert 'role="alert"' in tree.error.value
     assert tree.checked is not None
     assert tree.checked.same == 0

@@ -86,15 +86,6 @@ async def test_a_request_for_a_missing_model_says_which_there_are(
     assert live.model.partition(":")[0] in str(fault)
 
 
-async def test_the_models_are_listed_with_digest_and_size(
-    backend: OllamaBackend, live: Live
-) -> None:
-    models = {model.name.partition(":")[0]: model for model in await backend.list_models()}
-    model = models[live.model.partition(":")[0]]
-    assert len(model.digest or "") == 64
-    assert model.size_bytes > 1_000_000
-
-
 async def test_what_identifies_the_model_is_known(backend: OllamaBackend, live: Live) -> None:
     info = await backend.model_info()
     assert (info.backend, info.version, len(info.digest or "")) == ("ollama", live.version, 64)
@@ -204,11 +195,9 @@ async def test_a_duration_without_a_unit_is_an_error_of_the_request(
     assert "missing unit" in str(fault)
 
 
-async def test_an_option_of_the_wrong_type_is_an_error_of_the_request(
-    backend: OllamaBackend,
-) -> None:
+async def test_an_option_of_the_wrong_type_is_named(backend: OllamaBackend) -> None:
     fault = await failure(backend, ask(options={"temperature": "hot"}))
-    assert (fault.reason, fault.retry) == ("client_error", False)
+    assert 'option "temperature" must be of type' in str(fault)
 
 
 async def test_a_stop_text_ends_the_reply_before_it(backend: OllamaBackend) -> None:
@@ -225,11 +214,11 @@ async def test_a_tool_is_called_by_its_name_with_an_object(backend: OllamaBacken
     assert set(reply.tool_calls[0].arguments) == {"city"}
 
 
-async def test_a_model_that_cannot_think_answers_without(backend: OllamaBackend) -> None:
+async def test_a_model_that_cannot_think_says_so(backend: OllamaBackend) -> None:
     if "thinking" in (await backend.model_info()).capabilities:
         pytest.skip("the model can think; name one that cannot in LLMSIM_LIVE_MODEL")
-    reply = await backend.chat(ask(think=True))
-    assert (bool(reply.text), reply.thinking) == (True, "")
+    with pytest.raises(BackendError, match="does not support thinking"):
+        await backend.chat(ask(think=True))
 
 
 async def test_a_reply_that_takes_too_long_is_given_up_and_the_server_answers_on(

@@ -8,8 +8,6 @@ import logging
 import threading
 from typing import Any
 
-import httpx
-import ollama
 import pytest
 from pydantic import BaseModel
 
@@ -21,6 +19,7 @@ from llmsim_lab.types import CallSite, ChatReply, ChatRequest
 
 GOOD = {"action": "Raise the interest rate", "reasoning": "Prices rise fast.", "confidence": 0.8}
 SITE = CallSite(component="agent", agent="Atlantis", turn=3)
+BUSY = BackendError("busy", reason="server_error", status_code=503, retry=True)
 
 
 def make_client(replies: Any, **settings: Any) -> tuple[LLMClient, ScriptedBackend]:
@@ -114,13 +113,8 @@ async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() ->
     ("fault", "reason", "status_code"),
     [
         (TimeoutError(), "timeout", None),
-        (httpx.ReadTimeout("slow"), "timeout", None),
         (ConnectionError("refused"), "connection_error", None),
-        (httpx.ConnectError("refused"), "connection_error", None),
-        (ollama.ResponseError("slow down", 429), "rate_limited", 429),
-        (ollama.ResponseError("broken", 500), "server_error", 500),
-        (ollama.ResponseError("busy", 503), "server_error", 503),
-        (BackendError("died", reason="server_error", retry=True), "server_error", None),
+        (BUSY, "server_error", 503),
     ],
 )
 async def test_a_passing_fault_is_retried_exactly_once(
@@ -145,10 +139,6 @@ async def test_a_passing_fault_is_retried_exactly_once(
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (ollama.ResponseError("bad", 400), "client_error"),
-        (ollama.ResponseError("model 'x' not found", 404), "model_not_found"),
-        (ollama.ResponseError("no", 403), "client_error"),
-        (ollama.ResponseError("odd", 499), "client_error"),
         (
             BackendError("wrong option type", reason="client_error", status_code=500),
             "client_error",
@@ -176,14 +166,14 @@ async def test_the_retry_after_an_invalid_reply_shows_the_model_its_reply_and_th
     assert own_reply.role == "assistant"
     assert '"confidence": 1.2' in own_reply.content
     assert complaint.role == "user"
-    assert "confidence: Input should be less than or equal to 1 (it was 1.2)" in complaint.content
+    assert "confidence: Input should be less than or equal to 1 (it is 1.2)" in complaint.content
 
 
 async def test_two_invalid_replies_fail_with_what_was_wrong() -> None:
     client, _ = make_client(["I would rather not.", {"action": "Hold"}])
     failure = await failure_of(client)
     assert (failure.reason, failure.attempts) == ("invalid_response", 2)
-    assert "reasoning: is missing" in str(failure)
+    assert "reasoning: Field required" in str(failure)
     assert failure.rejected is None
 
 
@@ -210,12 +200,6 @@ async def test_a_reply_cut_by_the_token_limit_is_invalid_and_says_so() -> None:
     failure = await failure_of(client)
     assert failure.reason == "invalid_response"
     assert "max_tokens=512 was reached; raise it" in failure.detail
-
-
-async def test_a_reply_cut_by_the_context_window_names_the_window() -> None:
-    cut = ChatReply(text="{", done_reason="length", prompt_tokens=1900, reply_tokens=148)
-    client, _ = make_client([cut, cut], num_ctx=2048)
-    assert "filled num_ctx=2048" in (await failure_of(client)).detail
 
 
 async def test_a_hundred_kilobyte_prompt_overflows_before_anything_is_sent() -> None:
@@ -277,7 +261,7 @@ def test_a_client_keeps_no_event_loop_that_is_closed() -> None:
 
 
 async def test_a_failed_call_logs_one_error_line(caplog: pytest.LogCaptureFixture) -> None:
-    client, _ = make_client([ollama.ResponseError("busy", 503)] * 2)
+    client, _ = make_client([BUSY] * 2)
     await failure_of(client)
     lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert len(lines) == 1

@@ -124,11 +124,9 @@ def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
     assert waits == [1.0, 5.0]
 
 
-@pytest.mark.parametrize("model", ["auto", "ollama"])
-def test_a_name_that_is_not_known_is_not_told_to_start_ollama(model: str) -> None:
-    with pytest.raises(ConfigError, match=r"the name 'no-such\.invalid' of .* is not known") as it:
-        connect(model, host="http://no-such.invalid:11434")
-    assert "start" not in str(it.value)
+def test_a_name_that_is_not_known_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"answers at http://no-such\.invalid:11434 \(.*[Nn]ame"):
+        connect("ollama", host="http://no-such.invalid:11434")
 
 
 @pytest.mark.parametrize("model", ["auto", "ollama"])
@@ -141,23 +139,16 @@ def test_a_wrong_path_is_not_told_to_start_ollama(server: FakeOllama, model: str
 
 
 @pytest.mark.parametrize("model", ["auto", "ollama"])
-def test_what_is_chosen_says_why_and_names_a_larger_one(model: str) -> None:
-    models = [
-        FakeModel(name="smollm2", size_bytes=98_000_000),
-        FakeModel(name="embedder", size_bytes=9_000_000_000, capabilities=("embedding",)),
-        FakeModel(name="qwen2.5:1.5b", size_bytes=986_000_000),
-    ]
+def test_what_is_chosen_says_why(model: str) -> None:
+    models = [FakeModel(name="embedder", capabilities=("embedding",)), "qwen3:4b", "smollm2"]
     with FakeOllama(models) as server:
         where = f"on Ollama 0.32.15 at {server.host}: "
+        chosen = connect(model, host=server.host, quiet=True).chosen
+        assert chosen == f"Using qwen3:4b {where}the model pulled last there."
         with ollama.Client(server.host) as other:
             other.chat("smollm2", [{"role": "user", "content": "Hi"}])
-        assert connect(model, host=server.host, quiet=True).chosen == (
-            f"Using smollm2:latest {where}it is loaded there; qwen2.5:1.5b is larger, 0.99 GB "
-            "against 0.098 GB: 'ollama:qwen2.5:1.5b' takes it."
-        )
-    with FakeOllama(models[2:]) as server:
         chosen = connect(model, host=server.host, quiet=True).chosen
-    assert chosen.endswith(": the only model there.")
+    assert chosen == f"Using smollm2:latest {where}it is loaded there."
 
 
 def test_nothing_to_talk_to_names_three_ways_out() -> None:
@@ -186,13 +177,6 @@ def test_an_unknown_embedded_model_is_named_with_the_known_ones() -> None:
         connect("embedded:gpt-9", download=True)
 
 
-def test_a_file_that_is_not_a_model_is_rejected_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "mine.gguf"
-    file.write_bytes(b"PK" + bytes(64))
-    with pytest.raises(ModelFileError, match="is not a GGUF file"):
-        connect(f"embedded:{file}")
-
-
 @pytest.mark.embedded
 @pytest.mark.process
 async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
@@ -217,7 +201,7 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
 
 @pytest.mark.parametrize("text", ["llama3.2", "gpt:4", "", "auto:x"])
 def test_a_text_that_means_nothing_is_rejected_with_those_that_do(text: str) -> None:
-    with pytest.raises(ConfigError, match="'auto', 'ollama', 'ollama:NAME'"):
+    with pytest.raises(ConfigError, match=f"'auto', 'ollama', 'ollama:NAME'.*'ollama:{text}'$"):
         connect(text)
 
 
@@ -235,10 +219,3 @@ def test_single_settings_go_over_a_given_configuration(server: FakeOllama) -> No
     config = LLMConfig(temperature=0.1, num_ctx=2048)
     client = connect("ollama", host=server.host, config=config, temperature=0.9, quiet=True)
     assert (client.config.temperature, client.config.num_ctx) == (0.9, 2048)
-
-
-@pytest.mark.parametrize("name", ["smollm2-135m", "llama3.2"])
-def test_a_bare_name_is_an_error_that_names_whose_model_it_is_likely_to_be(name: str) -> None:
-    owner = "embedded" if name == "smollm2-135m" else "ollama"
-    with pytest.raises(ConfigError, match=f"model '{name}' is not understood.*'{owner}:{name}'$"):
-        connect(name)

@@ -10,7 +10,7 @@ import pytest
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, Message, ToolCall
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}

@@ -33,48 +33,25 @@ def ask(client: LLMClient, **more: Any) -> asyncio.Task[PolicyDecision]:
     return asyncio.create_task(call)
 
 
+FIELDS: dict[str, tuple[dict[str, Any], str, Any]] = {
+    "whole": ({"type": "integer", "minimum": 1, "maximum": 9}, "3", 3),
+    "share": ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, "0,5", 0.5),
+    "sure": ({"type": "boolean"}, "no", False),
+    "side": ({"$ref": "#/$defs/Side"}, "left", "left"),
+    "rate": ({"enum": [1.0, 1.25]}, "1.25 %", 1.25),
+    "fixed": ({"const": "a"}, "a", "a"),
+    "words": ({"type": "string", "maxLength": 5}, "12", "12"),
+    "parts": ({"type": "array"}, "[1]", [1]),
+    "maybe": ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "4", 4),
+    "either": ({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}, "5", 5),
+    "mode": ({"anyOf": [{"type": "boolean"}, {"const": "shared"}]}, "shared", "shared"),
+}
+"""By name: the schema, what is typed, and the value that it is read as."""
 SCHEMA = {
-    "properties": {
-        "whole": {"type": "integer", "minimum": 1, "maximum": 9},
-        "share": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-        "sure": {"type": "boolean"},
-        "side": {"$ref": "#/$defs/Side"},
-        "rate": {"enum": [1.0, 1.25]},
-        "fixed": {"const": "a"},
-        "words": {"type": "string", "maxLength": 5},
-        "parts": {"type": "array"},
-        "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-        "either": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]},
-        "mode": {"anyOf": [{"type": "boolean"}, {"const": "shared", "type": "string"}]},
-    },
+    "properties": {name: schema for name, (schema, _, _) in FIELDS.items()},
     "$defs": {"Side": {"enum": ["left", "right"]}},
 }
-TYPED = {
-    "whole": "3",
-    "share": "0,5",
-    "sure": "no",
-    "side": "left",
-    "rate": "1.25 %",
-    "fixed": "a",
-    "words": "12",
-    "parts": "[1]",
-    "maybe": "4",
-    "either": "5",
-    "mode": "shared",
-}
-READ = {
-    "whole": 3,
-    "share": 0.5,
-    "sure": False,
-    "side": "left",
-    "rate": 1.25,
-    "fixed": "a",
-    "words": "12",
-    "parts": [1],
-    "maybe": 4,
-    "either": 5,
-    "mode": "shared",
-}
+READ = {name: value for name, (_, _, value) in FIELDS.items()}
 
 
 def question_of(schema: dict[str, Any]) -> OpenQuestion:
@@ -83,7 +60,7 @@ def question_of(schema: dict[str, Any]) -> OpenQuestion:
 
 def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
     question = question_of(SCHEMA)
-    read = {name: question.value(name, said) for name, said in TYPED.items()}
+    read = {name: question.value(name, typed) for name, (_, typed, _) in FIELDS.items()}
     assert read == READ
     assert question.faults(read) == {}
     assert question.faults({**read, "maybe": None}) == {}
@@ -153,8 +130,9 @@ def test_patterns_and_multiples_are_left_to_pydantic() -> None:
 
 
 def test_a_field_has_its_own_description() -> None:
-    fields: dict[str, Any] = SCHEMA["properties"]
-    described = {name: {**part, "description": f"the {name}"} for name, part in fields.items()}
+    described = {
+        name: {**schema, "description": f"the {name}"} for name, (schema, _, _) in FIELDS.items()
+    }
     sides = {"Side": {"enum": ["left", "right"], "description": "any side"}}
     question = question_of({"properties": described, "$defs": sides})
     for name, part in question.fields.items():
@@ -366,7 +344,7 @@ async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
     ("changes", "field", "fault"),
     [
         ({"action": "  "}, "action", "is missing"),
-        ({"action": 7}, "action", "must be a text, not int"),
+        ({"action": 7}, "action", "must be a text, not 7"),
         ({"action": "x" * 2_001}, "action", "has 2,001 characters; 2,000 at most"),
         ({"confidence": 0.83}, "confidence", "is 0.83; choose one of 0, 0.05, 0.1"),
         ({"confidence": "high"}, "confidence", "is 'high'; choose one of 0,"),
@@ -388,8 +366,6 @@ async def test_a_question_says_what_is_wrong_with_an_answers_form(
 async def test_a_request_without_a_form_or_a_place_is_a_question_all_the_same() -> None:
     client = human_client()
     person = person_of(client)
-    from llmsim_lab.types import ChatRequest, Message
-
     request = ChatRequest(model="human", messages=(Message("user", "Hello?"),))
     task = asyncio.create_task(person.chat(request))
     question = await person.asked()

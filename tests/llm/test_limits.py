@@ -47,7 +47,7 @@ def play(
                 limit.began(now)
                 due -= 1
                 if len(queue) + len(running) >= refuses_above:
-                    limit.ended(now, tokens=None, too_many=True)
+                    limit.ended(now, now, tokens=None, too_many=True)
                     due += 1
                     break
                 queue.append(rng.lognormvariate(0, spread) if spread else 1.0)
@@ -55,7 +55,7 @@ def play(
                 length = queue.pop(0)
                 heapq.heappush(running, (now + length, length))
             now, length = heapq.heappop(running)
-            limit.ended(now, tokens=max(1, round(100 * length)))
+            limit.ended(now - length, now, tokens=max(1, round(100 * length)))
     return now
 
 
@@ -104,7 +104,7 @@ def test_a_burst_of_rejections_counts_once() -> None:
     for _ in range(before):
         limit.began(0.0)
     for _ in range(before):
-        limit.ended(0.0, tokens=None, too_many=True)
+        limit.ended(0.0, 1.0, tokens=None, too_many=True)
     assert limit.at_once == before // 2
 
 

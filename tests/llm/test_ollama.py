@@ -7,8 +7,7 @@ import inspect
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,24 +24,8 @@ from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ToolC
 TEXT = "The capital of France is Paris."
 TOOL: dict[str, Any] = {
     "type": "function",
-    "function": {
-        "name": "set_rate",
-        "description": "Set the policy rate",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "path": {
-                    "type": "array",
-                    "items": {"type": "object", "properties": {"rate": {"type": "number"}}},
-                },
-                "options": {"type": "object", "properties": {"dry": {"type": "boolean"}}},
-            },
-            "additionalProperties": False,
-        },
-    },
+    "function": {"name": "set_rate", "parameters": {"type": "object", "properties": {}}},
 }
-
-
 EMBEDDER = FakeModel(name="embed", capabilities=("embedding",))
 
 
@@ -62,20 +45,6 @@ def server() -> Iterator[FakeOllama]:
 @pytest.fixture
 def backend(server: FakeOllama) -> OllamaBackend:
     return OllamaBackend("llama3.2", host=server.host)
-
-
-@asynccontextmanager
-async def answering(status: str, body: str) -> AsyncIterator[str]:
-    """Run a server that says one thing, whatever it is asked; gives its address."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(4096)
-        writer.write(f"HTTP/1.1 {status}\r\nConnection: close\r\n\r\n{body}".encode())
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 async def failure(backend: OllamaBackend, request: ChatRequest | None = None) -> BackendError:
@@ -164,29 +133,18 @@ class TestWire:
             await backend.chat(ask(model="gpt-oss", think="low"))
         assert server.requests[0].body["think"] == "low"
 
-    async def test_a_model_that_cannot_think_is_asked_again_without_it_once_and_for_all(
-        self, server: FakeOllama, backend: OllamaBackend, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        with caplog.at_level(logging.INFO, "llmsim_lab"):
-            for _ in range(2):
-                assert (await backend.chat(ask(think=True))).text == TEXT
-        assert [request.body.get("think") for request in server.requests] == [True, None, None]
-        [record] = [r for r in caplog.records if "think_unsupported" in r.getMessage()]
-        assert (record.levelname, "model=llama3.2" in record.getMessage()) == ("INFO", True)
+    async def test_a_model_that_cannot_think_says_so(self, backend: OllamaBackend) -> None:
+        error = await failure(backend, ask(think=True))
+        assert error.reason == "client_error"
+        assert '"llama3.2" does not support thinking' in str(error)
 
 
 FAULTS: list[tuple[Fault, FailureReason, int | None, bool]] = [
-    (Fault.status(429), "rate_limited", 429, True),
-    (Fault.status(500), "server_error", 500, True),
     (Fault.status(502, "<html>Bad Gateway</html>"), "server_error", 502, True),
-    (Fault.status(503), "server_error", 503, True),
     (Fault.status(400, "no such thing"), "client_error", 400, False),
-    (Fault.status(401, "unauthorized"), "client_error", 401, False),
     (Fault.status(403, ""), "client_error", 403, False),
     (Fault.status(404, "page not found"), "client_error", 404, False),
     (Fault.status(404, "model 'llama3.2' not found"), "model_not_found", 404, False),
-    (Fault.status(500, 'option "seed" must be of type integer'), "client_error", 500, False),
-    (Fault.status(500, "invalid JSON schema in format"), "client_error", 500, False),
     (Fault.status(500, "{not JSON"), "server_error", 500, True),
     (Fault.status(500, '{"error": {"code": 7}}'), "server_error", 500, True),
     (Fault.overflow(), "context_overflow", 400, False),
@@ -219,42 +177,30 @@ class TestFailures:
         assert (error.reason, error.retry) == ("server_error", True)
         assert "unexpected EOF" in str(error)
 
-    async def test_a_stream_without_a_line_is_a_lost_connection(self, server: FakeOllama) -> None:
-        backend = OllamaBackend(host=server.host)
+    async def test_a_stream_without_a_line_is_a_lost_connection(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
         server.fail_next(Fault.end_stream(after=0))
         error = await failure(backend)
         assert (error.reason, error.retry) == ("connection_error", True)
-        assert str(error) == (
-            f"the reply of Ollama at {server.host} ended after 0 lines, before it was done"
-        )
-
-    async def test_a_stream_that_ends_early_has_the_status_it_came_with(
-        self, server: FakeOllama
-    ) -> None:
-        backend = OllamaBackend(host=server.host)
-        server.fail_next(Fault.end_stream(after=3))
-        assert (await failure(backend)).status_code == 200
+        assert str(error) == f"the reply of Ollama at {server.host} ended before it was done"
 
     async def test_a_missing_model_is_named_with_those_there_are(
         self, server: FakeOllama, backend: OllamaBackend
     ) -> None:
         error = await failure(backend, ask(model="nope"))
         assert (error.reason, error.status_code) == ("model_not_found", 404)
-        assert "model 'nope' is not on Ollama at http://127.0.0.1" in str(error)
-        assert "ollama pull nope" in str(error)
-        assert "it has llama3.2:latest" in str(error)
+        assert str(error) == (
+            f"Ollama at {server.host} has no model 'nope' (model 'nope' not found); get it with: "
+            "ollama pull nope; it has llama3.2:latest"
+        )
 
     async def test_a_host_name_that_ollama_does_not_allow_is_explained(
         self, server: FakeOllama, backend: OllamaBackend
     ) -> None:
         server.fail_next(Fault.status(403, ""))
-        assert "rejects this host name or origin; see its setting" in str(await failure(backend))
-
-    async def test_a_missing_model_is_named_alone_where_no_listing_is_to_be_had(self) -> None:
-        async with answering("404 Not Found", '{"error": "model \'llama3.2\' not found"}') as host:
-            backend = OllamaBackend(host=host)
-            error = await failure(backend)
-        assert str(error).endswith("get it with: ollama pull llama3.2")
+        assert "answers 403" in str(error := await failure(backend))
+        assert "its setting OLLAMA_ORIGINS" in str(error)
 
     @pytest.mark.odd_requests
     @pytest.mark.parametrize(
@@ -266,7 +212,7 @@ class TestFailures:
             ({"keep_alive": "banana"}, 'invalid duration "banana"'),
         ],
     )
-    async def test_a_wrong_request_is_explained_and_not_worth_repeating(
+    async def test_a_wrong_request_is_explained(
         self, server: FakeOllama, backend: OllamaBackend, changes: dict[str, Any], text: str
     ) -> None:
         await backend.chat(ask(**changes))
@@ -274,7 +220,7 @@ class TestFailures:
         assert refused is not None
         server.fail_next(Fault.status(*refused))
         error = await failure(backend, ask(**changes))
-        assert (error.reason, error.retry) == ("client_error", False)
+        assert error.reason == ("client_error" if refused[0] == 400 else "server_error")
         assert text in str(error)
         assert '\\"' not in str(error), "the JSON inside the text was not taken apart"
 
@@ -284,68 +230,30 @@ class TestFailures:
             (
                 "0.32.15",
                 "592 tokens",
-                "request (592 tokens) exceeds the available context size ({n} tokens), try "
+                "request (592 tokens) exceeds the available context size (256 tokens), try "
                 "increasing it",
             ),
             ("0.24.0", "2400 characters", "the input length exceeds the context length"),
         ],
     )
-    @pytest.mark.parametrize(
-        ("num_ctx", "trained", "window", "way_out"),
-        [
-            (
-                256,
-                8192,
-                "num_ctx=256 can hold",
-                "raise LLMConfig.num_ctx, up to 8192, or shorten the prompt",
-            ),
-            (
-                256,
-                256,
-                "the 256 tokens of context that the model was trained for",
-                "shorten the prompt, or use a model with a longer context",
-            ),
-            (
-                4096,
-                300,
-                "the 300 tokens of context that the model was trained for",
-                "shorten the prompt, or use a model with a longer context",
-            ),
-        ],
-    )
-    async def test_an_overflow_names_prompt_window_and_one_way_out(
-        self,
-        version: str,
-        prompt: str,
-        said: str,
-        num_ctx: int,
-        trained: int,
-        window: str,
-        way_out: str,
+    async def test_an_overflow_names_prompt_window_and_way_out(
+        self, version: str, prompt: str, said: str
     ) -> None:
-        model = FakeModel(name="llama3.2", context_length=trained)
-        with FakeOllama([model], version=version) as server:
+        with FakeOllama(version=version) as server:
             backend = OllamaBackend(host=server.host)
-            request = ask("A b c d e f g h i j. " * 34 + "x" * 1686, **_window(num_ctx))
+            request = ask("A b c d e f g h i j. " * 34 + "x" * 1686, options={"num_ctx": 256})
             error = await failure(backend, request)
         assert (error.reason, error.retry) == ("context_overflow", False)
-        said = said.format(n=min(num_ctx, trained))
-        assert str(error) == f"the prompt has {prompt}, more than {window} ({said}); {way_out}"
-
-    async def test_a_server_that_grants_less_than_asked_for_shows_the_trained_length(
-        self,
-    ) -> None:
-        told = {"message": "exceeds the available context size", "n_prompt_tokens": 900}
-        told |= {"type": "exceed_context_size_error", "n_ctx": 512}
-        body = json.dumps({"error": json.dumps({"error": told})})
-        async with answering("400 Bad Request", body) as host:
-            backend = OllamaBackend(host=host)
-            error = await failure(backend, ask(**_window(2048)))
         assert str(error) == (
-            "the prompt has 900 tokens, more than the 512 tokens of context that the model was "
-            "trained for (exceeds the available context size); shorten the prompt, or use a model "
-            "with a longer context"
+            f"the prompt has {prompt}, more than num_ctx=256 can hold ({said}); raise "
+            "LLMConfig.num_ctx, up to what the model was trained for, or shorten the prompt"
         )
+
+    async def test_a_server_that_grants_less_than_asked_for_shows_the_trained_length(self) -> None:
+        with FakeOllama([FakeModel(name="llama3.2", context_length=300)]) as server:
+            error = await failure(OllamaBackend(host=server.host), ask("a b c d. " * 200))
+        assert "more than the 300 tokens of context that the model was trained for" in str(error)
+        assert str(error).endswith("shorten the prompt, or use a model with a longer context")
 
     @pytest.mark.parametrize(
         "changes", [{"options": {"x": float("nan")}}, {"keep_alive": object()}]
@@ -357,27 +265,6 @@ class TestFailures:
         assert (error.reason, error.retry) == ("client_error", False)
         assert "cannot be sent" in str(error)
         assert server.requests == []
-
-    async def test_no_server_is_a_connection_error_that_says_what_to_do(self) -> None:
-        with FakeOllama() as server:
-            host = server.host
-        backend = OllamaBackend("llama3.2", host=host)
-        error = await failure(backend)
-        assert (error.reason, error.retry) == ("connection_error", True)
-        assert f"no Ollama server answers at {host}; start it with: ollama serve" in str(error)
-        with pytest.raises(BackendError, match="ollama serve"):
-            await backend.model_info()
-
-    def test_a_host_that_makes_no_sense_is_a_wrong_setting(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("OLLAMA_HOST", "http://:bad")
-        with pytest.raises(ConfigError, match=r"OLLAMA_HOST='http://:bad' is not a server"):
-            OllamaBackend()
-
-
-def _window(num_ctx: int) -> dict[str, Any]:
-    return {"options": {"num_ctx": num_ctx}}
 
 
 class TestCancelling:
@@ -448,7 +335,7 @@ class TestModels:
 
     async def test_details_of_a_missing_model_are_a_failure(self, server: FakeOllama) -> None:
         backend = OllamaBackend("nope", host=server.host)
-        with pytest.raises(BackendError, match=r"ollama pull nope; it has llama3\.2:latest") as no:
+        with pytest.raises(BackendError, match="get it with: ollama pull nope") as no:
             await backend.model_info()
         assert no.value.reason == "model_not_found"
 
@@ -460,17 +347,9 @@ class TestModels:
             backend = OllamaBackend(host=server.host)
             for name in ("auto", ""):
                 await backend.chat(ask(model=name))
-            listed = [model.name for model in await backend.list_models()]
             said = f"model_chosen model=phi4:latest host={server.host}"
         assert [request.body["model"] for request in server.requests] == ["phi4:latest"] * 2
-        assert listed == ["embed:latest", "phi4:latest", "llama3.2:latest"]
         assert [record.getMessage() for record in caplog.records] == [said]
-
-    async def test_a_loaded_model_comes_first(self) -> None:
-        with FakeOllama(["phi4", "llama3.2"]) as server:
-            backend = OllamaBackend(host=server.host)
-            await backend.chat(ask(model="llama3.2"))
-            assert (await backend.model_info()).name == "llama3.2:latest"
 
     async def test_a_server_without_a_chat_model_says_how_to_get_one(self) -> None:
         with FakeOllama([EMBEDDER]) as server:
@@ -479,14 +358,16 @@ class TestModels:
         assert error.reason == "model_not_found"
         assert "no model that can chat; get one with: ollama pull" in str(error)
 
-    async def test_something_else_than_ollama_is_not_understood(self) -> None:
-        async with answering("200 OK", "[42]") as host:
-            backend = OllamaBackend("llama3.2", host=host)
+    async def test_something_else_than_ollama_is_not_understood(
+        self, says: Callable[..., None]
+    ) -> None:
+        says(b'["version"]')
+        backend = OllamaBackend("llama3.2")
+        for question in (backend.model_info, backend.memory_bytes, lambda: backend.chat(ask())):
             with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
-                await backend.list_models()
-            assert (await failure(backend)).reason == "server_error"
-            with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
-                await asyncio.to_thread(look, host)
+                await question()
+        with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
+            await asyncio.to_thread(look)
 
 
 class TestLook:
@@ -495,35 +376,9 @@ class TestLook:
         models: list[str | FakeModel] = [EMBEDDER, "phi4"]
         with FakeOllama(models, version=version) as server:
             found = look(server.host)
-        assert (found.host, found.version, found.model) == (
-            server_url(found),
-            version,
-            "phi4:latest",
-        )
-        assert set(found.models) == {"embed:latest", "phi4:latest"}
-
-    def test_a_server_without_models_is_found_too(self) -> None:
-        with FakeOllama([]) as server:
-            found = look(server.host)
-        assert (found.models, found.model) == ((), None)
-
-    def test_no_server_is_an_error(self) -> None:
-        with FakeOllama() as server:
-            host = server.host
-        with pytest.raises(BackendError) as caught:
-            look(host, timeout_s=0.5)
-        assert caught.value.reason == "connection_error"
-
-    def test_the_environment_names_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with FakeOllama() as server:
-            monkeypatch.setenv("OLLAMA_HOST", server.host.removeprefix("http://"))
-            found = look()
-        assert found.model == "llama3.2:latest"
-
-
-def server_url(found: Any) -> str:
-    assert found.host.startswith("http://127.0.0.1:")
-    return str(found.host)
+            assert found.host == server.host
+        assert (found.version, found.model) == (version, "phi4:latest")
+        assert found.models == ("embed:latest", "phi4:latest")
 
 
 class TestVersion:
@@ -558,9 +413,11 @@ class TestVersion:
             assert "oldest that can be used is 0.24" in str(await failure(backend))
 
 
-async def test_every_question_about_models_ends_in_a_failure_of_ours() -> None:
-    async with answering("500 Internal Server Error", '{"error": "out of order"}') as host:
-        backend = OllamaBackend("llama3.2", host=host)
-        for ask_for in (backend.memory_bytes, backend.model_info, backend.list_models):
-            with pytest.raises(BackendError, match="out of order"):
-                await ask_for()
+async def test_every_question_about_models_ends_in_a_failure_of_ours(
+    says: Callable[..., None],
+) -> None:
+    says(b'{"error": "out of order"}', 500)
+    backend = OllamaBackend("llama3.2")
+    for question in (backend.memory_bytes, backend.model_info):
+        with pytest.raises(BackendError, match=r"failed.*: out of order"):
+            await question()

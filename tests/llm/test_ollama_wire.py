@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
 
 import pytest
 from fake_ollama._fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect
-from llmsim_lab.llm._http import Transport, is_loopback
-from llmsim_lab.llm._ollama import (
-    OllamaBackend,
-    parse_host,
-)
+from llmsim_lab.llm._http import Transport
+from llmsim_lab.llm._ollama import OllamaBackend, parse_host
 from llmsim_lab.types import ChatRequest, Message
 
 
@@ -24,26 +20,13 @@ from llmsim_lab.types import ChatRequest, Message
         ("gpu-box", "http://gpu-box:11434"),
         ("gpu-box:8080/", "http://gpu-box:8080"),
         (":8080", "http://127.0.0.1:8080"),
-        ("http://gpu-box", "http://gpu-box:80"),
-        ("https://gpu-box/ollama/", "https://gpu-box:443/ollama"),
+        ("http://gpu-box", "http://gpu-box"),
+        ("https://gpu-box/ollama/", "https://gpu-box/ollama"),
         (' "10.0.0.7" ', "http://10.0.0.7:11434"),
         ("0.0.0.0", "http://127.0.0.1:11434"),
         ("[::]:9", "http://[::1]:9"),
         ("[fe80::1]", "http://[fe80::1]:11434"),
-        ("::1", "http://[::1]:11434"),
-        ("::", "http://[::1]:11434"),
-        ("http://::1/", "http://[::1]:80"),
-        ("http://0.0.0.0:11434/", "http://127.0.0.1:11434"),
         ("HTTP://gpu-box:9", "http://gpu-box:9"),
-        ("http://gpu-box:11434/api", "http://gpu-box:11434"),
-        ("gpu-box:11434/api/", "http://gpu-box:11434"),
-        ("http://gpu-box:11434/v1", "http://gpu-box:11434"),
-        ("http://gpu-box:11434/v1/chat/completions", "http://gpu-box:11434"),
-        ("http://gpu-box:11434/api/chat", "http://gpu-box:11434"),
-        ("https://gpu-box/ollama/api", "https://gpu-box:443/ollama"),
-        ("https://gpu-box/api/api", "https://gpu-box:443/api"),
-        ("https://gpu-box/my-api", "https://gpu-box:443/my-api"),
-        ("1box.example", "http://1box.example:11434"),
         (None, "http://127.0.0.1:11434"),
     ],
 )
@@ -53,17 +36,7 @@ def test_an_address_is_read_as_ollama_does(given: str | None, url: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [
-        "http://:bad",
-        "box:99999",
-        "ftp://box",
-        "http://[::1",
-        "1.2.3",
-        "a box",
-        "::1:11434",
-        "box?x",
-        "box/\x1b[2J",
-    ],
+    ["http://:bad", "box:99999", "ftp://box", "http://[::1", "a box", "::1", "box?x", "x/\x1b[2J"],
 )
 def test_an_address_that_makes_no_sense_is_rejected(given: str) -> None:
     with pytest.raises(ConfigError, match=r"host=.* is not a server's address; write it as") as no:
@@ -78,10 +51,9 @@ def test_a_password_in_an_address_is_rejected_and_never_shown(
     given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", given)
-    with pytest.raises(ConfigError, match="no user name or password") as no:
+    with pytest.raises(ConfigError, match="without a user name, password or query") as no:
         parse_host()
-    assert "***@box" in str(no.value)
-    with pytest.raises(ConfigError, match=r"goes with Ollama") as other:
+    with pytest.raises(ConfigError, match="does not go with 'embedded'") as other:
         connect("embedded", host=given)
     for error in (no.value, other.value):
         shown = "".join(traceback.format_exception(error))
@@ -93,12 +65,6 @@ def test_the_environments_address_is_the_default(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OLLAMA_HOST", "gpu-box:8080")
     assert parse_host() == "http://gpu-box:8080"
     assert parse_host("other") == "http://other:11434"
-
-
-def test_this_machine_is_known_by_its_addresses() -> None:
-    here = ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "http://a.localhost:1")
-    assert all(is_loopback(url) for url in here)
-    assert not any(is_loopback(url) for url in ("http://10.0.0.1:1", "http://gpu-box:1"))
 
 
 async def test_the_environments_proxy_is_used_for_other_machines_only(
@@ -116,9 +82,9 @@ async def test_the_environments_proxy_is_used_for_other_machines_only(
         there = OllamaBackend(host="http://gpu-box.invalid:11434")
         with pytest.raises(BackendError, match="404 page not found"):
             await there.chat(request)
-    assert [line for line in server.request_lines if "POST" in line] == [
+    assert server.request_lines[-2:] == [
         "POST /api/chat",
-        "POST http://gpu-box.invalid:11434/api/chat",
+        "GET http://gpu-box.invalid:11434/api/version",
     ]
 
 
@@ -128,31 +94,23 @@ async def test_a_host_excepted_from_the_proxy_is_asked_directly(
     monkeypatch.setenv("http_proxy", "127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "gpu-box.invalid")
     backend = OllamaBackend(host="http://gpu-box.invalid:11434")
-    with pytest.raises(BackendError, match=r"the name 'gpu-box\.invalid' of http://gpu-box"):
+    with pytest.raises(BackendError, match=r"no Ollama server answers at http://gpu-box\.invalid"):
         await backend.chat(ChatRequest(model="m", messages=(Message("user", "Hello"),)))
 
 
 def test_a_proxy_of_an_unknown_kind_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "gopher://me:secret@proxy:70")
     monkeypatch.setenv("no_proxy", "")
-    with pytest.raises(ConfigError, match=r"proxy 'gopher://\*\*\*@proxy:70' cannot be") as caught:
+    with pytest.raises(ConfigError, match=r"Unknown scheme for proxy.*see HTTP_PROXY") as caught:
         Transport("http://gpu-box:11434", "Ollama")
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("url", ["https://gpu-box:443", "https://127.0.0.1:443"])
-def test_https_servers_are_held_to_the_environments_certificates(
-    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_certificates_that_cannot_be_read_fail_the_call(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mine = tmp_path / "mine.pem"
-    monkeypatch.setenv("SSL_CERT_FILE", str(mine))
-    with pytest.raises(ConfigError, match=r"SSL_CERT_FILE.*mine\.pem.* cannot be read.*PEM format"):
-        Transport(url, "Ollama")
-    mine.write_text("not a certificate")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        Transport(url, "Ollama")
-
-
-def test_plain_http_needs_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/mine.pem")
     Transport("http://127.0.0.1:9", "Ollama")
+    backend = OllamaBackend(host="https://127.0.0.1:9")
+    with pytest.raises(BackendError, match=r"certificates: .*No such file.*see .*SSL_CERT_FILE"):
+        await backend.chat(ChatRequest(model="m", messages=(Message("user", "Hello"),)))

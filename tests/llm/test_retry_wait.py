@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from datetime import UTC, datetime
 
-import httpx
 import pytest
 from builders import make_client, requests_of
 from fake_ollama import FakeOllama, Fault
@@ -17,8 +15,6 @@ from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import time_limit
 from llmsim_lab.types import CallRecord, ChatRequest, Message
-
-NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -46,21 +42,17 @@ async def talk(client: LLMClient) -> CallRecord:
     [
         ("7", 7.0),
         (" 0 ", 0.0),
-        ("Sun, 22 Nov 2026 12:00:30 GMT", 30.0),
-        ("Sun, 22 Nov 2026 12:00:30 -0000", 30.0),
-        ("Sun, 22 Nov 2026 11:00:00 GMT", 0.0),
-        ("Sun, 22 Nov 2099 12:00:30 GMT", 86_400.0),
         ("9" * 5_000, 86_400.0),
         ("-7", None),
         ("1.5", None),
         ("\u0667", None),
-        ("soon", None),
+        ("Sun, 22 Nov 2026 12:00:30 GMT", None),
         ("", None),
         (None, None),
     ],
 )
-def test_a_header_holds_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
-    assert retry_after_s(header, now=NOON) == seconds
+def test_a_header_holds_whole_seconds(header: str | None, seconds: float | None) -> None:
+    assert retry_after_s(header) == seconds
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -104,15 +96,6 @@ async def test_a_shorter_wait_than_ones_own_is_not_asked_for(waits: list[float])
 async def test_the_wait_is_no_longer_than_the_timeout(waits: list[float]) -> None:
     await talk(make_client([busy(3_600.0), "Hi"], timeout_s=30.0))
     assert waits == [30.0]
-
-
-async def test_a_header_of_another_client_counts_as_well(waits: list[float]) -> None:
-    response = httpx.Response(
-        503, headers={"Retry-After": "9"}, request=httpx.Request("POST", "http://box")
-    )
-    fault = httpx.HTTPStatusError("busy", request=response.request, response=response)
-    await talk(make_client([fault, "Hi"]))
-    assert waits == [9.0]
 
 
 async def test_who_will_not_wait_that_long_learns_it_at_once(

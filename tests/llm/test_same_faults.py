@@ -36,13 +36,13 @@ FAULTS: dict[str, tuple[Answer, FailureReason, bool, str]] = {
     "late": (httpx.ConnectTimeout(""), "connection_error", True, "nothing answered in time at URL"),
     "redirect": (
         httpx.Response(307, headers={"Location": "http://other/"}),
-        *("client_error", False, "WHO redirects to http://other, which is not followed"),
+        *("client_error", False, "WHO redirects to http://other/, which is not followed"),
     ),
     "gzip": (
         httpx.Response(
             200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"{}"))
         ),
-        *("server_error", False, "WHO sent a compressed reply (gzip)"),
+        *("server_error", True, "the answer of URL is not valid JSON of FORM form"),
     ),
     "large": (
         httpx.Response(200, content=b"x" * 2**21),
@@ -56,13 +56,13 @@ FAULTS: dict[str, tuple[Answer, FailureReason, bool, str]] = {
         refusal(429, "slow down", **{"Retry-After": "7"}),
         *("rate_limited", True, "WHO limits the rate: slow down"),
     ),
-    "down": (refusal(503, "later"), "server_error", True, "WHO failed on 'm': later"),
+    "down": (refusal(503, "later"), "server_error", True, "WHO failed for 'm': later"),
     "wrong": (refusal(422, "bad"), "client_error", False, "WHO rejects the request for 'm': bad"),
     "terminal": (
         refusal(500, "\x1b[31mred"),
         "server_error",
         True,
-        "WHO failed on 'm': [31mred",
+        "WHO failed for 'm': [31mred",
     ),
     "empty": (httpx.Response(200, content=b""), "connection_error", True, "before it was done"),
 }

@@ -23,7 +23,7 @@ async def text_of(backend: ScriptedBackend) -> str:
 async def test_a_list_is_used_up_in_order_and_its_end_is_an_error() -> None:
     backend = ScriptedBackend(["one", "two"])
     assert [await text_of(backend), await text_of(backend)] == ["one", "two"]
-    with pytest.raises(ConfigError, match=r"script of 2 replies .* request 3 .*agent='A'"):
+    with pytest.raises(ConfigError, match=r"script has come to its end: request 3 .*agent='A'"):
         await backend.chat(REQUEST)
 
 
@@ -73,7 +73,7 @@ async def test_requests_are_kept_and_the_model_says_what_it_is() -> None:
     await backend.chat(REQUEST)
     assert backend.requests == [REQUEST]
     assert (await backend.model_info()).name == "puppet"
-    assert repr(backend) == "<ScriptedBackend 'puppet', replies: one for all, 1 requests>"
+    assert repr(backend) == "<ScriptedBackend 'puppet', 1 requests>"
     await backend.aclose()
 
 

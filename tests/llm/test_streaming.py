@@ -17,7 +17,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import InFlight, scoped, time_limit
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
 
 TEXT = "Raise the rate, and say why."

@@ -23,6 +23,7 @@ from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._records import changed_values, check_manifest, tape_turn
 from llmsim_lab.run._run import belongs_to, check_used, code_changes, copied
 from llmsim_lab.run._turn import RunTurn
+from llmsim_lab.tape._lines import RunInfo
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])
@@ -102,9 +103,16 @@ def test_changed_values_are_named(before: Any, after: Any, message: str) -> None
     assert changed_values(before, after) == message
 
 
+def info_with(manifest: dict[str, Any]) -> RunInfo:
+    facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome", "process"))
+    return RunInfo(
+        id=2, name="x", verb="run", started="", turns=0, calls=0, manifest=manifest, **facts
+    )
+
+
 def test_of_a_manifests_faults_three_are_named() -> None:
     with pytest.raises(TapeError) as caught:
-        check_manifest(2, {"prompts": {}, "given": []}, ())
+        check_manifest(info_with({"prompts": {}, "given": []}), ())
     assert str(caught.value) == (
         "run 2 on the tape is damaged: the manifest has no kind; the manifest has no package; "
         "the manifest has no config"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders import in_words
 from counter_kit import counter_client, make_counter
+from tape_text import changed_manifest
 
 from llmsim_lab.cli import main
 from llmsim_lab.run import fork
@@ -65,10 +65,7 @@ def test_a_replay_writes_frames_and_no_chart_of_rates(llmsim_lab: Run) -> None:
 
 
 def test_a_kind_that_is_not_known_is_shown_with_the_numbers_recorded(llmsim_lab: Run) -> None:
-    connection = sqlite3.connect("a.tape")
-    connection.execute("UPDATE runs SET manifest = replace(manifest, '\"counter\"', '\"other\"')")
-    connection.commit()
-    connection.close()
+    changed_manifest(Path("a.tape"), 1, kind="other")
     status, out, _ = llmsim_lab("tape", "show", "a.tape", "--run", "1")
     assert status == 0
     assert "kind:          other" in out

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ from typing import Any
 import pytest
 from builders import make_config
 from counter_kit import CounterConfig, CounterSimulation, make_counter
+from tape_text import changed_manifest
 
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
@@ -19,15 +17,6 @@ from llmsim_lab.run import _registry, load
 from llmsim_lab.run._registry import class_of_config, find_class
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
-
-
-def change_manifest(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    connection = sqlite3.connect(path)
-    manifest = json.loads(connection.execute("SELECT manifest FROM runs").fetchone()[0])
-    change(manifest)
-    connection.execute("UPDATE runs SET manifest = ?", (json.dumps(manifest),))
-    connection.commit()
-    connection.close()
 
 
 @pytest.fixture
@@ -104,7 +93,7 @@ def test_a_tape_of_an_unknown_kind_cannot_be_played(tmp_path: Path) -> None:
     made = make_counter(tmp_path / "x.tape")
     made.run(1)
     made.close()
-    change_manifest(tmp_path / "x.tape", lambda manifest: manifest.update(kind="weather"))
+    changed_manifest(tmp_path / "x.tape", 1, kind="weather")
     with pytest.raises(TapeError, match=r"run 1 .* cannot be played: no kind .* 'weather'"):
         load(tmp_path / "x.tape")
 
@@ -112,17 +101,16 @@ def test_a_tape_of_an_unknown_kind_cannot_be_played(tmp_path: Path) -> None:
 def test_a_kind_that_is_no_text_is_a_fault_of_the_tape(tmp_path: Path) -> None:
     made = make_counter(tmp_path / "x.tape")
     made.close()
-    change_manifest(tmp_path / "x.tape", lambda manifest: manifest.update(kind=["counter"]))
+    changed_manifest(tmp_path / "x.tape", 1, kind=["counter"])
     with Tape(tmp_path / "x.tape", read_only=True) as tape:
         assert [str(finding) for finding in verify(tape)] == [
-            "run 1: its manifest was changed after it was written",
             "run 1: the manifest has no kind",
         ]
 
 
 def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> None:
     Simulation(make_config(), tape=tmp_path / "x.tape").close()
-    change_manifest(tmp_path / "x.tape", lambda manifest: manifest.pop("kind"))
+    changed_manifest(tmp_path / "x.tape", 1, kind=...)
     with pytest.raises(TapeError, match=r"run 1 on the tape .* no kind of simulation"):
         load(tmp_path / "x.tape")
     with Tape(tmp_path / "x.tape", read_only=True) as tape:

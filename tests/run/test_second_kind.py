@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from counter_kit import (
     counter_client,
     make_counter,
 )
+from tape_text import rewrite
 
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, ScriptedBackend
@@ -115,11 +115,12 @@ def test_what_was_loaded_has_its_values_of_their_types(path: Path) -> None:
 
 
 def test_a_damaged_record_of_the_kinds_own_is_named(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    sql = "UPDATE turns SET record = replace(record, '\"added\"', '\"gone\"') WHERE turn = 1"
-    connection.execute(sql)
-    connection.commit()
-    connection.close()
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        if "record" in line and line["turn"] == 1:
+            line["record"]["gone"] = line["record"].pop("added")
+        return line
+
+    rewrite(path, edit)
     with pytest.raises(TapeError, match=r"turn 1 on the tape is damaged: added: .*required"):
         load(path)
 

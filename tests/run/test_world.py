@@ -147,8 +147,8 @@ def test_limits_narrow_the_schema_inwards_and_are_checked() -> None:
 @pytest.mark.parametrize(
     ("reply", "limits", "says"),
     [
-        ({"amount": 30}, (0, 5), "amount: must be from 0 to 5 (it was 30)"),
-        ({"amount": -1}, [2, 3], "amount: must be one of 2, 3 (it was -1)"),
+        ({"amount": 30}, (0, 5), "amount: must be from 0 to 5 (it is 30)"),
+        ({"amount": -1}, [2, 3], "amount: must be one of 2, 3 (it is -1)"),
         ({"amount": "five"}, (0, 5), "amount: Input should be a valid integer"),
     ],
 )

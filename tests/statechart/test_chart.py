@@ -323,7 +323,7 @@ def test_an_agent_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
         SocialAgent(**{"name": "Ada", **wrong})
 
 
-def test_a_wrong_depth_is_told_that_none_will_do() -> None:
-    said = "Ada's history_depth=-1 must be a whole number from 0 on, or None"
+def test_a_wrong_depth_is_told_its_range() -> None:
+    said = "Ada's history_depth=-1 must be a whole number from 0 on"
     with pytest.raises(ConfigError, match=said):
         SocialAgent("Ada", history_depth=-1)

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
+import jq
 import pytest
 from fake_ollama import FakeOllama
 
@@ -76,9 +77,14 @@ def commands(page: Path) -> list[list[str]]:
         words
         for block in blocks(page, "bash", "sh", "shell", "console")
         for line in block.code.replace("\\\n", " ").splitlines()
-        for command in re.split(r"&&|;|\|", line.removeprefix("$ "))
+        for command in _split(line.removeprefix("$ "))
         if (words := shlex.split(command, comments=True))
     ]
+
+
+def _split(line: str) -> list[str]:
+    # A program of jq has pipes of its own.
+    return [line] if line.startswith("jq ") else re.split(r"&&|;|\|", line)
 
 
 def page_id(page: Path) -> str:
@@ -157,6 +163,17 @@ def test_the_commands_around_a_tape_follow_from_one_another(tmp_path: Path) -> N
     with Tape(tmp_path / "my.tape", read_only=True) as tape:
         assert [(info.id, info.parent) for info in tape.runs()] == [(1, None), (3, 1)]
         assert tape.run(3).manifest["prompts"]["agent:United States"]["parent"]
+
+
+def test_a_tape_is_read_with_jq_as_its_page_says() -> None:
+    [block] = [it for it in blocks(REPO / "docs" / "tapes.md", "bash") if it.code.startswith("jq ")]
+    _, _, program, _ = shlex.split(block.code)
+    path = REPO / "data" / "tapes" / "first_run.tape"
+    rows = jq.compile(program).input_text(path.read_text(encoding="utf-8")).all()
+    with Tape(path, read_only=True) as tape:
+        calls = [call for run in tape.runs() for call in tape.calls(run.id, forgotten=True)]
+    assert len(rows) == sum(call.attempt.reply is not None for call in calls)
+    assert rows[0].startswith("1\t1\tUnited States\t")
 
 
 @every_page

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import requests_of
 from comparison_kit import SEED, hawk_of, make_comparison, make_run, opinions, seeded_client
+from tape_text import changed_manifest
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
@@ -176,12 +175,11 @@ async def test_samples_are_asked_with_the_recorded_settings_on_the_given_model(
     assert hotter.config.temperature == 1.0
 
 
-async def test_a_comparison_survives_export_and_import(tmp_path: Path) -> None:
+async def test_a_comparison_is_copied_with_the_run_that_it_is_of(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
     assert experiment.tape is not None
-    [file] = experiment.tape.export(tmp_path / "x.jsonl")
     other = Tape(tmp_path / "y.tape")
-    other.import_jsonl(file)
+    other.take(experiment.tape, [2])
     assert verify(other) == []
     assert Comparison.load(other).replay().equals(experiment.frame)
 
@@ -212,17 +210,11 @@ def test_a_tape_without_comparisons_says_so(tmp_path: Path) -> None:
 
 def changed(path: Path, **changes: Any) -> None:
     """Write other settings into the comparison's manifest."""
-    connection = sqlite3.connect(path)
-    [(text,)] = connection.execute("SELECT manifest FROM runs WHERE id = 2")
-    manifest = json.loads(text)
+    manifest = dict(Tape(path).run(2).manifest)
     for key, value in changes.items():
-        if key in manifest:
-            manifest[key] = value
-        else:
-            manifest["experiment"][key] = value
-    connection.execute("UPDATE runs SET manifest = ? WHERE id = 2", (json.dumps(manifest),))
-    connection.commit()
-    connection.close()
+        if key not in manifest:
+            changes = {"experiment": manifest["experiment"] | {key: value}}
+    changed_manifest(path, 2, **changes)
 
 
 VARIANT = {"variant": "a", "name": "p", "text": "## User\n\nHi", "parent": None, "digest": "0"}

@@ -219,10 +219,8 @@ def test_on_another_tape_with_other_numbers_it_is_the_same(tmp_path: Path) -> No
     tape = taped(tmp_path / "x.tape")
     found = compare(tape, [1, 2, 3], samples=1)
     found.run()
-    files = tape.export(tmp_path / "x.jsonl")
     other = taped(tmp_path / "y.tape", seeds=(9,))
-    for file in files:
-        other.import_jsonl(file)
+    other.take(tape, [info.id for info in tape.runs()])
     assert verify(other) == []
     loaded = Comparison.load(other, prompt=kind())
     columns = [name for name in found.frame if name != "run"]
@@ -233,9 +231,8 @@ def test_on_another_tape_with_other_numbers_it_is_the_same(tmp_path: Path) -> No
 def test_a_part_that_is_not_on_the_tape_is_missed(tmp_path: Path) -> None:
     tape = taped(tmp_path / "x.tape")
     compare(tape, [1, 2], samples=1).run()
-    [file] = tape.export(tmp_path / "x.jsonl", run=4)
     other = Tape(tmp_path / "y.tape")
-    other.import_jsonl(file)
+    other.take(tape, [4])
     with pytest.raises(TapeError, match=r"is about 2 runs, and .* holds its samples of 1"):
         Comparison.load(other, prompt=kind())
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from llmsim_lab.tape import LiveRecorder, Tape, verify
+from llmsim_lab.tape import Tape, verify
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 __all__ = [

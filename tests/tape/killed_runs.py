@@ -1,13 +1,12 @@
-"""A run that is killed again and again, for ``test_tape_crashes``; a process of its own.
+"""Runs that are killed again and again, for ``test_tape_crashes``; a process of its own.
 
-``python killed_runs.py FOLDER SEED KILLS`` forks a child that begins or resumes the run and kills
-it after a random time, so many times over, then lets one child finish. The model writes a line to
-``paid.log``, down to the disk, for each answer, before it gives it.
+``python killed_runs.py FOLDER WORLD SEED KILLS`` forks a child that begins or resumes the run and
+kills it after a random time, so many times over, then lets one child finish. The model writes a
+line to ``paid.log``, down to the disk, for each answer, before it gives it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
@@ -15,51 +14,147 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
+import crisis_kit
+import social_kit
 from tape_kit import HashBackend, hash_client, identity, steady_config
+from worlds import PublicGoods
 
+from llmsim_lab.assistant import Chat, ChatConfig, FunctionTools
+from llmsim_lab.context import CrisisConfig, CrisisSimulation
 from llmsim_lab.llm import Tape
-from llmsim_lab.run import resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.types import Attempt, ChatRequest
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ToolCall
 
-TURNS = 12
 LONGEST_LIFE_S = 0.25
 NATIONS = ["Aland", "Borduria", "Cimmeria", {"name": "Syldavia", "kind": "taylor"}]
 
 
-def play(folder: Path, life: int) -> None:
-    """Begin the run, or go on with it, and play it to its end."""
-    log = os.open(folder / "paid.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word} means {len(word)}"
 
-    safe = os.open(folder / "handed_on.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+def chat_answer(request: ChatRequest, _: int) -> ChatReply:
+    """Look something up, and say so: by what was said, not by the turn, which only a tape knows."""
+    number = crc32("".join(message.content for message in request.messages).encode())
+    if request.messages[-1].role == "tool":
+        return ChatReply(text=f"It is {number % 1000}.")
+    wanted = ToolCall(name="look_up", arguments={"word": f"w{number % 1000}"})
+    return ChatReply(text="", tool_calls=(wanted,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A run to kill.
+
+    Attributes:
+        cls: its class.
+        turns: how many it plays.
+        parts: what it is made of, but for its model and its tape.
+        answer: the model's; the economy's if not given.
+        faulty: whether some first answers fail.
+        delay_s: the longest delay of an answer.
+        again: the parts that a resumed run needs again.
+    """
+
+    cls: Any
+    turns: int
+    parts: Callable[[], dict[str, Any]]
+    answer: Callable[[ChatRequest, int], Any] | None = None
+    faulty: bool = True
+    delay_s: float = 0.05
+    again: Callable[[], dict[str, Any]] = dict
+
+    def backend(self, **options: Any) -> HashBackend:
+        return HashBackend(answer=self.answer, faulty=self.faulty, **options)
+
+    def uninterrupted(self) -> Any:
+        """The same run, on the same model, without a tape and without trouble."""
+        run = self.cls(**self.parts(), llm_client=hash_client(self.backend()))
+        run.run(self.turns)
+        return run
+
+
+WORLDS = {
+    "economy": World(
+        cls=Simulation,
+        turns=12,
+        parts=lambda: {"config": steady_config(nations=NATIONS, turns=12)},
+        delay_s=0.006,
+    ),
+    "crisis": World(
+        cls=CrisisSimulation,
+        turns=10,
+        parts=lambda: {"config": CrisisConfig(scenario=crisis_kit.make_scenario())},
+        answer=lambda request, _: crisis_kit.answer(request),
+    ),
+    "social": World(
+        cls=SocialSimulation,
+        turns=12,
+        parts=lambda: {"config": social_kit.social_config(4, turns=12)},
+        answer=lambda request, _: social_kit.any_option(request),
+    ),
+    "own": World(
+        cls=PublicGoods,
+        turns=10,
+        parts=dict,
+        answer=lambda _, number: {"reasoning": "r", "amount": number % 4, "confidence": 1},
+    ),
+    "chat": World(
+        cls=Chat,
+        turns=12,
+        parts=lambda: {
+            "config": ChatConfig(
+                user_id="ann",
+                constitution="Help.",
+                interventions=tuple({"turn": n, "message": f"Word {n}?"} for n in range(1, 13)),
+            ),
+            "tools": FunctionTools(look_up),
+        },
+        answer=chat_answer,
+        faulty=False,  # what a failed request leaves of a conversation is another matter
+        again=lambda: {"tools": FunctionTools(look_up)},
+    ),
+}
+
+
+def play(folder: Path, world: World, life: int) -> None:
+    """Begin the run, or continue it, and play it to its end."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    log, safe = (os.open(folder / name, flags) for name in ("paid.log", "handed_on.log"))
 
     def pay(request: ChatRequest) -> None:
         os.write(log, f"{life} {identity(request)}\n".encode())
         os.fsync(log)
 
-    keep = LiveRecorder.keep
+    keep = LiveRecorder.keep_now
 
-    async def keep_and_say(recorder: LiveRecorder, attempt: Attempt) -> Attempt:
-        kept = await keep(recorder, attempt)
-        os.write(safe, f"{life} {identity(kept.request)}\n".encode())
-        os.fsync(safe)
+    def keep_and_say(recorder: LiveRecorder, attempt: Attempt) -> Attempt:
+        kept = keep(recorder, attempt)
+        if kept.request.model == "hash":  # not what a tool returned
+            os.write(safe, f"{life} {identity(kept.request)}\n".encode())
+            os.fsync(safe)
         return kept
 
-    LiveRecorder.keep = keep_and_say  # type: ignore[method-assign]
-    backend = HashBackend(delay_s=0.006, faulty=True, before_answer=pay)
+    LiveRecorder.keep_now = keep_and_say  # type: ignore[method-assign, assignment]
+    backend = world.backend(delay_s=world.delay_s, before_answer=pay)
     client = hash_client(backend, max_concurrency=2)
     tape = Tape(folder / "killed.tape")
-    if len(tape) == 0:
-        config = steady_config(nations=NATIONS, turns=TURNS)
-        simulation = Simulation(config, llm_client=client, tape=tape)
-    else:
-        simulation = resume(tape, llm_client=client)
-    simulation.run(TURNS - simulation.turn_number)
-    simulation.close()
-    tape.close()
+    run = (
+        world.cls.resume(tape, llm_client=client, **world.again())
+        if len(tape)
+        else world.cls(**world.parts(), llm_client=client, tape=tape)
+    )
+    run.run(world.turns - run.turn_number)
+    run.close()
 
 
 def _wait_for_answers(log: Path, child: int, count: int) -> None:
@@ -76,18 +171,18 @@ def _wait_for_answers(log: Path, child: int, count: int) -> None:
         time.sleep(0.001)
 
 
-def main(folder: Path, seed: int, kills: int) -> None:
+def main(folder: Path, name: str, seed: int, kills: int) -> None:
     """Kill so many times, then let the run finish."""
-    delays = random.Random(seed)
+    delays, world = random.Random(seed), WORLDS[name]
     # What is imported and compiled here, the children need not.
-    asyncio.run(Simulation(steady_config(), llm_client=hash_client()).arun(1))
+    world.cls(**world.parts(), llm_client=hash_client(world.backend())).run(1)
     killed = 0
     for life in range(10_000):
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                play(folder, life)
+                play(folder, world, life)
                 status = 0
             except BaseException:
                 traceback.print_exc()
@@ -114,4 +209,4 @@ def main(folder: Path, seed: int, kills: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -57,6 +57,8 @@ class HashBackend:
         delay_s: longest delay of an answer, seconds.
         faulty: whether some first attempts time out, are rejected or are answered with nonsense.
         before_answer: called with each request once its answer is fixed, right before it is given.
+        answer: gives the answer to a request, and a number that follows from it; by default that
+            of the economy's model.
         digest: of the weights it pretends to have.
         name: of the model.
     """
@@ -67,13 +69,15 @@ class HashBackend:
         delay_s: float = 0.0,
         faulty: bool = False,
         before_answer: Callable[[ChatRequest], object] | None = None,
-        digest: str = "d1",
+        answer: Callable[[ChatRequest, int], Any] | None = None,
+        digest: str | None = "d1",
         name: str = "hash",
     ) -> None:
         self.requests: list[ChatRequest] = []
         self._delay_s = delay_s
         self._faulty = faulty
         self._before_answer = before_answer
+        self._answer = answer or _answer
         self._info = ModelInfo(name=name, backend="hash", digest=digest, version="1.0")
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -90,8 +94,11 @@ class HashBackend:
                 return ChatReply(text=f"no JSON at all, {number}")
             if number % 7 == 2:
                 raise ConnectionError("refused")
+        said = self._answer(request, number)
+        if isinstance(said, ChatReply):
+            return said
         return ChatReply(
-            text=_answer(request, number).model_dump_json(),
+            text=json.dumps(said) if isinstance(said, dict) else said.model_dump_json(),
             prompt_tokens=100 + number % 50,
             reply_tokens=10 + number % 5,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._journal import Place
 from llmsim_lab.types import Attempt, CallRecord
 
 
@@ -24,11 +26,17 @@ def recorded(path: Path) -> Simulation:
     return run
 
 
-def read_from(tape: Tape) -> list[str]:
-    """Return what will be read from a tape's calls from now on."""
-    statements: list[str] = []
-    tape.file._connection.set_trace_callback(statements.append)
-    return statements
+def read_from(tape: Tape) -> list[object]:
+    """Return what will be read from a tape's file from now on: a place for each line."""
+    read: list[object] = []
+    whole = tape.journal.read
+
+    def counted(places: Sequence[Place]) -> Iterator[bytes]:
+        read.extend(places)
+        return whole(places)
+
+    tape.journal.read = counted  # type: ignore[method-assign]
+    return read
 
 
 @pytest.mark.parametrize("verb", ["run", "load", "replay"])
@@ -52,23 +60,25 @@ def test_a_runs_written_turns_keep_no_attempt_in_memory(tmp_path: Path, verb: st
 def test_what_a_frame_needs_of_a_call_is_known_without_reading_it(tmp_path: Path) -> None:
     run = make_recorded(tmp_path / "x.tape")
     assert run.tape is not None
-    statements = read_from(run.tape)
+    read = read_from(run.tape)
     frame = run.to_frame()
     told = repr(run.calls)
     assert frame["tokens"].sum() == sum(call.tokens for call in run.calls) > 0
     assert all(call.seconds > 0 and call.attempts for call in run.calls)
     assert "on tape" in told
-    assert not statements
+    assert not read
 
 
-def test_a_call_that_is_asked_for_again_is_read_once(tmp_path: Path) -> None:
-    run = make_recorded(tmp_path / "x.tape")
+def test_a_call_that_is_asked_for_again_is_read_once_with_those_of_its_turn(tmp_path: Path) -> None:
+    recorded(tmp_path / "x.tape")
+    run = load(tmp_path / "x.tape")
     assert run.tape is not None
-    statements = read_from(run.tape)
-    call = run.calls[0]
+    read = read_from(run.tape)
+    call, *others = run.turns[1].calls
     assert call.request.prompt == run.chains[0].prompt
-    assert call.reply is not None
-    assert len(statements) == 1
+    once = len(read)
+    assert all(other.reply for other in (call, *others))
+    assert len(read) == once > len(others)
 
 
 def test_calls_are_read_after_their_tape_was_closed(tmp_path: Path) -> None:
@@ -89,18 +99,17 @@ def test_a_call_stays_on_the_tape_that_it_was_left_on(tmp_path: Path) -> None:
     assert call.request.prompt == prompt
 
 
-def test_a_call_whose_tape_was_deleted_says_what_is_gone(tmp_path: Path) -> None:
-    run = recorded(tmp_path / "x.tape")
-    (tmp_path / "x.tape").unlink()
-    with pytest.raises(TapeError, match=r"was left on the tape .*x\.tape.*there is no tape at"):
-        _ = run.calls[0].request
-
-
-def test_a_call_whose_tape_was_replaced_is_not_another_runs(tmp_path: Path) -> None:
-    run = recorded(tmp_path / "x.tape")
-    (tmp_path / "x.tape").unlink()
-    recorded(tmp_path / "x.tape")
-    with pytest.raises(TapeError, match="call 1 is another one by now: its tape was replaced"):
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_call_whose_tape_was_deleted_or_replaced_says_so_and_is_not_another_runs(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    path = tmp_path / "x.tape"
+    recorded(path)
+    run = load(path)
+    path.unlink()
+    if is_replaced:
+        recorded(path)
+    with pytest.raises(TapeError, match=r"x\.tape is another file by now: it was deleted, repl"):
         _ = run.calls[0].request
 
 

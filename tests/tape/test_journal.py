@@ -276,14 +276,14 @@ def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_
         for write in (
             lambda tape: add_run(tape),
             lambda tape: tape.prune([3]),
-            lambda tape: tape.take(Tape(path), 1),
+            lambda tape: tape.take(Tape(path), [1]),
             lambda tape: tape.end_run(1, "done"),
             lambda tape: make_counter(tape),
         ):
             with pytest.raises(TapeError, match=r"is open for reading only|was closed"):
                 write(tape)
     with pytest.raises(TapeError, match="is packed, and only to be read; gunzip it to record"):
-        journal_at(packed, make=False).claim()
+        journal_at(packed, make=False).claim("me")
     assert bytes_in(tmp_path) == before
 
 

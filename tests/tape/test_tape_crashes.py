@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,31 @@ from tape_kit import (
     content,
     hash_client,
     identity,
+    make_recorded,
     repeated,
     steady_config,
 )
 
 from llmsim_lab.agents import Agent
+from llmsim_lab.assistant import Chat
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import load, replay, resume
-from llmsim_lab.run._session import Recording
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.tape._verify import verify
 from llmsim_lab.types import ChatRequest
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-MOST_TOGETHER = 4
-"""Answers that two requests at a time can bring within one window of the group commit."""
+
+
+def played_by(script: str, *arguments: object) -> int:
+    """Return the status of a script beside this file, when it has ended."""
+    command = [sys.executable, "-W", "error", str(HERE / script), *map(str, arguments)]
+    paths = {"PYTHONPATH": os.pathsep.join(map(str, (TESTS, HERE)))}
+    return subprocess.run(command, check=False, timeout=120, env={**os.environ, **paths}).returncode
 
 
 def uninterrupted(turns: int, **config: Any) -> Simulation:
@@ -49,54 +55,22 @@ def uninterrupted(turns: int, **config: Any) -> Simulation:
     return simulation
 
 
-def assert_same(run: Simulation, reference: Simulation) -> None:
-    assert content(run) == content(reference)
-    for frame in ("to_frame", "decisions"):
-        pd.testing.assert_frame_equal(
-            getattr(run, frame)().drop(columns=["seconds", "run"], errors="ignore"),
-            getattr(reference, frame)().drop(columns=["seconds", "run"], errors="ignore"),
-            check_exact=True,
-        )
-
-
-READS_AT_THE_END = """
-import sys, threading, time
-from llmsim_lab.llm import Tape
-
-tape, reading = Tape(sys.argv[1]), threading.Event()
-count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000)"
-
-def read():
-    while True:
-        reading.set()
-        tape.file.query(f"{count} SELECT count(*) FROM n")
-
-threading.Thread(target=read, daemon=True).start()
-reading.wait()
-time.sleep(0.05)
-"""
-
-
-@pytest.mark.process
-def test_the_interpreter_ends_well_while_a_thread_reads(tmp_path: Path) -> None:
-    reader = [sys.executable, "-c", READS_AT_THE_END, str(tmp_path / "a.tape")]
-    assert subprocess.run(reader, timeout=60).returncode == 0
+def assert_same(run: Any, reference: Any) -> None:
+    if isinstance(run, Simulation):
+        assert content(run) == content(reference)
+    elif not isinstance(run, Chat):  # whose messages have their time
+        assert [turn.state for turn in run.turns] == [turn.state for turn in reference.turns]
+    for name in ("to_frame", "decisions"):
+        frames = [
+            getattr(one, name)().drop(columns=["seconds", "run"], errors="ignore")
+            for one in (run, reference)
+        ]
+        if "player" in frames[0]:  # in the order in which they decided
+            frames = [frame.sort_values(["turn", "player"], ignore_index=True) for frame in frames]
+        pd.testing.assert_frame_equal(frames[0], frames[1], check_exact=True)
 
 
 # --- kill -9 -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=[1, 2])
-def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the tape of a run that was killed two dozen times, and the log of its model."""
-    folder = tmp_path_factory.mktemp("killed")
-    subprocess.run(
-        [sys.executable, "-W", "error", HERE / "killed_runs.py", folder, str(request.param), "24"],
-        check=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, HERE)))},
-    )
-    return folder
 
 
 def lines_of(log: Path) -> list[tuple[int, str]]:
@@ -104,118 +78,87 @@ def lines_of(log: Path) -> list[tuple[int, str]]:
     return [(int(life), request) for life, request in (line.split() for line in lines)]
 
 
-def paid(folder: Path) -> list[tuple[int, str]]:
-    """Every answer the model gave: in which life, to what."""
-    return lines_of(folder / "paid.log")
-
-
-@pytest.mark.process
-def test_a_run_killed_again_and_again_ends_as_one_never_interrupted(killed: Path) -> None:
-    import killed_runs
-
-    lives = {life for life, _ in paid(killed)}
-    assert json.loads((killed / "lives.json").read_text())["killed"] >= len(lives) - 1 >= 5
-    assert_same(
-        load(killed / "killed.tape"),
-        uninterrupted(killed_runs.TURNS, nations=killed_runs.NATIONS),
-    )
-
-
-@pytest.mark.process
-def test_no_answer_that_was_handed_on_is_paid_for_again(killed: Path) -> None:
-    last_paid_in = {request: life for life, request in paid(killed)}
-    handed_on = lines_of(killed / "handed_on.log")
-    assert len(handed_on) > 40
-    assert all(last_paid_in[request] <= life for life, request in handed_on)
-
-
-@pytest.mark.process
-def test_only_answers_that_a_kill_caught_before_their_commit_are_paid_for_again(
-    killed: Path,
-) -> None:
-    lives: dict[int, list[str]] = {}
-    for life, request in paid(killed):
-        lives.setdefault(life, []).append(request)
-    last_paid_in = {request: life for life, request in paid(killed)}
-    for life, requests in lives.items():
-        lost = [place for place, request in enumerate(requests) if last_paid_in[request] > life]
-        assert all(place >= len(requests) - MOST_TOGETHER for place in lost)
-
-
-@pytest.mark.process
-def test_every_answer_paid_for_is_on_the_tape_once(killed: Path) -> None:
-    with Tape(killed / "killed.tape", read_only=True) as tape:
-        kept = [identity(call.attempt.request) for call in tape.calls(1, forgotten=True)]
-    assert len(kept) == len(set(kept))
-    assert set(kept) == {request for _, request in paid(killed)}
-
-
-@pytest.mark.process
-def test_nothing_on_the_tape_of_a_killed_run_is_half_written(killed: Path) -> None:
-    with Tape(killed / "killed.tape", read_only=True) as tape:
-        assert verify(tape) == []
-        assert len(tape) == 1
-        assert tape.run().outcome == "done"
-    assert [path.name for path in killed.glob("killed.tape*")] == ["killed.tape"]
-
-
-@pytest.mark.process
-def test_a_killed_run_replays(killed: Path) -> None:
-    replayed = replay(killed / "killed.tape")
-    assert replayed.turns == load(killed / "killed.tape").turns
-
-
-# --- killed at each boundary of a commit --------------------------------------------------------
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("boundary", "caught"),
-    [
-        ("before BEGIN", "an answer"),
-        ("before COMMIT", "an answer"),
-        ("after COMMIT", "a kept answer"),
-        ("before INSERT", "an answer"),
-        ("after INSERT", "a kept answer"),
-        ("before COMMIT of the turn", "a turn"),
-        ("after COMMIT of the turn", "a kept turn"),
-    ],
+    ("name", "kills"), [("economy", 24), ("crisis", 6), ("social", 6), ("own", 6), ("chat", 6)]
 )
-def test_a_run_killed_at_a_boundary_of_a_commit_has_what_it_handed_on(
-    tmp_path: Path, boundary: str, caught: str
+def test_a_run_killed_again_and_again_ends_as_one_never_interrupted_and_asks_nothing_twice(
+    tmp_path: Path, name: str, kills: int
 ) -> None:
-    import killed_at_commit
+    import killed_runs
+
+    path, world = tmp_path / "killed.tape", killed_runs.WORLDS[name]
+    assert played_by("killed_runs.py", tmp_path, name, 1, kills) == 0
+    assert json.loads((tmp_path / "lives.json").read_text())["killed"] >= 4
+    run = world.cls.load(path)
+    assert_same(run, world.uninterrupted())
+    assert world.cls.replay(path, **world.again()).turns == run.turns
+
+    paid, handed_on = lines_of(tmp_path / "paid.log"), lines_of(tmp_path / "handed_on.log")
+    last_paid_in = {request: life for life, request in paid}
+    assert all(last_paid_in[request] <= life for life, request in handed_on)
+    # Only what the two requests in flight had not brought to the tape is asked again.
+    lives: dict[int, list[str]] = {}
+    for life, request in paid:
+        lives.setdefault(life, []).append(request)
+    for life, requests in lives.items():
+        lost = [place for place, request in enumerate(requests) if last_paid_in[request] > life]
+        assert all(place >= len(requests) - 2 for place in lost)
+
+    with Tape(path, read_only=True) as tape:
+        attempts = [call.attempt for call in tape.calls(1, forgotten=True)]
+        assert verify(tape) == []
+        assert (len(tape), tape.run().outcome) == (1, "done")
+    kept = [identity(one.request) for one in attempts if one.request.model == "hash"]
+    assert len(kept) == len(set(kept))
+    assert set(kept) == last_paid_in.keys()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["call", "turn"])
+@pytest.mark.parametrize("when", ["before", "amid", "after"])
+def test_a_run_killed_at_a_boundary_of_a_write_has_what_it_handed_on(
+    tmp_path: Path, when: str, kind: str
+) -> None:
+    import killed_at_write
 
     path, log = tmp_path / "x.tape", tmp_path / "log"
-    script = [sys.executable, "-W", "error", HERE / "killed_at_commit.py", path, log, boundary]
-    done = subprocess.run(
-        script,
-        check=False,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, HERE)))},
-    )
-    assert done.returncode == killed_at_commit.KILLED
+    assert played_by("killed_at_write.py", path, log, when, kind) == killed_at_write.KILLED
     paid = Path(f"{log}.paid").read_text().split()
     handed_on = Path(f"{log}.handed_on").read_text().split()
     with Tape(path, read_only=True) as tape:
         assert verify(tape) == []
         kept = [identity(call.attempt.request) for call in tape.calls(1, forgotten=True)]
         whole = tape.run(1).turns
-    assert len(kept) == len(set(kept))
     assert set(handed_on) <= set(kept) <= set(paid)
-    turn = killed_at_commit.armed_turn(boundary)
-    assert whole == (turn if caught == "a kept turn" else turn - 1)
-    assert bool(set(paid) - set(kept)) == (caught == "an answer")
-    assert bool(set(kept) - set(handed_on)) == (caught == "a kept answer")
+    assert whole == killed_at_write.TURN - (0 if (when, kind) == ("after", "turn") else 1)
+    assert bool(set(paid) - set(kept)) == (kind == "call" and when != "after")
+    assert bool(set(kept) - set(handed_on)) == (kind == "call" and when == "after")
 
     backend = HashBackend(faulty=True)
     resumed = resume(path, llm_client=hash_client(backend))
-    resumed.run(killed_at_commit.TURNS - resumed.turn_number)
+    assert (tmp_path / "x.tape.cut").exists() == (when == "amid")
+    resumed.run(killed_at_write.TURNS - resumed.turn_number)
     again = {identity(request) for request in backend.requests} & set(paid)
     assert again == set(paid) - set(kept)
-    assert_same(resumed, uninterrupted(killed_at_commit.TURNS))
-    assert resumed.tape is not None
-    assert verify(resumed.tape) == []
+    assert_same(resumed, uninterrupted(killed_at_write.TURNS))
+    assert verify(path) == []
+
+
+def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not_there(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.tape"
+    make_recorded(path, turns=0).close()
+    path.write_bytes(path.read_bytes().partition(b'{"run":1,"is":"turn"')[0])
+    with Tape(path) as tape:
+        assert (len(tape), tape.runs()) == (0, [])
+        with pytest.raises(TapeError, match="holds no run"):
+            resume(tape, llm_client=hash_client())
+    second = make_recorded(path, turns=1)
+    assert [info.id for info in Tape(path).runs()] == [second.run_id] == [2]
+    assert replay(path).turns == second.turns
+    assert verify(path) == []
 
 
 # --- stopped from inside -----------------------------------------------------------------------
@@ -267,38 +210,6 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
     assert verify(simulation.tape) == []
 
 
-@pytest.mark.parametrize("after", ["commit_turn", "done"])
-def test_a_turn_interrupted_when_it_was_written_is_found_by_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
-) -> None:
-    client = hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
-    simulation.run(2)
-    whose = LiveRecorder if after == "commit_turn" else Recording
-    whole = getattr(whose, after)
-
-    def interrupted(*turn: Any) -> None:
-        whole(*turn)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(whose, after, interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        simulation.run(3)
-    monkeypatch.undo()
-    assert simulation.turn_number == 2
-    for goes_on in (simulation.run, lambda: simulation.intervene(2, {"inflation": 1.0})):
-        with pytest.raises(TapeError, match=r"turn 3 of run 1 is on .* already.*nothing is lost"):
-            goes_on()
-    simulation.close()
-    second = resume(tmp_path / "x.tape", llm_client=client)
-    assert second.turn_number == 3
-    second.run(2)
-    assert_same(second, uninterrupted(5))
-    assert Counter(map(identity, asked(simulation))).most_common(1)[0][1] == 1
-    assert second.tape is not None
-    assert verify(second.tape) == []
-
-
 @pytest.mark.parametrize("is_written", [False, True])
 def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
@@ -320,19 +231,6 @@ def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
     simulation.run(1)
     assert_same(simulation, uninterrupted(3))
     assert load(tmp_path / "x.tape").turns == simulation.turns
-
-
-def test_a_run_stopped_by_an_exception_is_resumed_by_another_simulation(tmp_path: Path) -> None:
-    first = stumbling_run(tmp_path / "x.tape", ValueError("a bug"))
-    with pytest.raises(ValueError, match="a bug"):
-        first.run(5)
-    first.close()
-    agents = list(first.agents)
-    second = resume(tmp_path / "x.tape", llm_client=first.llm_client, agents=agents)
-    assert second.turns == first.turns
-    second.run(3)
-    assert_same(second, uninterrupted(5))
-    assert Counter(map(identity, asked(first))).most_common(1)[0][1] == 1
 
 
 def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> None:
@@ -362,71 +260,38 @@ def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> N
 # --- a full disk -------------------------------------------------------------------------------
 
 
-def limit_pages(tape: Tape, *, more: int | None) -> None:
-    """Let the tape's file grow by so many pages only; None lifts the limit."""
-    pages = tape.file.query("PRAGMA page_count")[0][0]
-    limit = 1 << 30 if more is None else pages + more
-    assert tape.file.query(f"PRAGMA max_page_count = {limit}")[0][0] >= pages
+def fills_up(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Let so many bytes more be written: the write that meets the end is short, others fail."""
+    write, left = os.write, [room]
+
+    def write_some(fd: int, data: bytes) -> int:
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        size = write(fd, data[: left[0]])
+        left[0] -= size
+        return size
+
+    monkeypatch.setattr(os, "write", write_some)
 
 
-@pytest.mark.parametrize("more", [0, 1, 2, 5])
-def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_no_more_than_one_answer_a_time(
-    tmp_path: Path, more: int
+@pytest.mark.parametrize("room", [0, 100, 3_000, 10_000])
+def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_only_what_was_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    simulation = Simulation(
-        steady_config(), llm_client=hash_client(HashBackend(faulty=True)), tape=tmp_path / "x.tape"
-    )
+    path, client = tmp_path / "x.tape", hash_client(HashBackend(faulty=True))
+    simulation = Simulation(steady_config(), llm_client=client, tape=path)
     simulation.run(2)
-    tape = simulation.tape
-    assert tape is not None
-    limit_pages(tape, more=more)
-    with pytest.raises(TapeError, match=r"disk is full.*free some space") as caught:
+    fills_up(monkeypatch, room)
+    with pytest.raises(TapeError, match=r"cannot write to the tape .*x\.tape.*make room"):
         simulation.run(3)
-    assert str(tmp_path / "x.tape") in str(caught.value)
-    turns_then = simulation.turns[:]
-    assert verify(tape) == []
-    assert load(tape).turns == turns_then
-    limit_pages(tape, more=None)
+    assert verify(path) == []
+    assert load(path).turns == simulation.turns
+    monkeypatch.undo()
     simulation.run(5 - simulation.turn_number)
     assert_same(simulation, uninterrupted(5))
     twice = [r for r, n in Counter(map(identity, asked(simulation))).items() if n > 1]
-    assert len(twice) <= 4  # those answered while the disk was full, and those in flight then
-    assert verify(tape) == []
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    if os.geteuid() != 0 or not sys.platform.startswith("linux"):
-        pytest.skip("only root can mount a small disk; the page limit above covers the rest")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"mounting is not allowed here ({done.stderr.strip()})")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-def test_a_really_full_disk_stops_the_run_and_the_run_goes_on_once_there_is_space(
-    small_disk: Path,
-) -> None:
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes((4 * 1024 - 256) * 1024))
-    client = hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(), llm_client=client, tape=small_disk / "x.tape")
-    with pytest.raises(TapeError, match="free some space"):
-        simulation.run(5)
-    turn = simulation.turn_number
-    assert turn < 5
-    assert simulation.tape is not None
-    ballast.unlink()
-    assert verify(simulation.tape) == []
-    simulation.run(5 - turn)
-    assert_same(simulation, uninterrupted(5))
-    simulation.close()
-    simulation.tape.close()
+    assert len(twice) <= 3  # of three agents that asked at once
+    assert verify(path) == []
 
 
 # --- a failing model ---------------------------------------------------------------------------

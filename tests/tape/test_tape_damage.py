@@ -378,7 +378,7 @@ def test_a_run_taken_from_another_tape_has_its_turns_calls_and_parents(
 ) -> None:
     with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
         add_run(tape)
-        assert tape.take(source, 3) == 4
+        assert tape.take(source, [3])[3] == 4
         assert [(info.parent, info.fork_turn) for info in tape.runs()[1:]] == [
             (None, None),
             (2, 1),
@@ -392,10 +392,11 @@ def test_a_run_taken_from_another_tape_has_its_turns_calls_and_parents(
         assert tape.turns_frame(4).equals(source.turns_frame(3))
 
 
-def test_a_rerun_is_taken_without_the_run_that_it_repeats(small: Path, tmp_path: Path) -> None:
+def test_a_rerun_is_taken_with_the_run_that_it_repeats(small: Path, tmp_path: Path) -> None:
     with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
         again = add_run(source, verb="rerun", parent=1)
-        assert tape.run(tape.take(source, again)).parent is None
+        taken = tape.take(source, [again])
+        assert tape.run(taken[again]).parent == taken[1]
         assert verify(tape) == []
 
 
@@ -403,7 +404,7 @@ def test_a_damaged_run_is_not_taken(small: Path, tmp_path: Path) -> None:
     named(small, change_middle(lines_of(small)))
     with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
         with pytest.raises(TapeError, match=r"run 1 on .* is damaged; verify says where"):
-            tape.take(source, 3)
+            tape.take(source, [3])
         assert len(tape) == 0
 
 

@@ -355,7 +355,7 @@ def test_random_changes_raise_errors_of_ours_or_do_no_harm(
         use_all(path)
         assert path.read_bytes() == content, seed
         with suppress(LabError), Tape(path, read_only=True) as tape:
-            Tape(tmp_path / "other.tape").take(tape, 2)
+            Tape(tmp_path / "other.tape").take(tape, [2])
         with suppress(LabError):
             resumed = resume(path, 1, llm_client=counter_client())
             resumed.run(1)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import in_words, make_client, policy, requests_of
-from llmsim_lab.tape._codec import SettingsCache, encode_request
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.engines import Engine
-from llmsim_lab.errors import BackendError, LLMFailureException, TapeError
+from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.run import replay, resume
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import _codec
-from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
+from llmsim_lab.tape import _lines
+from llmsim_lab.tape._lines import what_is_asked
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.validators import AlwaysValid
 
 REPEATS = 30
@@ -38,10 +39,6 @@ REQUEST = ChatRequest(
     timeout_s=60,
     site=SITE,
 )
-
-
-def key(request: ChatRequest) -> bytes:
-    return encode_request(request, SettingsCache()).key
 
 
 def _options(**changes: Any) -> dict[str, Any]:
@@ -84,63 +81,71 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_whatever_can_change_an_answer_is_in_the_key(name: str) -> None:
-    assert key(replace(REQUEST, **OTHERS[name])) != key(REQUEST)
+@pytest.fixture
+def recorded(tmp_path: Path) -> ReplayRecorder:
+    """A replay of a turn in which the request was made, and each that differs from it in a thing.
+
+    The reply to each is its name.
+    """
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        for name, changes in {"itself": {}, **OTHERS}.items():
+            request = replace(REQUEST, **changes)
+            assert recorder.find(request) is None, name
+            recorder.keep_now(Attempt(request=request, reply=ChatReply(text=name), seconds=1.0))
+        replay = ReplayRecorder(Tape(tape.path, read_only=True), recorder.run)
+        replay.begin_turn(1)
+        return replay
 
 
-def test_all_these_keys_differ_from_one_another() -> None:
-    keys = {key(REQUEST), *(key(replace(REQUEST, **changes)) for changes in OTHERS.values())}
-    assert len(keys) == len(OTHERS) + 1
-    assert {len(value) for value in keys} == {16}
+def answered(recorder: ReplayRecorder, **changes: Any) -> str | None:
+    reply = recorder.find(replace(REQUEST, **changes)).reply
+    return reply.text if reply else None
 
 
-@pytest.mark.parametrize(
-    ("request_", "digest"),
-    [
-        (REQUEST, "13c8ba170bfebde9586b97e8bd54d8b4"),
-        (replace(REQUEST, site=None), "d8b38c986a2530e80402b6b442068a74"),
-    ],
-    ids=["in a run", "by itself"],
-)
-def test_keys_stay_what_they_are_so_that_tapes_stay_readable(
-    request_: ChatRequest, digest: str
-) -> None:
-    assert key(request_).hex() == digest
+def test_whatever_can_change_an_answer_tells_requests_apart(recorded: ReplayRecorder) -> None:
+    elsewhere = {"turn", "no site"}
+    for name, changes in OTHERS.items():
+        if name not in elsewhere:
+            assert answered(recorded, **changes) == name
+    assert answered(recorded) == "itself"
+    with pytest.raises(TapeMiss, match="asked once more"):
+        answered(recorded)
+
+
+def test_a_request_is_looked_for_in_its_turn_only(recorded: ReplayRecorder) -> None:
+    recorded.begin_turn(2)
+    with pytest.raises(TapeMiss, match="of A, turn 1, attempt 1"):
+        answered(recorded)
 
 
 @pytest.mark.parametrize("changes", [{"timeout_s": 1.0}, {"keep_alive": None}, {"keep_alive": 3}])
-def test_how_long_one_waits_is_not_in_the_key(changes: dict[str, Any]) -> None:
-    assert key(replace(REQUEST, **changes)) == key(REQUEST)
-
-
-def test_a_cache_that_knows_other_settings_gives_the_same_keys() -> None:
-    cache = SettingsCache()
-    for changes in OTHERS.values():
-        cache.of(replace(REQUEST, **changes))
-    for changes in OTHERS.values():
-        request = replace(REQUEST, **changes)
-        assert encode_request(request, cache).key == key(request)
-
-
-def test_a_cache_is_not_fooled_by_objects_that_take_the_place_of_gone_ones() -> None:
-    cache = SettingsCache()
-    for number in range(500):
-        request = replace(REQUEST, options={"temperature": number / 1000})
-        assert encode_request(request, cache).key == key(request)
-
-
-@pytest.mark.process
-def test_keys_are_the_same_in_another_process(
-    under_two_hash_seeds: Callable[..., list[str]],
+def test_how_long_one_waits_tells_no_requests_apart(
+    recorded: ReplayRecorder, changes: dict[str, Any]
 ) -> None:
-    code = (
-        f"import sys; sys.path.append({str(Path(__file__).parent)!r})\n"
-        "from test_tape_keys import *\n"
-        "print(*(key(replace(REQUEST, **changes)).hex() for changes in OTHERS.values()))"
-    )
-    expected = [key(replace(REQUEST, **changes)).hex() for changes in OTHERS.values()]
-    assert [printed.split() for printed in under_two_hash_seeds(code)] == [expected, expected]
+    assert answered(recorded, **changes) == "itself"
+
+
+@pytest.mark.parametrize("other", [1.0, True])
+def test_options_and_arguments_of_tools_are_compared_as_text(other: Any) -> None:
+    def called(value: Any) -> ChatRequest:
+        call = ToolCall(name="f", arguments={"x": value}, id="1")
+        return replace(REQUEST, messages=(Message("assistant", "", (call,)),))
+
+    def optional(value: Any) -> ChatRequest:
+        return replace(REQUEST, options={"top_k": value})
+
+    for request in (called, optional):
+        assert what_is_asked(request(1)) == what_is_asked(request(1))
+        assert what_is_asked(request(1)) != what_is_asked(request(other))
+
+
+def test_objects_that_take_the_place_of_gone_ones_are_not_taken_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_lines, "_MAX_KNOWN", 3)
+    asked = {what_is_asked(replace(REQUEST, options={"seed": seed})) for seed in range(500)}
+    assert len(asked) == 500
 
 
 # --- repeats -----------------------------------------------------------------------------------
@@ -296,11 +301,3 @@ def test_of_many_repeats_only_the_failed_one_is_made_anew(tmp_path: Path) -> Non
     first, second = agent.answers
     assert [a for a, b in zip(first, second, strict=True) if a != b] == [first[11]]
     assert replayed_poll(tmp_path / "x.tape")[1].answers == [second]
-
-
-def test_settings_that_come_late_are_known_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_codec, "_MAX_KNOWN_SETTINGS", 3)
-    cache = SettingsCache()
-    for seed in range(9):
-        cache.of(replace(REQUEST, options={"seed": seed}))
-    assert cache.of(REQUEST) is cache.of(REQUEST)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import make_client, make_config
-from llmsim_lab.tape._ledger import Ledger
 from tape_kit import asked, bytes_in, hash_client, make_recorded
+from tape_text import rewrite
 
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import TapeError, TapeMiss
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._recorder import explain_miss
+from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
 CONFIG = {"nations": [{"name": "Aland"}], "validator": {"kind": "always_valid"}}
@@ -55,13 +53,39 @@ def missed(path: Path, agent: EconLLMAgent) -> str:
     return str(caught.value)
 
 
-def test_an_edited_prompt_is_shown_as_a_word_diff_with_the_way_out(tmp_path: Path) -> None:
-    record(tmp_path / "x.tape")
+def other_model(**llm: Any) -> Callable[[], EconLLMAgent]:
+    return lambda: EconLLMAgent("Aland", never(**llm))
+
+
+def other_prompt() -> EconLLMAgent:
     prompt = Prompt.load("agent_policy")
     edited = prompt.edit(prompt.text.replace("most pressing", "least urgent"))
-    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(), prompt=edited))
-    assert "run 1 has no recorded call for agent of Aland, turn 1, attempt 1" in message
-    assert "the [-most-]{+least+} [-pressing-]{+urgent+} economic issue" in message
+    return EconLLMAgent("Aland", never(), prompt=edited)
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (other_prompt, ["the [-most-]{+least+} [-pressing-]{+urgent+} economic issue"]),
+        (other_model(temperature=0.1), ["options differs: recorded {", '"temperature": 0.7']),
+        (other_model(options={"top_k": 3}), ["options differs: recorded {", '"top_k": 3']),
+        (other_model(model="llama"), ['model differs: recorded "hash", asked "llama"']),
+        (other_model(max_text_chars=50), ["schema differs: recorded {"]),
+        (
+            lambda: EconLLMAgent("Elbonia", never()),
+            ["the place differs: recorded", "'Aland'", "'Elbonia'"],
+        ),
+    ],
+    ids=["prompt", "option", "own option", "model", "form", "agent"],
+)
+def test_what_differs_is_named_with_both_values_and_the_way_out(
+    tmp_path: Path, agent: Callable[[], EconLLMAgent], words: list[str]
+) -> None:
+    record(tmp_path / "x.tape")
+    message = missed(tmp_path / "x.tape", agent())
+    assert "run 1 has no recorded call for agent of " in message
+    assert [word for word in words if word not in message] == []
+    assert ("the prompt differs" in message) == (agent is other_prompt or "Elbonia" in message)
     assert "Analyze the current economic state" not in message
     assert "to continue with other ones, fork the run" in message
 
@@ -81,49 +105,10 @@ def test_a_changed_line_is_shown_with_the_ones_around_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"temperature": 0.1}, r'"temperature": 0.7'),
-        ({"seed": 5}, r'"seed": 5'),
-        ({"max_tokens": 99}, r'"num_predict": 99'),
-        ({"options": {"top_k": 3}}, r'"top_k": 3'),
-    ],
-)
-def test_another_option_is_named_with_both_values(
-    tmp_path: Path, changes: dict[str, Any], expected: str
-) -> None:
-    record(tmp_path / "x.tape")
-    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(**changes)))
-    assert "options differs: recorded {" in message
-    assert expected in message
-    assert "the prompt differs" not in message
-
-
-def test_another_model_is_named(tmp_path: Path) -> None:
-    record(tmp_path / "x.tape")
-    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(model="llama")))
-    assert 'model differs: recorded "hash", asked "llama"' in message
-
-
-def test_another_form_of_the_reply_is_named(tmp_path: Path) -> None:
-    record(tmp_path / "x.tape")
-    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(max_text_chars=50)))
-    assert "schema differs: recorded {" in message
-
-
 def test_how_long_one_waits_makes_no_miss(tmp_path: Path) -> None:
     record(tmp_path / "x.tape")
     client = never(timeout_s=1.0, keep_alive="1h", max_concurrency=1)
     assert replay(tmp_path / "x.tape", agents=[EconLLMAgent("Aland", client)]).turn_number == 2
-
-
-def test_an_agent_of_another_name_is_named(tmp_path: Path) -> None:
-    record(tmp_path / "x.tape")
-    message = missed(tmp_path / "x.tape", EconLLMAgent("Elbonia", never()))
-    assert "the place differs: recorded" in message
-    assert "'Aland'" in message
-    assert "'Elbonia'" in message
 
 
 def test_one_call_more_than_was_recorded_is_told_from_a_changed_one(tmp_path: Path) -> None:
@@ -189,51 +174,54 @@ def test_code_that_computes_another_economy_is_found_out(
         replay(tmp_path / "x.tape")
 
 
-def _tampered(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    connection = sqlite3.connect(path)
-    sql = "SELECT record FROM turns WHERE turn = 2"
-    values = json.loads(connection.execute(sql).fetchone()[0])
-    change(values)
-    connection.execute("UPDATE turns SET record = ? WHERE turn = 2", (json.dumps(values),))
-    connection.commit()
-    connection.close()
+def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a change of turn 2."""
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn" and line["turn"] == 2:
+            part: Any = line
+            for name in path[:-1]:
+                part = part[name]
+            part[path[-1]] = value
+        return line
+
+    return change
 
 
-def test_a_record_that_was_tampered_with_is_found_out_by_a_replay(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=2)
-    simulation.close()
-
-    def change(record: dict[str, Any]) -> None:
-        record["actions"][0]["action_string"] = "Print money"
-
-    _tampered(tmp_path / "x.tape", change)
-    with pytest.raises(
-        TapeError,
-        match=r'turn 2 of run 1 came out .* actions\.0\.action_string was "Print money" and',
-    ):
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            put("record", "actions", 0, "action_string", value="Print money"),
+            r'turn 2 of run 1 came out .* actions\.0\.action_string was "Print money" and',
+        ),
+        (
+            put("row", "inflation", value=99.0),
+            r"in its row of the frame, inflation was 99\.0 and is ",
+        ),
+    ],
+    ids=["record", "row"],
+)
+def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
+    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], complaint: str
+) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2).close()
+    rewrite(tmp_path / "x.tape", change)
+    with pytest.raises(TapeError, match=complaint):
         replay(tmp_path / "x.tape")
 
 
 def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=2)
-    simulation.close()
-    with Tape(tmp_path / "x.tape") as tape:
-        one, two = (call.id for call in tape.calls(1, turn=1)[:2])
-        with tape.file.transaction() as connection:
-            messages = connection.execute("SELECT messages FROM calls WHERE id = ?", (one,))
-            text = messages.fetchone()[0].replace("Inflation", "Deflation")
-            connection.execute("UPDATE calls SET messages = ? WHERE id = ?", (text, two))
-    with pytest.raises(TapeError, match=f"call {two} on the tape is damaged: it is not the one"):
-        replay(tmp_path / "x.tape")
-
-
-def test_a_replay_compares_the_rows_of_the_frame_too(tmp_path: Path) -> None:
     make_recorded(tmp_path / "x.tape", turns=2).close()
-    with Tape(tmp_path / "x.tape") as tape, tape.file.transaction() as connection:
-        record, row = tape.turn_records(1)[1], tape.frame_rows(1)[1]
-        row["inflation"] = 99.0
-        Ledger(1).replace_turn(connection, 1, json.dumps(record), json.dumps(row))
-    with pytest.raises(TapeError, match=r"in its row of the frame, inflation was 99\.0 and is "):
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("no") == 2:
+            text = line["messages"][0]["content"]
+            line["messages"][0]["content"] = text.replace("Inflation", "Deflation")
+        return line
+
+    rewrite(tmp_path / "x.tape", change)
+    with pytest.raises(TapeMiss, match=r"\[-\w*Deflation"):
         replay(tmp_path / "x.tape")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from counter_kit import (
 )
 from pydantic import BeforeValidator, TypeAdapter
 from tape_kit import make_recorded
+from tape_text import rewrite
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.models import LLMReasoningChain
@@ -88,7 +88,8 @@ class Keeping(CounterSimulation):
 
 @pytest.fixture
 def keeping(tmp_path: Path) -> Keeping:
-    made = Keeping(CounterConfig(), llm_client=counter_client(), tape=tmp_path / "x.tape")
+    parts: dict[str, Any] = {"config": CounterConfig(), "llm_client": counter_client()}
+    made = Keeping(**parts, tape=tmp_path / "x.tape")
     made.run(2)
     made.close()
     return made
@@ -106,7 +107,9 @@ def test_a_chain_of_another_turn_is_written_with_its_calls_numbers(
 def test_a_list_behind_a_validator_of_ones_own_is_read_as_the_tuple_that_it_was(
     keeping: Keeping, tmp_path: Path
 ) -> None:
-    assert load(tmp_path / "x.tape").turns[1].pair == keeping.turns[1].pair == (1, 2)
+    loaded: list[Any] = load(tmp_path / "x.tape").turns
+    assert loaded[1].pair == (1, 2)
+    assert loaded == keeping.turns
 
 
 def test_a_chain_whose_call_was_never_recorded_cannot_be_written(keeping: Keeping) -> None:
@@ -147,12 +150,11 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 def test_a_record_is_read_strictly_by_its_types(
     tmp_path: Path, change: Callable[[dict[str, Any]], None], fault: str
 ) -> None:
-    connection = sqlite3.connect(tmp_path / "x.tape")
-    sql = "SELECT record FROM turns WHERE turn = 1"
-    record = json.loads(connection.execute(sql).fetchone()[0])
-    change(record)
-    connection.execute("UPDATE turns SET record = ? WHERE turn = 1", (json.dumps(record),))
-    connection.commit()
-    connection.close()
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn" and line["turn"] == 1:
+            change(line["record"])
+        return line
+
+    rewrite(tmp_path / "x.tape", edit)
     with pytest.raises(TapeError, match=f"turn 1 on the tape is damaged: {fault}"):
         load(tmp_path / "x.tape")

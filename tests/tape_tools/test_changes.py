@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import make_client, make_config, make_simulation, make_state
-from tape_tools_kit import HOSTILE, spoil
+from tape_text import changed_manifest, rewrite
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import fork, load, rerun
 from llmsim_lab.simulation import Simulation
+
+HOSTILE = "\x1b[2Jnote\u202e [bold]<b>&"
+"""Clears a terminal, turns the line around, and tries both kinds of markup."""
 
 
 @pytest.fixture
@@ -62,7 +66,7 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
     tape: Tape,
 ) -> None:
     run = fork(tape, 1, turn=1, llm_client=make_client())
-    prompt = run.agents[0].prompt  # type: ignore[attr-defined]
+    prompt = run.agents[0].prompt
     fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
     assert changes(tape, 3) == ['prompt agent_policy: - "ONE"']
 
@@ -118,20 +122,38 @@ def test_untrusted_words_are_printable_and_short(tape: Tape) -> None:
     assert "<b>" not in tape.tree()._repr_html_()
 
 
+def turns(**changes: Any) -> Callable[[Path], None]:
+    """Return what changes parts of each turn's record."""
+
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn":
+            line["record"] |= changes
+        return line
+
+    return lambda path: rewrite(path, edit)
+
+
+def begins(run: int, **changes: Any) -> Callable[[Path], None]:
+    """Return what changes parts of the line that a run begins with."""
+    return lambda path: rewrite(
+        path,
+        lambda line: line | changes if (line.get("run"), line.get("is")) == (run, "run") else line,
+    )
+
+
 @pytest.mark.parametrize(
-    "statement",
+    "damage",
     [
-        "UPDATE turns SET record = '7'",
-        "UPDATE turns SET record = '{'",
-        "UPDATE turns SET record = json_set(record, '$.interventions', 7, '$.state', 8)",
-        "UPDATE turns SET record = json_set(record, '$.planned', json('[7, [], {}]'))",
-        """UPDATE runs SET manifest = '{"config": 3, "llm": [], "prompts": 7, "model": "x"}'""",
-        """UPDATE runs SET manifest = '{"prompts": {"a": 7, "b": {"text": 3}}, "config": {}}'
-           WHERE id = 2""",
-        "UPDATE runs SET parent = 2, fork_turn = 99 WHERE id = 1",
+        turns(interventions=7, state=8),
+        turns(planned=[7, [], {}]),
+        turns(turn="1"),
+        lambda path: changed_manifest(path, 1, config=3, llm=[], prompts=7, model="x"),
+        lambda path: changed_manifest(path, 2, prompts={"a": 7, "b": {"text": 3}}, config={}),
+        begins(1, parent=2, fork_turn=99),
+        begins(2, parent=2),
     ],
 )
-def test_a_damaged_tape_still_has_a_tree(tape: Tape, statement: str) -> None:
+def test_a_damaged_tape_still_has_a_tree(tape: Tape, damage: Callable[[Path], None]) -> None:
     fork(tape, 1, turn=1, llm_client=make_client()).close()
-    spoil(tape.path, statement)
-    assert len(tape.tree().lines) == 3
+    damage(tape.path)
+    assert len(Tape(tape.path, read_only=True).tree().lines) == 3

@@ -2,40 +2,96 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from builders import make_config, make_simulation
-from tape_tools_kit import HOSTILE, record, spoil
+from builders import answer, in_words, make_client, make_config, make_simulation
+from tape_text import rewrite
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
 
+HOSTILE = "\x1b[2Jnote\u202e [bold]<b>&"
+"""Clears a terminal, turns the line around, and tries both kinds of markup."""
+
+
+def record_family(path: Path, *, name: str = "economy") -> Path:
+    """Record run 1, three turns; run 2, its fork at turn 1; run 3, a fork of that one; close."""
+    config = in_words(name=name, nations=("Aland", "Borduria"), turns=3, start="1979Q3")
+    first = Simulation(config, llm_client=make_client(answer), tape=path)
+    first.run()
+    prompt = first.agents[0].prompt  # type: ignore[attr-defined]
+    second = first.fork(1, prompt=prompt.replace("ONE", "exactly one"))
+    second.run(3)
+    third = second.fork(intervene=[{"turn": 5, "shock": {"supply": 2}, "note": "oil"}])
+    third.run(1)
+    for simulation in (first, second, third):
+        simulation.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape of three runs, not to be changed."""
+    return record_family(tmp_path_factory.mktemp("tape") / "runs.tape")
+
+
+@pytest.fixture
+def copied(family: Path, tmp_path: Path) -> Path:
+    """A copy of it, to change."""
+    return Path(shutil.copy(family, tmp_path / "copy.tape"))
+
+
+def edit_rows(path: Path, run: int, edit: Callable[[dict[str, Any]], Any]) -> None:
+    """Replace the rows of a run's turns."""
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if (line.get("run"), line.get("is")) == (run, "turn"):
+            line["row"] = edit(line["row"])
+        return line
+
+    rewrite(path, change)
+
+
+def edit_begin(path: Path, run: int, **changes: Any) -> None:
+    """Change the line that a run begins with; what is None is left out."""
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if (line.get("run"), line.get("is")) == (run, "run"):
+            line |= changes
+            line = {name: value for name, value in line.items() if value is not None}
+        return line
+
+    rewrite(path, change)
+
 
 @pytest.mark.parametrize("run", [1, 2, 3])
-def test_a_turns_frame_is_the_one_that_its_simulation_gives(recorded: Path, run: int) -> None:
-    with Tape(recorded, read_only=True) as tape:
+def test_a_turns_frame_is_the_one_that_its_simulation_gives(family: Path, run: int) -> None:
+    with Tape(family, read_only=True) as tape:
         assert tape.turns_frame(run).equals(load(tape, run).to_frame())
 
 
-def test_the_latest_run_is_meant_where_none_is_named(recorded: Path) -> None:
-    with Tape(recorded, read_only=True) as tape:
+def test_the_latest_run_is_meant_where_none_is_named(family: Path) -> None:
+    with Tape(family, read_only=True) as tape:
         assert tape.turns_frame().equals(tape.turns_frame(3))
         assert tape.calls_frame()["turn"].unique().tolist() == [5]
 
 
-def test_a_row_that_is_no_object_is_an_error(tape_file: Path) -> None:
-    spoil(tape_file, "UPDATE turns SET row = '7' WHERE run = 1 AND turn = 2")
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match=r"row of turn 2 .* not an object"):
+def test_a_row_that_is_no_object_is_an_error(copied: Path) -> None:
+    edit_rows(copied, 1, lambda _: 7)
+    with Tape(copied) as tape, pytest.raises(TapeError, match=r"turn 0 of run 1 .* damaged: row"):
         tape.turns_frame(1)
 
 
 def test_a_comparison_has_both_values_and_their_difference_for_the_turns_that_both_have(
-    recorded: Path,
+    family: Path,
 ) -> None:
-    with Tape(recorded, read_only=True) as tape:
+    with Tape(family, read_only=True) as tape:
         frame = tape.compare(2, 3)
         a, b = tape.turns_frame(2), tape.turns_frame(3)
     assert frame.index.name == "turn"
@@ -56,33 +112,30 @@ def test_a_comparison_names_b_less_a(tmp_path: Path) -> None:
     assert difference[1] == pytest.approx(7)
 
 
-def test_a_comparison_is_of_numbers_only(recorded: Path) -> None:
-    with Tape(recorded, read_only=True) as tape:
+def test_a_comparison_is_of_numbers_only(family: Path) -> None:
+    with Tape(family, read_only=True) as tape:
         names = tape.compare(1, 2).columns.get_level_values(0).unique().tolist()
     assert "interest_rate" in names
     assert not {"turn", "period", "interventions"} & set(names)
 
 
-def test_runs_without_a_column_in_common_cannot_be_compared(tape_file: Path) -> None:
-    spoil(tape_file, """UPDATE turns SET row = '{"turn": ' || turn || '}' WHERE run = 1""")
-    with Tape(tape_file) as tape, pytest.raises(TapeError) as failure:
+def test_runs_without_a_column_in_common_cannot_be_compared(copied: Path) -> None:
+    edit_rows(copied, 1, lambda row: {"turn": row["turn"]})
+    with Tape(copied) as tape, pytest.raises(TapeError) as failure:
         tape.compare(1, 3)
     assert "runs 1 and 3 cannot be compared: they share no column of numbers" in str(failure.value)
 
 
-def test_runs_without_a_turn_in_common_cannot_be_compared(tape_file: Path) -> None:
-    spoil(
-        tape_file,
-        "UPDATE turns SET row = json_set(row, '$.turn', turn + 100) WHERE run = 2",
-        "UPDATE runs SET parent = NULL, fork_turn = NULL WHERE id = 2",
-    )
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match="they share no turn"):
+def test_runs_without_a_turn_in_common_cannot_be_compared(copied: Path) -> None:
+    edit_rows(copied, 2, lambda row: row | {"turn": row["turn"] + 100})
+    edit_begin(copied, 2, parent=None, fork_turn=None)
+    with Tape(copied) as tape, pytest.raises(TapeError, match="they share no turn"):
         tape.compare(1, 2)
 
 
-def test_a_run_that_counts_a_turn_twice_cannot_be_compared(tape_file: Path) -> None:
-    spoil(tape_file, "UPDATE turns SET row = json_set(row, '$.turn', 1) WHERE run = 1")
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match="run 1 has none"):
+def test_a_run_that_counts_a_turn_twice_cannot_be_compared(copied: Path) -> None:
+    edit_rows(copied, 1, lambda row: row | {"turn": 1})
+    with Tape(copied) as tape, pytest.raises(TapeError, match="run 1 has none"):
         tape.compare(1, 2)
 
 
@@ -102,14 +155,14 @@ def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
         assert replay(tape, 3).turns == third.turns
 
 
-def test_a_line_of_runs_that_goes_in_a_circle_is_an_error(tape_file: Path) -> None:
-    spoil(tape_file, "UPDATE runs SET parent = 3 WHERE id = 2")
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match=r"run 2 .* came later"):
+def test_a_line_of_runs_that_goes_in_a_circle_is_an_error(copied: Path) -> None:
+    edit_begin(copied, 2, parent=3)
+    with Tape(copied) as tape, pytest.raises(TapeError, match=r"run 2 .* came later"):
         tape.turns_frame(3)
 
 
-def test_the_tree_shows_what_came_from_what(recorded: Path) -> None:
-    with Tape(recorded, read_only=True) as tape:
+def test_the_tree_shows_what_came_from_what(family: Path) -> None:
+    with Tape(family, read_only=True) as tape:
         title, *lines = str(tape.tree()).splitlines()
     assert title.endswith("runs.tape': 3 runs>")
     assert lines == [
@@ -137,7 +190,7 @@ def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_p
 
 
 def test_the_tree_in_a_notebook_is_escaped(tmp_path: Path) -> None:
-    with Tape(record(tmp_path / "runs.tape", name=HOSTILE)) as tape:
+    with Tape(record_family(tmp_path / "runs.tape", name=HOSTILE)) as tape:
         tree = tape.tree()
     assert repr(tree) == str(tree)
     assert all(line.isprintable() for line in tree.lines)
@@ -149,22 +202,17 @@ def test_the_tree_in_a_notebook_is_escaped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parent", [2, 3], ids=["itself", "a later run"])
 def test_a_run_whose_parent_did_not_come_first_stands_by_itself_in_the_tree(
-    tape_file: Path, parent: int
+    copied: Path, parent: int
 ) -> None:
-    spoil(tape_file, f"UPDATE runs SET parent = {parent} WHERE id = 2")
-    with Tape(tape_file) as tape:
+    edit_begin(copied, 2, parent=parent)
+    with Tape(copied) as tape:
         starts = [line.split(" economy")[0] for line in tape.tree().lines[1:]]
     assert starts == ["1", "2", "└─ 3"]
 
 
-def test_a_very_deep_tree_is_drawn(tape_file: Path) -> None:
-    rows = ", ".join(
-        f"({n}, 'deep', {n - 1}, 0, 'fork', '2026', '{{}}', '')" for n in range(4, 2_000)
-    )
-    spoil(
-        tape_file,
-        "INSERT INTO runs (id, name, parent, fork_turn, verb, started, manifest, seal) "
-        f"VALUES {rows}",
-    )
-    with Tape(tape_file) as tape:
-        assert len(tape.tree().lines) == 2_000
+def test_a_very_deep_tree_is_drawn(tmp_path: Path) -> None:
+    with Tape(tmp_path / "deep.tape") as tape, tape.writing():
+        for parent in range(2_000):
+            origin: Any = {"verb": "fork", "parent": parent, "fork_turn": 0} if parent else {}
+            tape.add_run({}, name="deep", first=(0, "{}", "{}"), **origin)
+        assert len(tape.tree().lines) == 2_001

@@ -37,7 +37,6 @@ def test_what_is_no_finite_number_is_refused(value: object) -> None:
         ({"least": 1}, 0, "n=0 must be a whole number from 1 on"),
         ({"most": 9}, 10, "n=10 must be a whole number up to 9"),
         ({"least": 1, "most": 1_000}, 1_001, "n=1001 must be a whole number, 1 to 1,000"),
-        ({"least": 1, "or_none": True}, 0, "n=0 must be a whole number from 1 on, or None"),
     ],
 )
 def test_a_number_out_of_range_is_told_the_range(

@@ -24,8 +24,8 @@ logger = logging.getLogger("llmsim_lab.test")
         ('say "hi"', '"say \\"hi\\""'),
         ("back\\slash", '"back\\\\slash"'),
         ("line\nbreak", '"line\\nbreak"'),
-        ("bell\x07", '"bell\\x07"'),
-        ("\x1b[31mred", '"\\x1b[31mred"'),
+        ("bell\x07", '"bell\\u0007"'),
+        ("\x1b[31mred", '"\\u001b[31mred"'),
         ("\u2028", '"\\u2028"'),
         ("naïve", "naïve"),
         ("30 °C", '"30 °C"'),
@@ -88,12 +88,8 @@ def test_where_no_logging_is_set_up_the_screen_has_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(logging.root, "handlers", [])
-    log_event(
-        logger, logging.WARNING, "FORK_LOST", tape="x.tape", run=1, reason="no room", way_out="copy"
-    )
+    log_event(logger, logging.WARNING, "FORK_LOST", run=1, reason="no room")
     log_event(logger, logging.WARNING, "BELL", words="The bell\x07 rang.", times=1)
     log_event(logger, logging.ERROR, "TOLD_BY_AN_EXCEPTION", words="")
     log_event(logger, logging.INFO, "FOR_LOGS_ONLY")
-    assert capsys.readouterr().err == (
-        "Fork lost (tape x.tape, run 1): no room; copy\nThe bell rang.\n"
-    )
+    assert capsys.readouterr().err == ('FORK_LOST run=1 reason="no room"\nThe bell rang.\n')

@@ -20,7 +20,7 @@ from llmsim_lab.run._registry import class_of_manifest
 from llmsim_lab.run._run import series_on
 from llmsim_lab.run._turn import Series, turn_row
 from llmsim_lab.simulation._config import SERIES
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._lines import RunInfo
 
 if TYPE_CHECKING:
     import numpy as np

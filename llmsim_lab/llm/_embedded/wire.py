@@ -12,26 +12,48 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ConfigDict, PositiveInt, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
 from llmsim_lab.errors import BackendError
 from llmsim_lab.types import ChatRequest
 
 _LARGEST_SEED = 2**32 - 1
 """To the runtime, this one means: draw a seed."""
 
-_WHOLE = ("num_predict", "top_k", "repeat_last_n", "mirostat")
-_REAL = (
-    *("temperature", "top_p", "min_p", "typical_p", "mirostat_tau", "mirostat_eta"),
-    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
-)
-
 _MOST = 10**12
-_STEP = 0.01
 _LONGEST_TEXT = 1000
-_NESTED = ("properties", "$defs", "definitions", "patternProperties")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else")
-_FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
+_BY_NAME = ("properties", "$defs")
+_INNER = ("anyOf", "oneOf", "allOf", "prefixItems", "items", "additionalProperties")
 _BOUNDS = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
+_FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
+
+
+class _Options(TypedDict, total=False):
+    """The options that the runtime has, which takes its defaults for values of other types."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    cache_prompt: bool
+    frequency_penalty: float
+    min_p: float
+    mirostat: int
+    mirostat_eta: float
+    mirostat_tau: float
+    num_ctx: PositiveInt
+    num_predict: int
+    presence_penalty: float
+    repeat_last_n: int
+    repeat_penalty: float
+    seed: int
+    stop: str | list[str] | tuple[str, ...]
+    temperature: float
+    top_k: int
+    top_p: float
+    typical_p: float
+
+
+_options = TypeAdapter(_Options)
 
 
 def extend(request: ChatRequest, body: dict[str, Any]) -> None:
@@ -47,10 +69,17 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
             "OllamaAdapter(tool_calling='schema') does",
             reason="client_error",
         )
-    for name, value in request.options.items():
-        if value is not None:
-            body.pop(name, None)
-            _set_option(body, name, value)
+    try:
+        _options.validate_python({k: v for k, v in request.options.items() if v is not None})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise BackendError(
+            f"the embedded model does not take the option {fault['loc'][0]}={fault['input']!r}: "
+            f"{fault['msg']}; it has {', '.join(_Options.__annotations__)}",
+            reason="client_error",
+        ) from error
+    if "seed" in body:
+        body["seed"] %= _LARGEST_SEED
     body["return_progress"] = True
     if body.pop("reasoning_effort", None):
         body["chat_template_kwargs"] = {"enable_thinking": True}
@@ -59,38 +88,10 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
         body["grammar"] = grammar_of(request.schema)
 
 
-def _set_option(fields: dict[str, Any], name: str, value: Any) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    texts = [value] if isinstance(value, str) else value
-    are_texts = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
-    rules = {
-        **dict.fromkeys((*_WHOLE, "seed"), (whole, "a whole number")),
-        **dict.fromkeys(_REAL, (whole or isinstance(value, float), "a number")),
-        "num_ctx": (whole and value > 0, "a whole number above 0"),
-        "stop": (are_texts, "a text or a list of texts"),
-        "cache_prompt": (isinstance(value, bool), "True or False"),
-    }
-    if name not in rules:
-        raise BackendError(
-            f"the embedded model has no option {name!r} (given: {value!r}); it has "
-            f"{', '.join(sorted(rules))}",
-            reason="client_error",
-        )
-    is_right, what = rules[name]
-    if not is_right:
-        raise BackendError(f"option {name}={value!r} must be {what}", reason="client_error")
-    if name == "num_predict":
-        # Ollama's -2, fill the context, is what the runtime does at its own -1.
-        fields["max_tokens"] = max(value, -1)
-    elif name == "seed":
-        fields["seed"] = value % _LARGEST_SEED
-    elif name != "num_ctx":
-        fields[name] = list(texts) if name == "stop" else value
-
-
 def grammar_of(schema: Mapping[str, Any]) -> str:
     """Return the grammar of replies that fit the schema; keys come in the schema's order."""
-    return f"%llguidance {{}}\nstart: {_rule(schema)}"
+    compact = {"x-guidance": {"whitespace_flexible": False}, **bounded(schema)}
+    return f"%llguidance {{}}\nstart: %json {json.dumps(compact)}"
 
 
 def bounded(schema: Any) -> Any:
@@ -104,15 +105,12 @@ def bounded(schema: Any) -> Any:
         return schema
     result: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _FOR_PEOPLE:
-            continue
-        if key in _NESTED and isinstance(value, Mapping):
+        if key in _BY_NAME:
             result[key] = {name: bounded(child) for name, child in value.items()}
-        elif key in _LISTS and isinstance(value, list | tuple):
-            result[key] = [bounded(child) for child in value]
-        elif key in _SINGLE:
-            result[key] = bounded(value)
-        else:
+        elif key in _INNER:
+            several = isinstance(value, list | tuple)
+            result[key] = [bounded(child) for child in value] if several else bounded(value)
+        elif key not in _FOR_PEOPLE:
             result[key] = value
     if "properties" in result:
         result.setdefault("additionalProperties", False)
@@ -133,18 +131,11 @@ def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:
         next((schema[key] for key in keys if key in schema), None) for keys in _BOUNDS
     )
     if lowest is None:
-        schema["minimum"] = -_MOST if highest is None else min(-_MOST, highest)
+        schema["minimum"] = lowest = -_MOST
     if highest is None:
-        schema["maximum"] = _MOST if lowest is None else max(_MOST, lowest)
+        schema["maximum"] = highest = _MOST
     if not whole and "multipleOf" not in schema:
-        step = _STEP
+        span = highest - lowest
         # A narrow range gets finer steps, 10 to 100 of them.
-        if lowest is not None and highest is not None and 0 < highest - lowest < 10 * _STEP:
-            digits = 1 - math.floor(math.log10(highest - lowest))
-            step = round(10.0**-digits, digits)
-        schema["multipleOf"] = step
-
-
-def _rule(schema: Mapping[str, Any]) -> str:
-    compact = {"x-guidance": {"whitespace_flexible": False}, **bounded(schema)}
-    return f"%json {json.dumps(compact)}"
+        digits = 1 - math.floor(math.log10(span)) if 0 < span < 0.1 else 2
+        schema["multipleOf"] = round(10.0**-digits, digits)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import logging
 import os
 import signal
 import time
@@ -18,8 +17,8 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm._embedded import backend, server
-from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
+from llmsim_lab.llm._embedded import backend
+from llmsim_lab.llm._embedded.backend import EmbeddedBackend
 from llmsim_lab.llm._embedded.weights import find_model
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
@@ -50,17 +49,17 @@ def request(text: str = "Say hello.", *, timeout_s: float = 60, **changes: Any) 
 
 def pid_of(embedded: EmbeddedBackend) -> int:
     """Return the process id of the backend's child, which must run."""
-    child = embedded._server().running(0)
+    child = embedded._server.running()
     assert child is not None
     return child.pid
 
 
 @pytest.fixture
 async def embedded(small_model: Path) -> AsyncIterator[EmbeddedBackend]:
-    ready = EmbeddedBackend("smollm2-135m", num_ctx=1024, hang_grace_s=3)
+    ready = EmbeddedBackend("smollm2-135m", num_ctx=1024, hang_grace_s=0.2)
     yield ready
     await ready.aclose()
-    assert server._entries == {}
+    assert ready._server.child is None
 
 
 # Answers
@@ -133,7 +132,15 @@ async def test_a_request_for_a_larger_window_loads_the_model_again(
     reply = await embedded.chat(request(options={"num_predict": 2, "num_ctx": 2048}))
     assert reply.load_seconds > 0
     assert pid_of(embedded) != before
-    assert embedded._server().running(2048)
+    assert embedded._server.running(2048)
+
+
+async def test_a_window_beyond_the_models_training_is_rejected(small_model: Path) -> None:
+    embedded = EmbeddedBackend("smollm2-135m", num_ctx=9000)
+    with pytest.raises(
+        ConfigError, match="num_ctx=9000 but smollm2-135m was trained for at most 8"
+    ):
+        await embedded.chat(request())
 
 
 async def test_another_models_request_is_rejected(embedded: EmbeddedBackend) -> None:
@@ -182,8 +189,7 @@ async def test_a_killed_child_is_one_failed_request_and_then_a_new_child(
     with pytest.raises(BackendError, match=r"was lost: signal SIGKILL") as caught:
         await task
     assert (caught.value.reason, caught.value.retry) == ("connection_error", True)
-    with caplog.at_level(logging.WARNING, logger="llmsim_lab"):
-        assert (await embedded.chat(request())).load_seconds > 0
+    assert (await embedded.chat(request())).load_seconds > 0
     lines = [r.getMessage() for r in caplog.records if r.name.startswith("llmsim_lab")]
     assert [line.split()[0] for line in lines] == ["EMBEDDED_ENDED"]
 
@@ -197,11 +203,9 @@ async def test_a_hung_child_is_ended_and_started_again(
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await embedded.chat(request())
-    with caplog.at_level(logging.WARNING, logger="llmsim_lab"):
-        await embedded.chat(request())
+    assert "hung: it was silent for 0." in caplog.text
+    await embedded.chat(request())
     assert pid_of(embedded) != before
-    assert "EMBEDDED_ENDED" in caplog.text
-    assert "hung" in caplog.text
 
 
 async def test_a_request_that_waits_in_line_can_be_given_up(embedded: EmbeddedBackend) -> None:
@@ -217,11 +221,6 @@ async def test_a_request_that_waits_in_line_can_be_given_up(embedded: EmbeddedBa
 
 
 # Sharing
-
-
-async def test_many_requests_at_once_are_all_answered(embedded: EmbeddedBackend) -> None:
-    replies = await asyncio.gather(*(embedded.chat(request(f"Say {n}.")) for n in range(6)))
-    assert all(reply.reply_tokens for reply in replies)
 
 
 async def test_backends_of_one_model_share_a_process(embedded: EmbeddedBackend) -> None:
@@ -315,35 +314,3 @@ def test_bad_arguments_are_rejected_at_once(
 def test_weights_that_are_not_here_come_with_the_command_that_fetches_them(models: Path) -> None:
     with pytest.raises(ModelFileError, match="'llmsim-lab model get smollm2-135m' fetches them"):
         EmbeddedBackend("smollm2-135m")
-
-
-def test_a_file_that_is_not_a_model_is_rejected_at_once(tmp_path: Path) -> None:
-    own = tmp_path / "page.gguf"
-    own.write_text("<html>")
-    with pytest.raises(ModelFileError, match="not a GGUF file"):
-        EmbeddedBackend(own)
-
-
-async def test_without_the_runtime_the_error_says_how_to_install_it(
-    small_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backend, "_RUNTIME", "no_such_runtime")
-    assert not runtime_installed()
-    embedded = EmbeddedBackend("smollm2-135m")
-    with pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[embedded\]'"):
-        await embedded.chat(request())
-    assert (await embedded.model_info()).version is None
-    await embedded.aclose()
-
-
-async def test_a_child_that_died_while_idle_is_replaced_without_a_failed_request(
-    embedded: EmbeddedBackend,
-) -> None:
-    await embedded.chat(request())
-    before = pid_of(embedded)
-    psutil.Process(before).kill()
-    child = embedded._server()._child
-    assert child is not None
-    child.ending()
-    assert (await embedded.chat(request())).load_seconds > 0
-    assert pid_of(embedded) != before

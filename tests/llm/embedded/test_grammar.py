@@ -21,7 +21,7 @@ def schema_in(grammar: str) -> dict[str, Any]:
         ({"type": "string"}, {"maxLength": 1000}),
         ({"type": "string", "maxLength": 7}, {"maxLength": 7}),
         ({"type": "integer", "minimum": 3}, {"minimum": 3, "maximum": 10**12}),
-        ({"type": "integer", "maximum": -(10**13)}, {"minimum": -(10**13)}),
+        ({"type": "integer", "maximum": 3}, {"minimum": -(10**12), "maximum": 3}),
         ({"type": "number", "exclusiveMinimum": 0, "maximum": 5}, {"multipleOf": 0.01}),
         ({"type": "number", "minimum": 0, "maximum": 0.002}, {"multipleOf": 0.0001}),
         ({"type": "number", "multipleOf": 0.25}, {"multipleOf": 0.25, "minimum": -(10**12)}),

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, connect
-from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
+from llmsim_lab.llm._embedded.server import ChildProcess
 from llmsim_lab.llm._embedded.weights import usable_cores
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest, Message
@@ -28,16 +29,19 @@ REQUEST = ChatRequest(
 
 @pytest.fixture(scope="module")
 def server(small_model: Path) -> Iterator[ChildProcess]:
-    settings = ChildSettings(
-        model=small_model, num_ctx=1024, threads=usable_cores(), startup_timeout_s=120
-    )
-    child = ChildProcess(settings)
+    child = ChildProcess(small_model, num_ctx=1024, threads=usable_cores(), timeout_s=120)
     yield child
     child.stop()
 
 
+def key_of(server: ChildProcess) -> str:
+    key = server.backend._key
+    assert isinstance(key, SecretStr)
+    return key.get_secret_value()
+
+
 def backend_of(server: ChildProcess) -> OpenAIBackend:
-    return OpenAIBackend("smollm2", base_url=server.backend.base_url, api_key=server.api_key)
+    return OpenAIBackend("smollm2", base_url=server.backend.base_url, api_key=key_of(server))
 
 
 async def test_a_decision_is_held_to_its_schema(server: ChildProcess) -> None:
@@ -84,25 +88,28 @@ async def test_the_pieces_of_a_reply_are_its_text(server: ChildProcess) -> None:
 
 async def test_a_prompt_that_does_not_fit_is_told_apart(server: ChildProcess) -> None:
     backend = backend_of(server)
-    with pytest.raises(BackendError, match="more than the 1024 tokens of context") as caught:
+    with pytest.raises(BackendError, match=r"the context window .*\(1024 tokens\)") as caught:
         await backend.chat(replace(REQUEST, messages=(Message("user", "word " * 1500),)))
     assert caught.value.reason == "context_overflow"
 
 
 async def test_a_wrong_key_is_the_users_to_correct(server: ChildProcess) -> None:
-    backend = OpenAIBackend("smollm2", base_url=server.address, api_key="sk-a-wrong-key")
-    with pytest.raises(BackendError, match="does not accept the key: Invalid API Key") as caught:
+    backend = OpenAIBackend("smollm2", base_url=server.backend.base_url, api_key="sk-a-wrong-key")
+    with pytest.raises(BackendError, match="answers 401: Invalid API Key") as caught:
         await backend.chat(REQUEST)
     assert (caught.value.reason, caught.value.status_code) == ("client_error", 401)
 
 
 async def test_connect_finds_the_servers_only_model(server: ChildProcess) -> None:
     client = await asyncio.to_thread(
-        connect, "openai", base_url=server.address, api_key=lambda: server.api_key, quiet=True
+        connect,
+        "openai",
+        base_url=server.backend.base_url,
+        api_key=lambda: key_of(server),
+        quiet=True,
     )
     async with client:
         info = await client.model_info()
     assert info.name.endswith(".gguf")
     assert (info.backend, info.digest) == ("openai", None)
     assert info.context_length == 8192
-    assert info.version == "owned by llamacpp"

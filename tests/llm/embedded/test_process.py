@@ -1,269 +1,289 @@
-"""However the child fails, its parent can say why."""
+"""The child process, with a stand-in for the runtime: ready, failing, shared, ended."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm._embedded import weights
-from llmsim_lab.llm._embedded.server import (
-    ChildProcess,
-    ChildSettings,
-    ModelServer,
-    _stop_all,
-    child_command,
-    lease,
-    release,
-)
+from llmsim_lab.llm._embedded import server
+from llmsim_lab.llm._embedded.child import _parameters
+from llmsim_lab.llm._embedded.server import ChildProcess, ModelServer
 
-READY = 'print(json.dumps({"ready": "http://127.0.0.1:1"}), flush=True)'
+RUNTIME = """
+import os, sys, time
+
+class Part:
+    pass
+
+class CommonParams:
+    def __init__(self):
+        self.model, self.cpuparams, self.cpuparams_batch = Part(), Part(), Part()
+
+class Server:
+    def __init__(self, parameters):
+        print("native noise", parameters.n_ctx, os.environ["OMP_WAIT_POLICY"], flush=True)
+        self.listening_address = f"http://127.0.0.1:{parameters.n_ctx}"
+        CODE
+"""
 Launch = Callable[..., ChildProcess]
+MODEL = Path("m.gguf")
 
 
-def settings(model: Path = Path("m.gguf"), *, timeout_s: float = 30) -> ChildSettings:
-    return ChildSettings(model=model, num_ctx=64, threads=1, startup_timeout_s=timeout_s)
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return what puts a runtime in place that does something while it loads a model."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def write(code: str) -> None:
+        (tmp_path / "xllamacpp.py").write_text(RUNTIME.replace("CODE", code))
+
+    write("")
+    return write
 
 
-def command(code: str) -> list[str]:
-    return [sys.executable, "-c", f"import json, os, sys\ntold = sys.stdin.readline()\n{code}"]
+@pytest.fixture
+def launch(install: Callable[[str], None]) -> Iterator[Launch]:
+    launched = []
+
+    def start(code: str = "", *, timeout_s: float = 30) -> ChildProcess:
+        install(code)
+        launched.append(ChildProcess(MODEL, num_ctx=64, threads=1, timeout_s=timeout_s))
+        return launched[-1]
+
+    yield start
+    for child in launched:
+        child.stop()
 
 
-@contextmanager
-def launched(code: str, *, timeout_s: float = 30) -> Iterator[ChildProcess]:
-    child = ChildProcess(settings(timeout_s=timeout_s), command=command(code))
-    yield child
+@pytest.mark.process
+def test_a_child_that_is_ready_has_an_address_and_a_secret(launch: Launch) -> None:
+    child = launch()
+    assert child.alive
+    assert child.backend.base_url == "http://127.0.0.1:64/v1"
+    assert psutil.Process(child.pid).cmdline()[1:] == ["-P", str(server._SCRIPT)]
+    assert os.getpgid(child.pid) != os.getpgid(0)  # an interrupt does not reach it
+    assert child.ending() == (
+        "it is still running but does not answer; it printed last: native noise 64 PASSIVE"
+    )
     child.stop()
-
-
-@pytest.mark.process
-def test_a_child_that_is_ready_has_an_address_and_a_secret() -> None:
-    with launched(f"{READY}\nsys.stdin.read()") as child:
-        assert child.alive
-        assert child.address == "http://127.0.0.1:1"
-        assert len(child.api_key) > 20
-        assert child.api_key not in " ".join(psutil.Process(child.pid).cmdline())
     assert not child.alive
-
-
-@pytest.mark.process
-def test_the_child_gets_its_settings_and_does_not_spin() -> None:
-    code = 'print(told.strip(), os.environ["OMP_WAIT_POLICY"], file=sys.stderr)\n' + READY
-    with launched(code) as child:
-        assert '"num_ctx": 64' in child.ending()
-        assert "PASSIVE" in child.last_lines
-
-
-@pytest.mark.process
-def test_native_noise_is_kept_for_error_messages_and_bounded() -> None:
-    code = f"{READY}\nfor n in range(500): print('line', n, file=sys.stderr)\nprint('out')"
-    with launched(code) as child:
-        assert "exit status 0" in child.ending()
-        assert len(child._lines) <= 60
-        assert "line 499" in child._lines
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("what", "detail", "kind", "message"),
-    [
-        ("runtime", "No module named 'x'", ConfigError, r"pip install 'llmsim-lab\[embedded\]'"),
-        ("runtime", "libgomp.so.1: cannot open", ConfigError, "apt-get install libgomp1"),
-        ("grammar", "root ::= x", ConfigError, "cannot hold replies to a schema"),
-        ("load", "bad magic", ModelFileError, r"m\.gguf cannot be loaded .*bad magic"),
-    ],
-)
-def test_what_the_child_reports_becomes_a_clear_error(
-    what: str, detail: str, kind: type[Exception], message: str
-) -> None:
-    code = f'print(json.dumps({{"error": {what!r}, "detail": {detail!r}}}))'
-    with pytest.raises(kind, match=message):
-        ChildProcess(settings(), command=command(code))
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("print('boom', file=sys.stderr); sys.exit(3)", "exit status 3; it printed last: boom"),
-        ("print('no json')", "exit status 0"),
-        ("print('[1]')", "exit status 0"),
+        (
+            "raise RuntimeError('bad weights')",
+            "num_ctx=64: exit status 1; it printed last: .* bad weights; the file may be damaged",
+        ),
         ("os.kill(os.getpid(), 4)", "signal SIGILL .*x86 with AVX2"),
         ("os.kill(os.getpid(), 9)", "signal SIGKILL .*ran out of memory"),
     ],
 )
-def test_a_child_that_ends_at_its_start_is_explained(code: str, message: str) -> None:
+def test_a_child_that_ends_at_its_start_is_explained(
+    launch: Launch, code: str, message: str
+) -> None:
     with pytest.raises(ModelFileError, match=message):
-        ChildProcess(settings(), command=command(code))
+        launch(code)
 
 
 @pytest.mark.process
-def test_a_child_that_ends_before_it_reads_is_explained() -> None:
+@pytest.mark.usefixtures("install")
+def test_a_runtime_that_cannot_be_imported_comes_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: cannot open')")
+    with pytest.raises(
+        ConfigError, match=r"cannot open\); pip install .* 'apt-get install libgomp1"
+    ):
+        ChildProcess(MODEL, num_ctx=64, threads=1, timeout_s=30)
+
+
+@pytest.mark.process
+def test_a_child_that_ends_before_it_reads_is_explained(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text("import os; os._exit(5)")
+    monkeypatch.setattr(server, "_SCRIPT", script)
     with pytest.raises(ModelFileError, match="exit status 5"):
-        ChildProcess(settings(), command=[sys.executable, "-c", "import os; os._exit(5)"])
+        launch()
 
 
 @pytest.mark.process
-def test_a_child_that_is_not_ready_in_time_is_ended() -> None:
-    code = "print(os.getpid(), file=sys.stderr, flush=True)\nsys.stdin.read()"
+def test_a_child_that_is_not_ready_in_time_is_ended(launch: Launch) -> None:
     with pytest.raises(BackendError, match="was not ready within 1 s") as caught:
-        ChildProcess(settings(timeout_s=1), command=command(code))
+        launch("time.sleep(600)", timeout_s=1)
     assert (caught.value.reason, caught.value.retry) == ("timeout", True)
 
 
-@pytest.mark.process
-def test_a_child_that_lives_but_does_not_answer_is_said_to() -> None:
-    with launched(f"{READY}\nsys.stdin.read()") as child:
-        assert child.ending() == "it is still running but does not answer"
-
-
-def test_without_a_python_to_run_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(ConfigError, match=r"sys\.executable is empty"):
-        child_command()
+def test_the_child_listens_on_this_machine_only_and_asks_for_a_secret() -> None:
+    runtime = SimpleNamespace(
+        CommonParams=lambda: SimpleNamespace(
+            model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace()
+        )
+    )
+    told = {"model": "m", "num_ctx": 64, "threads": 2, "api_key": "secret"}
+    parameters = _parameters(runtime, told)
+    assert (parameters.hostnames, parameters.port) == (["127.0.0.1"], 0)
+    assert parameters.api_keys == ["secret"]
+    assert parameters.n_parallel == 1
+    assert parameters.cache_ram_mib == 512
+    assert parameters.verbosity == 2  # the runtime's number for warnings and errors
 
 
 PARENT = """
-import sys, time
+import time
 from pathlib import Path
-from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
-model = Path(sys.argv[1])
-child = ChildProcess(ChildSettings(model=model, num_ctx=64, threads=1, startup_timeout_s=60))
+from llmsim_lab.llm._embedded.server import ChildProcess
+child = ChildProcess(Path("m.gguf"), num_ctx=64, threads=1, timeout_s=60)
 print(child.pid, flush=True)
 time.sleep(600)
 """
 
 
-@pytest.mark.embedded
 @pytest.mark.process
-def test_the_child_ends_with_its_parent_even_if_that_is_killed(small_model: Path) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(small_model)], stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    child = psutil.Process(int(parent.stdout.readline()))
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
+@pytest.mark.usefixtures("install")
+def test_the_child_ends_with_its_parent_even_if_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
     gone, alive = psutil.wait_procs([child], timeout=20)
     assert (len(gone), alive) == (1, []) or child.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.embedded
 @pytest.mark.process
-def test_an_interrupt_of_the_notebook_does_not_reach_the_child(small_model: Path) -> None:
-    child = ChildProcess(settings(small_model, timeout_s=60))
-    try:
-        assert os.getpgid(child.pid) != os.getpgid(0)
-    finally:
-        child.stop()
-
-
-@pytest.mark.embedded
-@pytest.mark.process
 def test_a_file_that_only_begins_like_a_model_is_an_error(model_file: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"own\.gguf cannot be loaded with num_ctx=64"):
-        ChildProcess(settings(model_file, timeout_s=60))
+    with pytest.raises(ModelFileError, match=r"own\.gguf cannot be loaded .*failed to load model"):
+        ChildProcess(model_file, num_ctx=64, threads=1, timeout_s=60)
 
 
 # The server around it
 
 
+class User:
+    """Stands for a backend."""
+
+
+@pytest.fixture
+def shared(install: Callable[[str], None]) -> Iterator[ModelServer]:
+    user, made = User(), ModelServer(MODEL, threads=1)
+    made.users.add(user)
+    yield made
+    made.stop()
+
+
 @pytest.mark.process
 def test_a_dead_child_is_started_again_and_said_to_be(
-    model_file: Path, caplog: pytest.LogCaptureFixture
+    shared: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = ModelServer(settings(model_file), command=command(f"{READY}\nsys.stdin.read()"))
-    first = server.start(64)
+    first = shared.start(64, timeout_s=30)
     os.kill(first.pid, signal.SIGKILL)
     first.ending()
-    assert server.running(64) is None
-    second = server.start(64)
+    assert shared.running() is None
+    second = shared.start(64, timeout_s=30)
     assert second.pid != first.pid
-    assert server.start(64) is second
-    server.stop()
-    assert not second.alive
+    assert shared.start(64, timeout_s=30) is second
     assert [record.getMessage().split()[0] for record in caplog.records] == ["EMBEDDED_ENDED"]
 
 
 @pytest.mark.process
-def test_a_larger_window_loads_the_model_again(model_file: Path) -> None:
-    server = ModelServer(settings(model_file), command=command(f"{READY}\nsys.stdin.read()"))
-    first = server.start(64)
-    second = server.start(128)
+def test_a_larger_window_loads_the_model_again_and_no_smaller_one_does(
+    shared: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = shared.start(64, timeout_s=30)
+    second = shared.start(128, timeout_s=30)
     assert not first.alive
-    assert (second.settings.num_ctx, server.running(64)) == (128, second)
-    server.stop()
-
-
-def test_a_model_that_does_not_fit_is_not_even_started(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(weights, "available_memory_bytes", lambda: 100_000_000)
-    server = ModelServer(settings(model_file), command=command("raise SystemExit"))
-    with pytest.raises(ModelFileError, match=r"own\.gguf needs about 0\.2 GB of memory"):
-        server.start(64)
+    assert shared.running(64) is shared.running(128) is second
+    shared.stop()
+    assert shared.start(64, timeout_s=30).num_ctx == 128
+    assert caplog.records == []
 
 
 @pytest.mark.process
-def test_a_server_that_is_stopped_while_it_starts_leaves_no_child(
-    model_file: Path,
+def test_a_server_that_loses_its_users_while_it_starts_leaves_no_child(
+    shared: ModelServer,
 ) -> None:
-    server = ModelServer(settings(model_file), command=command(f"{READY}\nsys.stdin.read()"))
-    server.stop()
-    child = server.start(64)
-    assert not child.alive
-
-
-@pytest.mark.process
-def test_all_children_end_with_the_process_that_started_them(
-    model_file: Path,
-) -> None:
-    server = lease(settings(model_file), command=command(f"{READY}\nsys.stdin.read()"))
-    child = server.start(64)
-    _stop_all(os.getpid() + 1)  # as in a process forked from this one
-    assert child.alive
-    _stop_all(os.getpid())
-    assert not child.alive
-    release(server)
-    release(server)  # once more than leased does no harm
+    shared.users.clear()
+    assert not shared.start(64, timeout_s=30).alive
 
 
 FORK = """
 import os, sys
 from pathlib import Path
-from llmsim_lab.llm._embedded.server import ChildSettings
-from llmsim_lab.llm._embedded.server import lease
-code = sys.argv[2]
-told = ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1, startup_timeout_s=30)
-first = lease(told, command=[sys.executable, "-c", code])
-child = first.start(64)
+from llmsim_lab.llm._embedded.server import shared_server
+
+def child_of(server):
+    server.users.add(sys)
+    return server.start(64, timeout_s=30)
+
+first = shared_server(Path("m.gguf"), 1)
+child = child_of(first)
 if os.fork() == 0:
-    second = lease(told, command=[sys.executable, "-c", code])
-    own = second.start(64)
-    fine = second is not first and own.pid != child.pid and child.alive is not None
-    own.stop()
-    os._exit(0 if fine else 1)
-code = os.waitstatus_to_exitcode(os.wait()[1])
-alive = child.alive
-child.stop()
-sys.exit(code or not alive)
+    own = child_of(shared_server(Path("m.gguf"), 1))
+    sys.exit(own.pid == child.pid)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) or not child.alive)
 """
 
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_process_has_children_of_its_own(model_file: Path) -> None:
-    code = command(f"{READY}\nsys.stdin.read()")[2]
-    done = subprocess.run(
-        [sys.executable, "-c", FORK, str(model_file), code], timeout=60, check=False
-    )
+@pytest.mark.usefixtures("install")
+def test_a_forked_process_has_a_child_of_its_own_and_leaves_its_parents_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", FORK], timeout=60, check=False)
     assert done.returncode == 0
+
+
+# One at a time
+
+
+async def test_requests_take_turns_in_order_and_giving_up_harms_nobody() -> None:
+    queue, seen, inside = ModelServer(MODEL, 1), [], 0
+
+    async def work(number: int) -> None:
+        nonlocal inside
+        async with queue.turn():
+            inside += 1
+            assert inside == 1
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.03)
+                seen.append(number)
+            inside -= 1
+
+    tasks = [asyncio.create_task(work(number)) for number in range(5)]
+    await asyncio.sleep(0.01)
+    tasks[0].cancel()
+    tasks[2].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert seen == [1, 3, 4]
+
+
+async def test_two_event_loops_take_turns_and_one_that_waits_hears_of_it() -> None:
+    queue, seen, pieces = ModelServer(MODEL, 1), [], []
+
+    async def other() -> None:
+        async with queue.turn(pieces.append):
+            seen.append("other")
+
+    thread = threading.Thread(target=lambda: asyncio.run(other()))
+    async with queue.turn():
+        thread.start()
+        while not pieces:  # noqa: ASYNC110 - it is another thread
+            await asyncio.sleep(0.01)
+        seen.append("first")
+    await asyncio.to_thread(thread.join)
+    assert seen == ["first", "other"]
+    assert set(pieces) == {""}

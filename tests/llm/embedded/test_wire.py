@@ -19,7 +19,7 @@ def request(**changes: Any) -> ChatRequest:
 
 def body_of(asked: ChatRequest) -> dict[str, Any]:
     backend = OpenAIBackend("m", base_url="127.0.0.1:9", extend=extend)
-    return backend.body_of("m", asked, 0)
+    return backend.body_of("m", asked)
 
 
 def fields(**options: Any) -> dict[str, Any]:
@@ -39,36 +39,14 @@ def test_options_arrive_by_the_runtimes_names() -> None:
     assert expected.items() <= sent.items()
 
 
-@pytest.mark.parametrize(
-    ("option", "field", "value"),
-    [
-        ({"num_predict": -2}, "max_tokens", -1),
-        ({"seed": -1}, "seed", 2**32 - 2),
-        ({"seed": 2**63}, "seed", 2**63 % (2**32 - 1)),
-        ({"stop": "end"}, "stop", ["end"]),
-        ({"stop": ("a", "b")}, "stop", ["a", "b"]),
-        ({"cache_prompt": False}, "cache_prompt", False),
-    ],
-)
-def test_values_are_put_into_the_runtimes_terms(
-    option: dict[str, Any], field: str, value: Any
-) -> None:
-    assert fields(**option)[field] == value
-
-
-def test_the_context_window_is_not_a_field() -> None:
-    assert "num_ctx" not in fields(num_ctx=2048)
-
-
-def test_an_option_without_a_value_is_left_out() -> None:
-    assert "seed" not in fields(seed=None)
+def test_a_seed_fits_the_runtime() -> None:
+    assert fields(seed=2**63)["seed"] == 2**63 % (2**32 - 1)
 
 
 def test_an_unknown_option_is_rejected_by_name() -> None:
-    with pytest.raises(BackendError, match=r"no option 'tfs_z' \(given: 1\); it has cache") as e:
+    with pytest.raises(BackendError, match=r"the option tfs_z=1: .*; it has cache_prompt,") as e:
         fields(tfs_z=1)
-    assert e.value.reason == "client_error"
-    assert not e.value.retry
+    assert (e.value.reason, e.value.retry) == ("client_error", False)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +56,12 @@ def test_an_unknown_option_is_rejected_by_name() -> None:
         {"temperature": True},
         {"num_predict": 1.5},
         {"num_ctx": 0},
-        {"seed": "x"},
-        {"stop": 3},
         {"stop": [3]},
         {"cache_prompt": 1},
     ],
 )
 def test_a_value_of_the_wrong_type_is_rejected(option: dict[str, Any]) -> None:
-    with pytest.raises(BackendError, match=rf"option {next(iter(option))}=.* must be"):
+    with pytest.raises(BackendError, match=rf"the option {next(iter(option))}=.*: Input should be"):
         fields(**option)
 
 

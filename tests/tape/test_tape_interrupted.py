@@ -1,0 +1,111 @@
+"""A Ctrl-C at any line of the tape's code loses nothing, repeats nothing and keeps no lock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import filelock
+import pytest
+from tape_kit import HashBackend, content, hash_client, identity, repeated, steady_config
+
+import llmsim_lab.tape
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.run import resume
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
+
+FOLDER = str(Path(llmsim_lab.tape.__file__).parent)
+TURNS = 3
+
+
+class Lines:
+    """Counts the lines of the tape's code that run, and raises KeyboardInterrupt at one of them.
+
+    Args:
+        at: which of them.
+        function: only lines of functions of this name count.
+    """
+
+    def __init__(self, at: int | None = None, function: str | None = None) -> None:
+        self.ran, self.at, self.function = 0, at, function
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        if event == "line" and self.function in (None, frame.f_code.co_name):
+            self.ran += 1
+            if self.ran == self.at:
+                raise KeyboardInterrupt
+        return self
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def begun(path: Path, backend: HashBackend) -> Simulation:
+    client = hash_client(backend, max_concurrency=2)
+    return Simulation(steady_config(), llm_client=client, tape=path)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Simulation:
+    run = Simulation(steady_config(), llm_client=hash_client(HashBackend(faulty=True)))
+    run.run(TURNS)
+    return run
+
+
+def assert_ends_well(path: Path, run: Simulation, backend: HashBackend, expected: Any) -> None:
+    """Play an interrupted run to its end: it is the same, asked nothing twice, and is whole."""
+    while run.turn_number < TURNS:
+        try:
+            asyncio.run(run.arun(TURNS - run.turn_number))
+        except TapeError as error:
+            assert "nothing is lost" in str(error)  # noqa: PT017 - it may also raise nothing
+            run.close()
+            run = resume(path, llm_client=run.llm_client)
+    assert content(run) == content(expected)
+    assert verify(path) == []
+    tape = Tape(path, read_only=True)
+    assert repeated(tape, run.run_id or 0) == []
+    twice = [n for n in Counter(map(identity, backend.requests)).values() if n > 1]
+    assert sum(twice) - len(twice) <= 2  # those in flight
+    with filelock.FileLock(f"{path}.lock", timeout=0):
+        pass
+
+
+FUNCTIONS = [
+    *("claim", "_release", "_end", "refresh", "intern", "append_call", "_write", "note_call"),
+    *("keep_now", "commit_turn", "writing", None),
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_ctrl_c_at_any_line_loses_and_repeats_nothing(
+    tmp_path: Path, reference: Simulation, function: str | None, seed: int
+) -> None:
+    counted = Lines(function=function)
+    with counted.watched():
+        asyncio.run(begun(tmp_path / "counted.tape", HashBackend(faulty=True)).arun(TURNS))
+    path, backend = tmp_path / "x.tape", HashBackend(faulty=True)
+    run = begun(path, backend)
+    # Not in the last lines of all, when the run is done.
+    at = random.Random(seed).randint(1, counted.ran * 9 // 10)
+    with pytest.raises(KeyboardInterrupt), Lines(at, function).watched():
+        asyncio.run(run.arun(TURNS))
+    assert_ends_well(path, run, backend, reference)

@@ -1,0 +1,160 @@
+"""Several at once: agents in threads, runs on one tape, readers, and another process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tape_kit import (
+    HashBackend,
+    content,
+    hash_client,
+    make_recorded,
+    repeated,
+    steady_config,
+)
+
+from llmsim_lab.agents import Agent
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.run import load, replay, resume
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
+from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
+
+NATIONS = [f"Nation {number}" for number in range(8)]
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+class Threaded(Agent):
+    """An agent that decides in a thread of its own."""
+
+    def __init__(self, inner: Agent) -> None:
+        super().__init__(inner.name)
+        self.inner = inner
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        return await asyncio.to_thread(lambda: asyncio.run(self.inner.decide_action(state)))
+
+
+def threaded(client: LLMClient, config: Any) -> list[Agent]:
+    return [Threaded(agent) for agent in Simulation(config, llm_client=client).agents]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path) -> None:
+    path, config = tmp_path / "x.tape", steady_config(nations=NATIONS)
+    client = hash_client(HashBackend(delay_s=0.01, faulty=True))
+    agents = threaded(client, config)
+    run = Simulation(config, llm_client=client, agents=agents, tape=path)
+    run.run(3)
+    alone = Simulation(config, llm_client=hash_client(HashBackend(faulty=True)))
+    alone.run(3)
+    assert [turn.state.global_state for turn in run.turns] == [
+        turn.state.global_state for turn in alone.turns
+    ]
+    assert verify(path) == []
+    assert repeated(Tape(path, read_only=True), 1) == []
+    nobody = hash_client(HashBackend(before_answer=lambda _: pytest.fail("a call was made")))
+    assert replay(path, agents=threaded(nobody, config)).turns == run.turns
+
+
+@pytest.mark.usefixtures("hasty")
+def test_equal_questions_from_threads_are_each_a_sample_of_its_own(tmp_path: Path) -> None:
+    tape = Tape(tmp_path / "x.tape")
+    recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+
+    def ask(number: int) -> None:
+        asked = ChatRequest(model="m", messages=(Message("user", "How much?"),))
+        request = recorder.place(asked)
+        assert recorder.find(request) is None
+        reply = ChatReply(text=str(number))
+        recorder.keep_now(Attempt(request=request, reply=reply, seconds=0.0))
+
+    with recorder.writing(), ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(400)))
+    calls = tape.calls(1)
+    assert sorted(call.nth for call in calls) == [*range(400)]
+    assert len({call.attempt.reply and call.attempt.reply.text for call in calls}) == 400
+
+
+@pytest.mark.usefixtures("hasty")
+def test_runs_of_one_process_share_a_tape_while_others_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.tape"
+    make_recorded(path, turns=1).close()
+    done, read = threading.Event(), []
+
+    def play(seed: int) -> Simulation:
+        client = hash_client(HashBackend(delay_s=0.002, faulty=True))
+        run = Simulation(steady_config(seed=seed), llm_client=client, tape=path)
+        run.run(3)
+        return run
+
+    def look() -> None:
+        while not done.is_set():
+            with Tape(path, read_only=True) as tape:
+                found = [tape.calls(info.id, forgotten=True) for info in tape.runs()]
+                tape.turns_frame(1)
+                tape.last_asked(1)
+                read.append(sum(map(len, found)))
+
+    with ThreadPoolExecutor(6) as pool:
+        looking = pool.submit(look)
+        try:
+            runs = list(pool.map(play, range(4)))
+        finally:
+            done.set()
+        looking.result()
+    assert read == sorted(read)
+    assert verify(path) == []
+    for seed, run in enumerate(runs):
+        alone = Simulation(
+            steady_config(seed=seed), llm_client=hash_client(HashBackend(faulty=True))
+        )
+        alone.run(3)
+        assert content(run) == content(alone)
+        assert replay(path, run.run_id).turns == run.turns
+
+
+RESUMES = """
+import sys
+from tape_kit import *
+from llmsim_lab.run import resume
+resume(sys.argv[1], llm_client=hash_client()).run(1)
+"""
+
+
+@pytest.mark.process
+def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.tape"
+    first = make_recorded(path, turns=1)
+    here = Path(__file__).parent
+    code = f"import sys; sys.path += [{str(here)!r}, {str(here.parent)!r}]\n{RESUMES}"
+    subprocess.run([sys.executable, "-W", "error", "-c", code, path], check=True, timeout=60)
+    for goes_on in (first.run, lambda: first.intervene(1, {"inflation": 1.0})):
+        with pytest.raises(TapeError, match=r"continued elsewhere meanwhile; resume\('.*', 1\) ta"):
+            goes_on()
+    first.close()
+    second = resume(path, llm_client=hash_client())
+    second.run(1)
+    assert (second.turn_number, load(path).turns) == (3, second.turns)
+    assert verify(path) == []

@@ -382,10 +382,10 @@ class Journal:
         index = self.index
         if _identity(os.fstat(file.fileno())) != self._identity:
             return False
-        if self._unsure:
-            return True
         if file.read(len(index.head)) != index.head:
             return False
+        if self._unsure:
+            return True
         file.seek(index.end - len(index.tail))
         return file.read(len(index.tail)) == index.tail
 

@@ -93,7 +93,7 @@ def test_processes_that_make_a_tape_at_the_same_time_get_the_same_one(tmp_path: 
             assert child.stdin is not None
             child.stdin.flush()
         heads = [child.communicate()[0] for child in children]
-    assert heads == [f"{path.read_bytes()}\n"] * 3
+    assert heads == [f"{path.read_bytes()!r}\n"] * 3
     assert findings(path) == []
 
 

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
@@ -178,8 +179,9 @@ class Index:
             self.outside.setdefault((run, turn), []).append(place)
         elif kind == b"forget":
             named = _NUMBERS.search(raw)
-            for digits in re.finditer(rb"[0-9]+", named[1] if named else b""):
-                # Others are a fault that verify names; a file may hold millions of them.
+            found = re.finditer(rb"[0-9]+", named[1] if named else b"")
+            # No more than there are calls; others, of which a file may hold millions, verify names.
+            for digits in islice(found, len(self._numbers)):
                 if len(digits[0]) <= 15 and self.call(int(digits[0])) is not None:
                     self.forgotten.add(int(digits[0]))
         else:

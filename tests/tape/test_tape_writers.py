@@ -56,7 +56,7 @@ def test_a_second_writer_is_told_which_process_writes_and_readers_read(small: Pa
             rf"run 1 is recorded there by process {other.pid}"
         )
         with Tape(small) as tape:
-            for write in (add_run, lambda tape: tape.prune([4]), lambda tape: tape.take(tape, 1)):
+            for write in (add_run, lambda tape: tape.prune([4]), lambda tape: tape.take(tape, [1])):
                 with pytest.raises(TapeError, match=what):
                     write(tape)
             for _ in range(3):

@@ -778,7 +778,8 @@ class Journal:
             if (text := _TEXT.match(raw)) is None:
                 is_kept = wanted(number, raw)
             else:  # the first of its digest, which is whole
-                is_kept = text[1] in used and raw[-_SUM_LEN:] == _sum_of(raw, 0)
+                is_right = text_digest(raw[_TEXT_LEN:-_SUM_LEN]) == text[1]
+                is_kept = text[1] in used and is_right and raw[-_SUM_LEN:] == _sum_of(raw, 0)
                 used.discard(text[1] if is_kept else b"")
             if is_kept:
                 yield raw

@@ -446,6 +446,8 @@ class Journal:
                 if not (is_first or was_unsure or self._writers) and (fact := _FACT.match(raw)):
                     self.others[int(fact[1])] += 1
             self.index, self._unsure = index, False
+            if was_unsure and self._writers:
+                self._cut_tail()  # half a line of our own
 
     def _check_head(self, raw: bytes) -> None:
         head = _HEAD.match(raw)
@@ -671,7 +673,6 @@ class Journal:
             raise TapeError(f"{self.path} is not open for writing in this process; open it again")
         if self._unsure:
             self.refresh()
-            self._cut_tail()
 
     def _write(
         self, line: bytes, before: int, call: tuple[int, int | None, int] | None = None

@@ -284,6 +284,7 @@ def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_only_what_was_in_fli
     fills_up(monkeypatch, room)
     with pytest.raises(TapeError, match=r"cannot write to the tape .*x\.tape.*make room"):
         simulation.run(3)
+    assert path.read_bytes().endswith(b"\n")
     assert verify(path) == []
     assert load(path).turns == simulation.turns
     monkeypatch.undo()

@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
@@ -180,8 +181,9 @@ class Index:
             self.outside.setdefault((run, turn), []).append(place)
         elif kind == b"forget":
             named = _NUMBERS.search(raw)
-            for digits in re.finditer(rb"[0-9]+", named[1] if named else b""):
-                # Others are a fault that verify names; a file may hold millions of them.
+            found = re.finditer(rb"[0-9]+", named[1] if named else b"")
+            # No more than there are calls; others, of which a file may hold millions, verify names.
+            for digits in islice(found, len(self._numbers)):
                 if len(digits[0]) <= 15 and self.call(int(digits[0])) is not None:
                     self.forgotten.add(int(digits[0]))
         else:
@@ -384,10 +386,10 @@ class Journal:
         index = self.index
         if _identity(os.fstat(file.fileno())) != self._identity:
             return False
-        if self._unsure:
-            return True
         if file.read(len(index.head)) != index.head:
             return False
+        if self._unsure:
+            return True
         file.seek(index.end - len(index.tail))
         return file.read(len(index.tail)) == index.tail
 
@@ -446,6 +448,8 @@ class Journal:
                 if not (is_first or was_unsure or self._writers) and (fact := _FACT.match(raw)):
                     self.others[int(fact[1])] += 1
             self.index, self._unsure = index, False
+            if was_unsure and self._writers:
+                self._cut_tail()  # half a line of our own
 
     def _check_head(self, raw: bytes) -> None:
         head = _HEAD.match(raw)
@@ -671,7 +675,6 @@ class Journal:
             raise TapeError(f"{self.path} is not open for writing in this process; open it again")
         if self._unsure:
             self.refresh()
-            self._cut_tail()
 
     def _write(
         self, line: bytes, before: int, call: tuple[int, int | None, int] | None = None
@@ -779,7 +782,8 @@ class Journal:
             if (text := _TEXT.match(raw)) is None:
                 is_kept = wanted(number, raw)
             else:  # the first of its digest, which is whole
-                is_kept = text[1] in used and raw[-_SUM_LEN:] == _sum_of(raw, 0)
+                is_right = text_digest(raw[_TEXT_LEN:-_SUM_LEN]) == text[1]
+                is_kept = text[1] in used and is_right and raw[-_SUM_LEN:] == _sum_of(raw, 0)
                 used.discard(text[1] if is_kept else b"")
             if is_kept:
                 yield raw

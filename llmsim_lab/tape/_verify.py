@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -122,14 +123,15 @@ class _Above:
             ValueError: it does not say what a line does, or names what is not above it.
             TapeError: a text is missing.
         """
-        self.run, kind = None, kind_of(raw)
+        named = re.match(rb'\{"run":([1-9][0-9]{0,8}),', raw)
+        self.run, kind = int(named[1]) if named else None, kind_of(raw)
         loads_strictly(raw)  # which sees members that stand there twice
         line = read_line(raw)
         if kind == "text":
             self.texts.add(line["text"])
         if kind in ("tape", "text"):
             return
-        self.run = run = line["run"]
+        run = line["run"]
         for digest in [*line.get("texts", {}).values(), *_named(line)]:
             if digest not in self.texts:
                 raise ValueError(f"the text {digest} is not above it")

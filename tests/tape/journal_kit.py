@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -129,10 +130,17 @@ def _command(code: str, arguments: tuple[object, ...]) -> list[str]:
     return [sys.executable, "-c", head + textwrap.dedent(code), *map(str, arguments)]
 
 
-def program(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start code in a process of its own, which talks by its pipes."""
+@contextmanager
+def program(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Start code in a process of its own, which talks by its pipes, and is killed at the end."""
     command = _command(code, arguments)
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def run_program(code: str, *arguments: object) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 from builders import in_words, policy, rate_update, verdict
 
-from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ModelInfo
@@ -26,7 +25,6 @@ __all__ = [
     "hash_client",
     "identity",
     "make_recorded",
-    "no_calls",
     "repeated",
     "steady_config",
     "timeless",
@@ -163,11 +161,6 @@ def asked(simulation: Simulation) -> list[ChatRequest]:
     backend = simulation.llm_client.backend
     assert isinstance(backend, HashBackend | ScriptedBackend)
     return backend.requests
-
-
-def no_calls() -> LLMClient:
-    """Return a client that fails on every call."""
-    return LLMClient(LLMConfig(retry_wait_s=0), ScriptedBackend(TapeError("a call was made")))
 
 
 def content(simulation: Simulation) -> list[Any]:

@@ -127,6 +127,24 @@ def test_a_ctrl_c_while_a_line_is_taken_in_leaves_the_index_right(
     assert (journal.index.lines, journal.index.faulty) == (len(lines_of(journal.path)), 0)
 
 
+def test_another_tape_that_is_copied_over_this_one_after_a_ctrl_c_is_not_written_to(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_small(tmp_path / "other.tape").read_bytes()
+    monkeypatch.setattr(Index, "add", raising_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        journal.append(1, "set", b',"process":7')
+    monkeypatch.undo()
+    journal.path.write_bytes(other)
+    with pytest.raises(TapeError, match="is another file by now"):
+        journal.append(1, "set", b',"process":7')
+    assert journal.path.read_bytes() == other
+
+
+def raising_ctrl_c(*_arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(journal: Journal) -> None:
     with journal.path.open("ab") as file:
         file.write(b"mine\n")

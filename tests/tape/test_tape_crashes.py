@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import load, replay, resume
-from llmsim_lab.run._session import Recording
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
 from llmsim_lab.tape._recorder import LiveRecorder
@@ -211,38 +210,6 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
     assert verify(simulation.tape) == []
 
 
-@pytest.mark.parametrize("after", ["commit_turn", "done"])
-def test_a_turn_interrupted_when_it_was_written_is_found_by_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
-) -> None:
-    client = hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
-    simulation.run(2)
-    whose = LiveRecorder if after == "commit_turn" else Recording
-    whole = getattr(whose, after)
-
-    def interrupted(*turn: Any) -> None:
-        whole(*turn)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(whose, after, interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        simulation.run(3)
-    monkeypatch.undo()
-    assert simulation.turn_number == 2
-    for goes_on in (simulation.run, lambda: simulation.intervene(2, {"inflation": 1.0})):
-        with pytest.raises(TapeError, match=r"turn 3 of run 1 is on .* already.*nothing is lost"):
-            goes_on()
-    simulation.close()
-    second = resume(tmp_path / "x.tape", llm_client=client)
-    assert second.turn_number == 3
-    second.run(2)
-    assert_same(second, uninterrupted(5))
-    assert Counter(map(identity, asked(simulation))).most_common(1)[0][1] == 1
-    assert second.tape is not None
-    assert verify(second.tape) == []
-
-
 @pytest.mark.parametrize("is_written", [False, True])
 def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
@@ -264,19 +231,6 @@ def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
     simulation.run(1)
     assert_same(simulation, uninterrupted(3))
     assert load(tmp_path / "x.tape").turns == simulation.turns
-
-
-def test_a_run_stopped_by_an_exception_is_resumed_by_another_simulation(tmp_path: Path) -> None:
-    first = stumbling_run(tmp_path / "x.tape", ValueError("a bug"))
-    with pytest.raises(ValueError, match="a bug"):
-        first.run(5)
-    first.close()
-    agents = list(first.agents)
-    second = resume(tmp_path / "x.tape", llm_client=first.llm_client, agents=agents)
-    assert second.turns == first.turns
-    second.run(3)
-    assert_same(second, uninterrupted(5))
-    assert Counter(map(identity, asked(first))).most_common(1)[0][1] == 1
 
 
 def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> None:
@@ -306,33 +260,34 @@ def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> N
 # --- a full disk -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def grow_by() -> Iterator[Callable[[Path, int], None]]:
-    """Return what lets a file grow by so many bytes only: a write of more is short, then fails."""
-    resource = pytest.importorskip("resource")  # not on Windows
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+def fills_up(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Let so many bytes more be written: the write that meets the end is short, others fail."""
+    write, left = os.write, [room]
 
-    def limit(path: Path, more: int) -> None:
-        most = path.stat().st_size + more if more >= 0 else before[0]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    def write_some(fd: int, data: bytes) -> int:
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        size = write(fd, data[: left[0]])
+        left[0] -= size
+        return size
 
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    monkeypatch.setattr(os, "write", write_some)
 
 
-@pytest.mark.parametrize("more", [0, 100, 3_000, 10_000])
+@pytest.mark.parametrize("room", [0, 100, 3_000, 10_000])
 def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_only_what_was_in_flight(
-    tmp_path: Path, grow_by: Callable[[Path, int], None], more: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     path, client = tmp_path / "x.tape", hash_client(HashBackend(faulty=True))
     simulation = Simulation(steady_config(), llm_client=client, tape=path)
     simulation.run(2)
-    grow_by(path, more)
+    fills_up(monkeypatch, room)
     with pytest.raises(TapeError, match=r"cannot write to the tape .*x\.tape.*make room"):
         simulation.run(3)
+    assert path.read_bytes().endswith(b"\n")
     assert verify(path) == []
     assert load(path).turns == simulation.turns
-    grow_by(path, -1)
+    monkeypatch.undo()
     simulation.run(5 - simulation.turn_number)
     assert_same(simulation, uninterrupted(5))
     twice = [r for r, n in Counter(map(identity, asked(simulation))).items() if n > 1]

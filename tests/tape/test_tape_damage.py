@@ -322,6 +322,18 @@ def test_repair_writes_a_new_first_line_where_that_was_changed(small: Path, tmp_
     assert lines_of(tmp_path / "new.tape")[1:] == lines[1:]
 
 
+def test_repair_leaves_out_a_run_that_a_line_with_a_right_sum_spoils(
+    small: Path, tmp_path: Path
+) -> None:
+    lines = lines_of(small)
+    spoilt = [raw.replace(b'"outcome":"done"', b'"outcome":NaN') for raw in lines[:-1]]
+    text = lines[-4].replace(b'"long":"x', b'"long":"y')
+    assert text != lines[-4]
+    named(small, sealed([*spoilt[:-3], text, *spoilt[-3:], lines[-1]]))
+    assert repair(small, tmp_path / "new.tape") == {1: (2, 2), 2: (2, 2), 3: (3, -1)}
+    assert findings(tmp_path / "new.tape") == []
+
+
 def test_repair_copies_no_faulty_line_however_many_there_are(small: Path, tmp_path: Path) -> None:
     lines = lines_of(small)
     named(small, [*lines[:-1], *[b"noise\n"] * 1_500, lines[-1].replace(b"done", b"DONE")])

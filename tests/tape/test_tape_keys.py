@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, make_client, policy, requests_of
 
-from llmsim_lab.agents import Agent
-from llmsim_lab.engines import Engine
-from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.models import Action, PolicyDecision, SimulationState
-from llmsim_lab.run import replay, resume
-from llmsim_lab.simulation import Simulation
+from llmsim_lab.errors import TapeMiss
+from llmsim_lab.llm import Tape
 from llmsim_lab.tape import _lines
 from llmsim_lab.tape._lines import what_is_asked
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
-from llmsim_lab.validators import AlwaysValid
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
 REPEATS = 30
 
@@ -151,153 +142,68 @@ def test_objects_that_take_the_place_of_gone_ones_are_not_taken_for_them(
 # --- repeats -----------------------------------------------------------------------------------
 
 
-class Poll(Agent):
-    """An agent that asks the same question many times at once and takes the answers' sum."""
-
-    def __init__(self, client: LLMClient, *, replicates: bool = False) -> None:
-        super().__init__("Poll")
-        self.llm_client = client
-        self.replicates = replicates
-        self.answers: list[Sequence[str]] = []
-
-    async def decide_action(self, state: SimulationState) -> Action:
-        site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
-        decisions = await asyncio.gather(
-            *[
-                self.llm_client.call_with_retry(
-                    prompt="What tax rate?",
-                    response_model=PolicyDecision,
-                    site=replace(site, replicate=number) if self.replicates else site,
-                )
-                for number in range(REPEATS)
-            ],
-            return_exceptions=True,
-        )
-        answers = [d.action if isinstance(d, PolicyDecision) else str(d) for d in decisions]
-        self.answers.append(answers)
-        for decision in decisions:
-            if isinstance(decision, BaseException):
-                raise decision
-        return Action(agent_name=self.name, action_string=" ".join(answers))
+@pytest.fixture
+def live(tmp_path: Path) -> LiveRecorder:
+    """Records the first turn of a run."""
+    tape = Tape(tmp_path / "x.tape")
+    recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+    recorder.begin_turn(1)
+    return recorder
 
 
-class Still(Engine):
-    """An engine in which only time passes."""
-
-    async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
-        return self.current_state.model_copy(update={"turn": self.current_state.turn + 1})
+def answer(recorder: LiveRecorder, request: ChatRequest, text: str, **fault: Any) -> Attempt:
+    reply = None if fault.get("reason") == "timeout" else ChatReply(text=text)
+    return recorder.keep_now(Attempt(request=request, reply=reply, seconds=1.0, **fault))
 
 
-class Moody:
-    """A model that never answers alike, takes its time, and fails now and then."""
-
-    def __init__(self, *, faults: float = 0.0, seed: int = 1, break_at: int | None = None) -> None:
-        self.requests: list[ChatRequest] = []
-        self._random = random.Random(seed)
-        self._faults = faults
-        self.break_at = break_at
-
-    async def chat(self, request: ChatRequest) -> ChatReply:
-        self.requests.append(request)
-        number = len(self.requests)
-        await asyncio.sleep(self._random.random() * 0.01)
-        if self.break_at is not None and number >= self.break_at:
-            raise RuntimeError("a bug in the backend")
-        if request.attempt == 1 and self._random.random() < self._faults:
-            raise TimeoutError
-        return ChatReply(text=policy(f"Tax {number}").model_dump_json())
-
-    async def model_info(self) -> ModelInfo:
-        return ModelInfo(name="moody", backend="moody")
-
-    async def aclose(self) -> None:
-        """Nothing to let go of."""
+def again_after(first: Attempt, recorder: LiveRecorder | ReplayRecorder) -> Any:
+    """Ask a second time after a first attempt that was not valid; returns the request as well."""
+    request = replace(first.request, attempt=2, messages=(*REQUEST.messages, Message("user", "?")))
+    return request, recorder.find(request, first)
 
 
-def poll(path: Path, backend: Moody, **options: Any) -> tuple[Simulation, Poll]:
-    client = LLMClient(LLMConfig(retry_wait_s=0, max_concurrency=8), backend)
-    agent = Poll(client, **options)
-    simulation = Simulation(
-        in_words(),
-        llm_client=client,
-        agents=[agent],
-        engine=Still(),
-        validator=AlwaysValid(),
-        tape=path,
-    )
-    return simulation, agent
+def ask_thirty(live: LiveRecorder) -> list[ChatRequest]:
+    """Ask the same thirty times at once."""
+    requests = [replace(REQUEST) for _ in range(REPEATS)]
+    assert all(live.find(request) is None for request in requests)
+    return requests
 
 
-def replayed_poll(path: Path, **options: Any) -> tuple[Simulation, Poll]:
-    client = make_client(TapeError("a call was made"))
-    agent = Poll(client, **options)
-    run = replay(path, agents=[agent], engine=Still(), validator=AlwaysValid())
-    assert requests_of(client) == []
-    return run, agent
+def test_equal_requests_answered_in_any_order_replay_each_in_its_place(live: LiveRecorder) -> None:
+    requests = ask_thirty(live)
+    for number in random.Random(1).sample(range(REPEATS), REPEATS):
+        if number % 3:
+            answer(live, requests[number], f"{number}")
+            continue
+        first = answer(live, requests[number], "?", reason="invalid_response", retry=True)
+        request, known = again_after(first, live)
+        assert known is None
+        answer(live, request, f"{number}")
+    replay = ReplayRecorder(live.tape, live.run)
+    replay.begin_turn(1)
+    for number in range(REPEATS):
+        found = replay.find(REQUEST)
+        if number % 3 == 0:
+            _, found = again_after(found, replay)
+        assert found.reply == ChatReply(text=f"{number}")
 
 
-@pytest.mark.parametrize("replicates", [False, True])
-@pytest.mark.parametrize("faults", [0.0, 0.4], ids=["sound", "faulty"])
-def test_thirty_repeats_are_thirty_samples_and_replay_each_in_its_place(
-    tmp_path: Path, replicates: bool, faults: float
-) -> None:
-    simulation, agent = poll(tmp_path / "x.tape", Moody(faults=faults), replicates=replicates)
-    simulation.run(2)
-    for answers in agent.answers:
-        assert len(set(answers)) == REPEATS
-    with Tape(tmp_path / "x.tape", read_only=True) as tape:
-        good = [call for call in tape.calls(1, turn=1) if call.attempt.reason is None]
-        assert len(good) == REPEATS
-    again, replayed = replayed_poll(tmp_path / "x.tape", replicates=replicates)
-    assert replayed.answers == agent.answers
-    assert again.turns == simulation.turns
+def test_repeats_cut_off_in_the_middle_are_completed_and_not_mixed_up(live: LiveRecorder) -> None:
+    requests = ask_thirty(live)
+    kept = random.Random(2).sample(range(REPEATS), 17)
+    for number in kept:
+        answer(live, requests[number], f"{number}")
+    live.close()
+    resumed = LiveRecorder(live.tape, live.run)
+    found = [resumed.find(replace(REQUEST)) for _ in range(REPEATS)]
+    assert [number for number, one in enumerate(found) if one] == sorted(kept)
+    assert all(one.reply == ChatReply(text=f"{n}") for n, one in enumerate(found) if one)
 
 
-def test_repeats_cut_off_in_the_middle_are_completed_and_not_mixed_up(tmp_path: Path) -> None:
-    backend = Moody(faults=0.3, break_at=17)
-    simulation, agent = poll(tmp_path / "x.tape", backend)
-    with pytest.raises(RuntimeError, match="a bug in the backend"):
-        simulation.run(1)
-    simulation.close()
-    with Tape(tmp_path / "x.tape", read_only=True) as tape:
-        kept = {call.attempt.reply.text for call in tape.calls(1) if call.attempt.reply}
-    assert 3 < len(kept) < REPEATS
-    backend.break_at = None
-    agent.answers.clear()
-    resumed = resume(
-        tmp_path / "x.tape",
-        llm_client=simulation.llm_client,
-        agents=[agent],
-        engine=Still(),
-        validator=AlwaysValid(),
-    )
-    resumed.run(1)
-    assert kept <= {policy(answer).model_dump_json() for answer in agent.answers[0]}
-    assert len(set(agent.answers[0])) == REPEATS
-    again, replayed = replayed_poll(tmp_path / "x.tape")
-    assert replayed.answers == agent.answers
-    assert again.turns == resumed.turns
-
-
-def test_of_many_repeats_only_the_failed_one_is_made_anew(tmp_path: Path) -> None:
-    class Unlucky(Moody):
-        unlucky: int | None = 12
-
-        async def chat(self, request: ChatRequest) -> ChatReply:
-            mine = len(self.requests) + 1 == self.unlucky
-            reply = await super().chat(request)
-            if mine:
-                raise BackendError("no such key", reason="client_error", status_code=401)
-            return reply
-
-    backend = Unlucky()
-    simulation, agent = poll(tmp_path / "x.tape", backend)
-    with pytest.raises(LLMFailureException, match="no such key"):
-        simulation.run(1)
-    assert len(backend.requests) == REPEATS
-    backend.unlucky = None
-    simulation.run(1)
-    assert len(backend.requests) == REPEATS + 1
-    first, second = agent.answers
-    assert [a for a, b in zip(first, second, strict=True) if a != b] == [first[11]]
-    assert replayed_poll(tmp_path / "x.tape")[1].answers == [second]
+def test_of_many_repeats_only_the_failed_one_is_made_anew(live: LiveRecorder) -> None:
+    for number, request in enumerate(ask_thirty(live)):
+        answer(live, request, "x", **({"reason": "timeout"} if number == 11 else {}))
+    live.restart_turn(ValueError("a bug"))
+    found = [live.find(replace(REQUEST)) for _ in range(REPEATS)]
+    assert [number for number, one in enumerate(found) if one is None] == [11]
+    assert [call.nth for call in live.tape.calls(1, forgotten=True) if call.forgotten] == [11]

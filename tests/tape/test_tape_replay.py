@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tape_kit import HashBackend, asked, hash_client, make_recorded, steady_conf
 from llmsim_lab.agents import Agent, EconLLMAgent
 from llmsim_lab.engines import EconLLMEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import (
     Action,
     GlobalState,
@@ -37,7 +36,7 @@ def assert_replays(simulation: Simulation, **parts: Any) -> Simulation:
     tape = simulation.tape
     assert tape is not None
     replayed: Simulation = replay(tape.path, simulation.run_id, **parts)
-    assert replayed.turns == simulation.turns
+    assert replayed.turns == simulation.turns == load(tape.path, simulation.run_id, **parts).turns
     assert replayed.state == simulation.state
     assert replayed.chains == simulation.chains
     assert [chain.call for chain in replayed.chains] == [c.call for c in simulation.chains]
@@ -54,20 +53,19 @@ def assert_replays(simulation: Simulation, **parts: Any) -> Simulation:
     return replayed
 
 
-def test_a_plain_run_replays_to_the_last_bit(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=5, interventions=[])
-    before = len(asked(simulation))
-    assert_replays(simulation)
-    assert len(asked(simulation)) == before > 20
-
-
-def test_timeouts_refusals_and_repaired_answers_replay(tmp_path: Path) -> None:
+def test_rules_models_their_faults_shocks_and_interventions_replay_to_the_last_bit(
+    tmp_path: Path,
+) -> None:
     simulation = make_recorded(tmp_path / "x.tape", turns=6, faulty=True)
     assert {"ok", "repaired"} <= set(simulation.statuses) <= {"ok", "repaired", "fallback"}
     assert simulation.tape is not None
     faults = {call.attempt.reason for call in simulation.tape.calls(1)}
     assert faults == {None, "timeout", "connection_error", "invalid_response"}
+    assert {action.proposed_rate is None for action in simulation.turns[1].actions} == {True, False}
+    assert [len(turn.interventions) for turn in simulation.turns][:5] == [0, 0, 1, 1, 0]
+    before = len(asked(simulation))
     assert_replays(simulation)
+    assert len(asked(simulation)) == before
 
 
 def test_a_run_without_a_model_replays(tmp_path: Path) -> None:
@@ -81,18 +79,6 @@ def test_a_run_without_a_model_replays(tmp_path: Path) -> None:
     )
     simulation = Simulation(config, tape=tmp_path / "x.tape")
     simulation.run(8)
-    assert_replays(simulation)
-
-
-def test_rules_and_models_side_by_side_replay(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=4)
-    assert {a.proposed_rate is None for a in simulation.turns[1].actions} == {True, False}
-    assert_replays(simulation)
-
-
-def test_configured_interventions_replay(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=4)
-    assert [len(turn.interventions) for turn in simulation.turns] == [0, 0, 1, 1, 0]
     assert_replays(simulation)
 
 
@@ -130,26 +116,6 @@ def test_decisions_off_the_subject_replay_as_failed(tmp_path: Path) -> None:
     assert (call.status, call.attempts) == ("failed", 2)
 
 
-def test_a_decision_keeps_the_record_of_its_call(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=2, faulty=True)
-    for looked_at in (load(tmp_path / "x.tape"), replay(tmp_path / "x.tape")):
-        for turn, original in zip(looked_at.turns, simulation.turns, strict=True):
-            for action, before in zip(turn.actions, original.actions, strict=True):
-                if action.policy_decision is not None:
-                    assert before.policy_decision is not None
-                    assert action.policy_decision.call == before.policy_decision.call
-                    assert (action.policy_decision.call is None) == (
-                        action.agent_name == "Syldavia"
-                    )
-                    assert action.chain is not None
-                    assert action.chain.prompt == before.chain.prompt  # type: ignore[union-attr]
-
-
-def test_loading_shows_what_a_replay_shows_without_playing(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=3, faulty=True)
-    assert load(tmp_path / "x.tape").turns == simulation.turns
-
-
 def test_a_part_of_a_run_replays(tmp_path: Path) -> None:
     simulation = make_recorded(tmp_path / "x.tape", turns=4)
     assert replay(tmp_path / "x.tape", turns=2).turns == simulation.turns[:3]
@@ -161,15 +127,6 @@ def test_more_turns_than_were_recorded_cannot_be_replayed(tmp_path: Path, turns:
     make_recorded(tmp_path / "x.tape", turns=4)
     with pytest.raises(ConfigError, match=f"turns={turns}: run 1 can be replayed up to turn 0 to"):
         replay(tmp_path / "x.tape", turns=turns)
-
-
-def test_a_replay_replays_inside_a_running_loop(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=2)
-
-    async def notebook_cell() -> Any:
-        return replay(tmp_path / "x.tape")
-
-    assert asyncio.run(notebook_cell()).turns == simulation.turns
 
 
 # --- forks, reruns, resumed runs ---------------------------------------------------------------
@@ -190,7 +147,6 @@ def test_forks_and_forks_of_forks_replay(tmp_path: Path) -> None:
     third.run(1)
     for simulation in (root, first, second, third):
         assert_replays(simulation)
-        assert load(tmp_path / "x.tape", simulation.run_id).turns == simulation.turns
     assert root.turns[:3] == first.turns[:3]
     assert second.turns[3].state.global_state.inflation == 12.0
     assert second.turns[3].state.global_state.unemployment == 8.0
@@ -240,19 +196,6 @@ def test_a_rerun_of_a_changed_run_begins_where_that_began(tmp_path: Path) -> Non
     again.run(3)
     assert [t.state.global_state for t in again.turns] == [t.state.global_state for t in root.turns]
     assert_replays(again)
-
-
-def test_a_run_resumed_twice_replays(tmp_path: Path) -> None:
-    reference = make_recorded(tmp_path / "reference.tape", turns=5, faulty=True)
-    make_recorded(tmp_path / "x.tape", turns=2, faulty=True).close()
-    for turns in (1, 2):
-        resumed = resume(tmp_path / "x.tape", llm_client=hash_client(HashBackend(faulty=True)))
-        resumed.run(turns)
-        resumed.close()
-    assert [t.state.global_state for t in resumed.turns] == [
-        t.state.global_state for t in reference.turns
-    ]
-    assert_replays(resumed)
 
 
 # --- parts of one's own ------------------------------------------------------------------------
@@ -415,9 +358,8 @@ def test_a_replay_in_another_process_gives_the_same(
     assert printed == [expected, expected]
 
 
-@pytest.mark.parametrize("salt", range(3))
-def test_the_order_in_which_answers_come_changes_nothing(tmp_path: Path, salt: int) -> None:
-    names = [f"Nation {salt}{number}" for number in range(12)]
+def test_the_order_in_which_answers_come_changes_nothing(tmp_path: Path) -> None:
+    names = [f"Nation {number}" for number in range(12)]
     config = steady_config(nations=names)
     client = hash_client(HashBackend(delay_s=0.01, faulty=True), max_concurrency=8)
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
@@ -451,15 +393,3 @@ def test_the_prompts_come_from_the_recording_not_from_todays_files(
     branch = fork(tmp_path / "x.tape", llm_client=hash_client())
     branch.run(1)
     assert "And be quick" not in branch.chains[-1].prompt
-
-
-def test_a_tape_of_one_run_holds_another_and_each_replays(tmp_path: Path) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        runs = []
-        for seed in (1, 2):
-            run = Simulation(steady_config(seed=seed), llm_client=hash_client(), tape=tape)
-            run.run(2)
-            runs.append(run)
-        assert [run.run_id for run in runs] == [1, 2]
-        for run in runs:
-            assert_replays(run)

@@ -28,7 +28,7 @@ import llmsim_lab
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.models import GlobalState
-from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
 
@@ -128,13 +128,6 @@ def test_a_wrong_number_of_turns_is_not_the_outcome_of_a_run(tmp_path: Path) -> 
 
 
 # --- run and resume ----------------------------------------------------------------------------
-
-
-def test_run_plays_and_records(tmp_path: Path) -> None:
-    played = Simulation(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client())
-    played.run(2)
-    assert played.turn_number == 2
-    assert load(tmp_path / "x.tape").turns == played.turns
 
 
 @pytest.mark.parametrize(
@@ -300,33 +293,6 @@ def test_without_a_tape_a_fork_is_kept_in_memory() -> None:
     assert (branch.tape, branch.run_id) == (None, None)
     assert content(branch) == content(root)
     assert [turn.seconds for turn in branch.turns[:2]] == [t.seconds for t in root.turns[:2]]
-
-
-def test_the_tree_shows_where_each_run_came_from(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=3)
-    branch = root.fork(2)
-    branch.run(2)
-    branch.fork(3).run(1)
-    root.fork(1)
-    tape = root.tape
-    assert tape is not None
-    rerun(tape, 1, llm_client=hash_client()).run(1)
-    family = [(info.id, info.parent, info.fork_turn, info.verb) for info in tape.runs()]
-    assert family == [
-        (1, None, None, "run"),
-        (2, 1, 2, "fork"),
-        (3, 2, 3, "fork"),
-        (4, 1, 1, "fork"),
-        (5, 1, None, "rerun"),
-    ]
-    lines = str(tape.tree()).splitlines()
-    assert [line.split(" · ")[1] for line in lines[1:]] == [
-        "run",
-        "fork at turn 2",
-        "fork at turn 3",
-        "fork at turn 1",
-        "rerun",
-    ]
 
 
 def test_a_fork_leaves_its_parents_parts_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,6 +168,26 @@ def interrupted(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(owner, name, once)
+
+
+def test_a_line_of_which_ctrl_c_left_half_is_cut_off_before_the_next_one(
+    recorder: LiveRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    def half(fd: int, data: bytes) -> int:
+        monkeypatch.undo()
+        write(fd, data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+    with recorder.writing():
+        assert ask(recorder, "a") == 1
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(KeyboardInterrupt):
+            ask(recorder, "b")
+        recorder.restart_turn(KeyboardInterrupt())
+        assert [ask(recorder, text) for text in "ab"] == [1, 2]
+    assert damage(recorder.tape) == []
 
 
 @pytest.mark.parametrize("met", ["append", "_Turn"])

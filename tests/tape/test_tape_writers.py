@@ -1,0 +1,378 @@
+"""Who writes: one process at a time, only to the file that was opened, and only whole lines."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counter_kit import answer, counter_client, make_counter
+from journal_kit import add_run, findings, make_small, program, run_program
+from tape_kit import bytes_in
+
+from llmsim_lab.errors import TapeError
+from llmsim_lab.run import load, replay, resume
+from llmsim_lab.tape import Tape
+from llmsim_lab.types import ChatRequest
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return make_small(tmp_path / "small.tape")
+
+
+# --- several at once ---------------------------------------------------------------------------
+
+HOLD = """
+    from llmsim_lab.tape import Tape
+    with Tape(sys.argv[1]) as tape, tape.writing():
+        tape.end_run(1, None)
+        print("begun", flush=True)
+        for line in sys.stdin:
+            tape.end_run(1, None)
+            print(line, end="", flush=True)
+"""
+
+
+@pytest.mark.process
+def test_a_second_writer_is_told_which_process_writes_and_readers_read(small: Path) -> None:
+    begun = """
+        from journal_kit import add_run
+        from llmsim_lab.tape import Tape
+        with Tape(sys.argv[1]) as tape:
+            tape.end_run(add_run(tape), None)  # as a process leaves it that is killed
+    """
+    run_program(begun, small)
+    with program(HOLD, small) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "begun\n"
+        what = (
+            rf"another process writes to {small}: stop the run there, or record on another file; "
+            rf"run 1 is recorded there by process {other.pid}"
+        )
+        with Tape(small) as tape:
+            for write in (add_run, lambda tape: tape.prune([4]), lambda tape: tape.take(tape, [1])):
+                with pytest.raises(TapeError, match=what):
+                    write(tape)
+            for _ in range(3):
+                lines = tape.journal.index.lines
+                other.stdin.write("more\n")
+                other.stdin.flush()
+                assert other.stdout.readline() == "more\n"
+                assert tape.run(1).process == other.pid
+                assert tape.journal.index.lines == lines + 1
+                assert findings(small) == []
+            other.kill()
+            other.wait()
+            assert add_run(tape) == 5
+    assert findings(small) == []
+
+
+@pytest.mark.process
+def test_processes_that_make_a_tape_at_the_same_time_get_the_same_one(tmp_path: Path) -> None:
+    code = """
+        from llmsim_lab.tape import Tape
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(Tape(sys.argv[1]).journal.index.head)
+    """
+    path = tmp_path / "x.tape"
+    with ExitStack() as stack:
+        children = [stack.enter_context(program(code, path)) for _ in range(3)]
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.flush()
+        heads = [child.communicate()[0] for child in children]
+    assert heads == [f"{path.read_bytes()!r}\n"] * 3
+    assert findings(path) == []
+
+
+@pytest.mark.process
+def test_a_forked_child_neither_writes_nor_keeps_the_lock(small: Path) -> None:
+    code = """
+        import gc, os
+        from journal_kit import add_run
+        from llmsim_lab.errors import TapeError
+        from llmsim_lab.tape import Tape
+        def told(write):
+            try:
+                print(write(), flush=True)
+            except TapeError as error:
+                print(error, flush=True)
+        tape, (reading, writing) = Tape(sys.argv[1]), os.pipe()
+        with tape.writing():
+            if os.fork() == 0:
+                os.close(writing)
+                told(lambda: add_run(tape))
+                told(lambda: add_run(Tape(sys.argv[1])))  # while its parent writes
+                gc.collect()
+                print("child", flush=True)
+                os.read(reading, 1)  # until its parent has ended
+                os.read(0, 3)
+                print(add_run(Tape(sys.argv[1])), flush=True)
+                os._exit(0)
+            os.read(0, 3)
+            print(add_run(tape), flush=True)
+            os._exit(0)  # as killed: nothing is released
+    """
+    with program(code, small) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        first, second, third = (parent.stdout.readline() for _ in range(3))
+        assert "was opened by the process that this one was forked from; open it again" in first
+        assert "another process writes to" in second
+        assert third == "child\n"
+        with pytest.raises(TapeError, match="another process writes to"), Tape(small) as tape:
+            add_run(tape)
+        parent.stdin.write("go\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "4\n"
+        parent.wait()
+        with Tape(small) as tape:
+            assert add_run(tape) == 5
+        parent.stdin.write("go\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "6\n"
+    assert findings(small) == []
+
+
+def test_a_second_simulation_of_this_process_hears_of_the_first_and_close_lets_it_in(
+    tmp_path: Path,
+) -> None:
+    first = make_counter(tmp_path / "x.tape")
+    first.run(1)
+    with pytest.raises(TapeError, match=r"another simulation of this process.*close\(\) it"):
+        resume(tmp_path / "x.tape", llm_client=counter_client())
+    first.close()
+    second = resume(tmp_path / "x.tape", llm_client=counter_client())
+    second.run(1)
+    with pytest.raises(TapeError, match=r"was closed by this simulation; resume\("):
+        first.run(1)
+    assert replay(tmp_path / "x.tape").turns == second.turns
+
+
+# --- another file in its place -----------------------------------------------------------------
+
+OTHER = b'{"tape":3,"by":"llmsim_lab 0.1.0","id":"0123456789abcdef","sum":"00000000"}\n'
+
+
+def deleted(path: Path, _content: bytes) -> None:
+    path.unlink()
+
+
+def renamed(path: Path, _content: bytes) -> None:
+    path.rename(path.with_name("moved.tape"))
+
+
+def replaced(path: Path, content: bytes) -> None:
+    path.with_name("other").write_bytes(content)
+    path.with_name("other").replace(path)
+
+
+def overwritten(path: Path, content: bytes) -> None:
+    path.with_name("other").write_bytes(content)
+    shutil.copyfile(path.with_name("other"), path)
+    path.with_name("other").unlink()
+
+
+SIZES: dict[str, Callable[[bytes], bytes]] = {
+    "shorter": lambda own: OTHER,
+    "as long": lambda own: OTHER + b"x" * (len(own) - len(OTHER) - 1) + b"\n",
+    "longer": lambda own: OTHER + b"x" * len(own) + b"\n",
+    "an older copy": lambda own: own[: own.rindex(b"\n", 0, -1) + 1],
+    "an edited copy": lambda own: own.replace(b"Ann", b"Eva"),
+}
+SWAPS = [
+    (deleted, "shorter"),
+    (renamed, "shorter"),
+    *((replaced, size) for size in SIZES),
+    *((overwritten, size) for size in SIZES if size != "an edited copy"),
+]
+
+
+@pytest.mark.parametrize("when", ["in a turn", "between turns", "when it is read in a turn"])
+@pytest.mark.parametrize(("swap", "size"), SWAPS)
+def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_written_to(
+    tmp_path: Path, swap: Callable[[Path, bytes], None], size: str, when: str
+) -> None:
+    path = tmp_path / "x.tape"
+    there: list[bytes | None] = []
+
+    def swapped() -> None:
+        swap(path, SIZES[size](path.read_bytes()))
+        there.append(path.read_bytes() if path.exists() else None)
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if when != "between turns" and request.site.turn == 2 and not there:
+            swapped()
+            if when == "when it is read in a turn":
+                with pytest.raises(TapeError, match="is another file by now"):
+                    simulation.tape.runs()  # type: ignore[union-attr]
+        return answer(request)
+
+    simulation = make_counter(path, replies=reply)
+    simulation.run(1)
+    if when == "between turns":
+        swapped()
+    what = r"was deleted, replaced or overwritten .* open it again to read it, or put back"
+    for _ in range(2):
+        with pytest.raises(TapeError, match=what):
+            simulation.run(1)
+        assert (path.read_bytes() if path.exists() else None) == there[0]
+    assert not path.with_name("x.tape.cut").exists()
+
+
+@pytest.mark.parametrize("swap", [replaced, overwritten])
+def test_a_tape_that_was_replaced_is_opened_again_beside_the_object_of_the_old_one(
+    small: Path, swap: Callable[[Path, bytes], None]
+) -> None:
+    other = make_counter(small.with_name("x.tape"))
+    other.run(1)
+    other.close()
+    with Tape(small) as old:
+        swap(small, small.with_name("x.tape").read_bytes())
+        for read in (old.runs, lambda: old.calls(1), lambda: old.call(1)):
+            with pytest.raises(TapeError, match="is another file by now"):
+                read()
+        assert load(small).turns == other.turns
+        resumed = resume(small, llm_client=counter_client())
+        resumed.run(1)
+        assert findings(small) == []
+
+
+def test_a_run_continues_when_its_file_was_put_back(tmp_path: Path) -> None:
+    path = tmp_path / "x.tape"
+    simulation = make_counter(path)
+    simulation.run(1)
+    path.rename(tmp_path / "moved.tape")
+    with pytest.raises(TapeError, match="put back the file that was there"):
+        simulation.run(1)
+    (tmp_path / "moved.tape").rename(path)
+    simulation.run(1)
+    assert replay(path).turns == simulation.turns
+
+
+# --- what cannot be written --------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that other users can reach; those above ``tmp_path`` are for one user only."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_user_who_may_only_read_replays_and_is_told_so_when_writing(
+    shared: Path, what: str
+) -> None:
+    path = shared / "x.tape"
+    run = make_counter(path)
+    run.run(2)
+    run.close()
+    path.with_name("x.tape.lock").unlink()
+    path.chmod(0o444)
+    shared.chmod(0o555 if what == "folder" else 0o777)
+    before = path.read_bytes()
+    code = """
+        import os
+        from counter_kit import counter_client
+        from llmsim_lab.errors import TapeError
+        from llmsim_lab.run import replay, resume
+        replay(sys.argv[1])  # imports all that it needs, which another user may not read
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        print(replay(sys.argv[1]).turn_number)
+        try:
+            resume(sys.argv[1], llm_client=counter_client())
+        except TapeError as error:
+            print(error)
+        """
+    turns, error = run_program(code, path).splitlines()
+    assert turns == "2"
+    assert "ermission denied" in error
+    assert error.startswith("cannot write ")
+    assert path.read_bytes() == before
+    assert {name.removesuffix(".lock") for name in bytes_in(shared)} == {"x.tape"}
+
+
+FULL = """
+    import os, resource
+    from pathlib import Path
+    from counter_kit import counter_client, make_counter
+    from journal_kit import add_run
+    from llmsim_lab.errors import TapeError
+    from llmsim_lab.run import resume
+    from llmsim_lab.tape import Tape
+    def limited(size, act):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        try:
+            act()
+        except TapeError as error:
+            print(error, flush=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+"""
+
+
+@pytest.mark.process
+def test_a_full_disk_loses_nothing_that_was_answered_and_the_run_continues(tmp_path: Path) -> None:
+    path = tmp_path / "x.tape"
+    whole = make_counter(tmp_path / "whole.tape")
+    whole.run(4)
+    code = (
+        FULL
+        + """
+    run = make_counter(sys.argv[1])
+    run.run(1)
+    for more in (0, 1, 300, 900, 1500):
+        limited(os.stat(sys.argv[1]).st_size + more, lambda: run.run(1))
+        print(open(sys.argv[1], "rb").read()[-1:] == b"\\n", flush=True)
+    run.run(4 - run.turn_number)
+    """
+    )
+    said = run_program(code, path).splitlines()
+    full = "All that was answered before is on it; make room, then go on"
+    assert [line for line in said if line.startswith("cannot write to the tape") and full in line]
+    assert {line for line in said if not line.startswith("cannot")} == {"True"}
+    assert [turn.state for turn in replay(path).turns] == [turn.state for turn in whole.turns]
+    assert findings(path) == []
+
+
+@pytest.mark.process
+def test_a_tape_that_cannot_be_made_or_pruned_for_a_full_disk_leaves_what_was_there(
+    small: Path,
+) -> None:
+    code = (
+        FULL
+        + """
+    path = Path(sys.argv[1])
+    limited(50, lambda: Tape(path.with_name("new.tape")))
+    with Tape(path) as tape:
+        limited(500, lambda: tape.prune([3]))
+    """
+    )
+    before = small.read_bytes()
+    said = run_program(code, small)
+    assert said.splitlines() == [
+        f"no tape can be opened at {small.with_name('new.tape')}: the disk is full",
+        f"cannot write {small}: File too large",
+    ]
+    assert small.read_bytes() == before
+    assert small.with_name("new.tape").stat().st_size == 0
+    with Tape(small.with_name("new.tape")) as tape:
+        add_run(tape)
+    assert findings(small.with_name("new.tape")) == []
+    assert {path.suffix for path in small.parent.iterdir()} == {".tape", ".lock"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab._util.jsontext import dumps, loads
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import Changes, TextTree
 from llmsim_lab.tape._journal import Journal, Place, journal_at
@@ -27,6 +29,8 @@ from llmsim_lab.types import Attempt
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 _MAX_CACHED = 500
 _FRAME_COLUMNS = (
@@ -160,7 +164,22 @@ class Tape:
         return parts[::-1]
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
-        """Return a run's whole turns as they were written, a fork's with those of its parents."""
+        """Return a run's whole turns as they were written, a fork's with those of its parents.
+
+        Of a run that was changed since, they are what is there now, and a WARNING says so.
+        """
+        broken = self.journal.index.broken
+        lines = [broken[part] for part, _ in self.line(run) if part in broken]
+        if lines:
+            log_event(
+                logger,
+                logging.WARNING,
+                "TAPE_DAMAGED",
+                tape=self.path,
+                run=run,
+                found=f"line {min(lines)} is not as it was written",
+                remedy="`llmsim-lab tape verify` names all that was changed",
+            )
         return [line["record"] for line in self._turn_lines(run, up_to).values()]
 
     def _turn_lines(

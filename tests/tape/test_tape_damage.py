@@ -400,6 +400,18 @@ def test_a_rerun_is_taken_with_the_run_that_it_repeats(small: Path, tmp_path: Pa
         assert verify(tape) == []
 
 
+def test_a_changed_run_is_read_as_it_is_now_with_a_warning(
+    small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = tmp_path / "whole.tape"
+    whole.write_bytes(small.read_bytes())
+    named(small, change_middle(lines_of(small)))
+    turns = len(Tape(whole).turn_records(3))
+    assert "TAPE_DAMAGED" not in caplog.text
+    assert len(Tape(small).turn_records(3)) == turns
+    assert re.search(r'TAPE_DAMAGED tape=.* run=3 found="line \d+ is not as it was', caplog.text)
+
+
 def test_a_damaged_run_is_not_taken(small: Path, tmp_path: Path) -> None:
     named(small, change_middle(lines_of(small)))
     with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:

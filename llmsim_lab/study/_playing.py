@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import os
 import re
+import secrets
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -322,13 +323,14 @@ def _unpack(pickled: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
     return StudyPlayer(world, Models(given)), {arm.name: arm for arm in arms}
 
 
-def work(pickled: bytes, before: StudyRun, begun: bytes) -> tuple[StudyRun, bytes]:
+def work(pickled: bytes, before: StudyRun, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:
     """Play one run in a worker; returns how it ended, and its tape's bytes, none if it has none.
 
     Args:
         pickled: what ``packed`` gave.
         before: the run, as far as it was played.
         begun: its tape's bytes, none if it was not begun.
+        _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
     """
     known, arms = _unpack(pickled)
     # On this machine's own disk, whatever the working folder is on.
@@ -369,7 +371,8 @@ async def play_elsewhere(
                 file = player.files[waiting[-1][1].key]
                 begun = file.read_bytes() if file.exists() else b""
                 try:
-                    future = pools.now.submit(work, pickled, waiting[-1][1], begun)
+                    job_of = (pickled, waiting[-1][1], begun, secrets.token_hex(8))
+                    future = pools.now.submit(work, *job_of)
                 except BrokenExecutor as error:
                     if out:
                         break  # what they bring is waited for

@@ -291,9 +291,11 @@ class Losing(Executor):
     def __init__(self, times: int = 1) -> None:
         self.times = times
         self.lost: dict[Any, int] = {}
+        self.jobs: list[tuple[Any, ...]] = []
         self._pool = ThreadPoolExecutor(2)
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.jobs.append(args)
         key = (args[1].arm, args[1].seed)
         self.lost[key] = self.lost.get(key, 0) + 1
         if self.lost[key] <= self.times:
@@ -309,6 +311,8 @@ class Losing(Executor):
 def test_a_lost_job_is_handed_out_again(path: Path, serial: pd.DataFrame) -> None:
     with Losing() as executor:
         study = study_of(path).run(executor=executor, progress=False)
+    # No two are equal: Dask would answer the second with the first one's loss.
+    assert len(executor.jobs) == len(set(executor.jobs)) == 24
     pd.testing.assert_frame_equal(results(study), serial)
 
 

@@ -30,7 +30,7 @@ import filelock
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.errors import BudgetReached, ConfigError, LabError
+from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
@@ -38,6 +38,8 @@ from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 
 RUN = 1
 """A study's run on its tape; what else is there, such as a fork, came later."""
+NOTE = "study"
+"""The entry of a run's manifest that says which of a study's runs it is."""
 _FAILED = "failed: "
 _TRIES = 3
 """How often a job is handed out whose worker was lost."""
@@ -72,15 +74,37 @@ class StudyRun:
         return self.arm, self.seed
 
     def on(self, tape: Path) -> StudyRun:
-        """Return the run as its file says that it is."""
-        with Tape(tape, read_only=True) as opened:
+        """Return the run as its file says that it is; without a file of its own it failed."""
+        try:
+            opened = Tape(tape, read_only=True)
             if not len(opened):
                 return self
+            self.check(opened)
             info = opened.run(RUN)
+        except LabError as wrong:
+            return replace(self, status="failed", tape=tape, error=str(wrong))
         ended = info.outcome or ""
         error = ended.removeprefix(_FAILED) if ended.startswith(_FAILED) else ""
         status: RunStatus = "failed" if error else "done" if ended == "done" else "stopped"
         return replace(self, status=status, tape=tape, turns=info.turns, error=error)
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What its tape's manifest says of it: a file may be copied to another one's name."""
+        return {"arm": self.arm, "seed": self.seed}
+
+    def check(self, tape: Tape) -> None:
+        """Raise TapeError where a tape is not the one that was recorded of this run."""
+        why = ""
+        try:
+            if RUN in tape.journal.index.broken:
+                why = "was changed since it was recorded"
+            elif tape.run(RUN).manifest.get(NOTE) != self.note:
+                why = f"is not of arm {self.arm!r}, seed {self.seed}"
+        except TapeError as error:
+            why = f"is damaged: {error}"
+        if why:
+            raise TapeError(f"{tape.path} {why}; delete it, and the run is played again")
 
 
 Key = tuple[str, int]
@@ -228,8 +252,9 @@ class StudyPlayer:
             return run
         tape = Tape(file)
         if not len(tape):
-            run._record(tape, self.world.known(arm, run))
+            run._record(tape, {**self.world.known(arm, run), NOTE: before.note})
             return run
+        before.check(tape)
         parts = {name: run.parts[name] for name in tape.run(RUN).manifest["given"]}
         client = client or run.llm_client  # a function may give its runs one of its own
         return resume(tape, RUN, llm_client=client, kind=type(run), **parts)

@@ -9,6 +9,7 @@ whether the tape is still the file it was: nobody else's file is ever written to
 from __future__ import annotations
 
 import gzip
+import logging
 import os
 import re
 import secrets
@@ -32,10 +33,12 @@ from zlib import crc32
 
 import filelock
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import TapeError
 
 _version = cache(version)  # which reads a file
+logger = logging.getLogger(__name__)
+
 FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
@@ -404,8 +407,8 @@ class Journal:
     def _another(self) -> TapeError:
         return TapeError(
             f"{self.path} is another file by now: it was deleted, replaced or overwritten after it "
-            "was opened. Nothing was written to the one that is there; open it again to read it, "
-            "or put back the file that was there"
+            "was opened (or renamed: then open it by its new name). Nothing was written to the one "
+            "that is there; open it again to read it, or put back the file that was there"
         )
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -460,8 +463,13 @@ class Journal:
             )
         if head is not None and int(head[1]) == FORMAT and raw.endswith(b"\n"):
             return
-        if raw.startswith(b"SQLite format 3\0"):
-            what = "it is a database, as earlier versions of llmsim_lab recorded"
+        if raw.startswith(b"\xef\xbb\xbf"):
+            what = "an editor put a byte order mark before it; save it as UTF-8 without one"
+        elif raw.startswith(b"SQLite format 3\0"):
+            what = (
+                "it is a database, as earlier versions of llmsim_lab recorded, and cannot be read "
+                "any more; record the run anew"
+            )
         elif head is not None and int(head[1]) > FORMAT:
             what = f"it is of format {int(head[1])}, of a later version of llmsim_lab"
         elif raw:
@@ -617,6 +625,14 @@ class Journal:
             file.seek(start)
             shutil.copyfileobj(file, beside)
         os.ftruncate(self._fd, start)
+        log_event(
+            logger,
+            logging.WARNING,
+            "TAPE_TAIL_CUT",
+            tape=self.path,
+            found=f"its last {size - start:,} bytes were no whole line as it was written",
+            then=f"they are kept in {self.path.name}.cut",
+        )
         if first:
             self._forget()
 
@@ -732,7 +748,7 @@ class Journal:
             TapeError: somebody else writes to this tape, or the file cannot be written.
         """
         target = self.path if path is None else path
-        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
+        aside = target.with_name(f".{secrets.token_hex(8)}.new")
         if path is None and len(self._writers) > 1:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
         try:

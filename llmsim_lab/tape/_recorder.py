@@ -203,7 +203,7 @@ class LiveRecorder(_AtTurn):
             path = str(self.tape.path)
             raise TapeError(
                 f"run {self.run} on {path} was closed by this simulation; "
-                f"resume({path!r}, {self.run}) continues it"
+                f"resume({path!r}, {self.run}) continues it, unless it was pruned"
             )
         with self.tape.writing():
             others = self._journal.others[self.run]

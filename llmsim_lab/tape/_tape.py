@@ -559,6 +559,9 @@ class Tape:
                 )
         with self.writing():
             self.journal.rewrite({info.id: math.inf for info in known if info.id not in gone})
+        for run in gone:
+            if (recorder := self.journal.recorders.pop(run, None)) is not None:
+                recorder.close()  # its number may be another run's next
         self._attempts.clear()
         self._infos.clear()
 

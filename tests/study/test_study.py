@@ -362,6 +362,22 @@ def test_a_run_that_ended_by_itself_is_done_and_one_that_was_played_by_hand_is_n
     assert study_of(tape=path).counts == {"stopped": 6}
 
 
+def test_a_file_that_was_changed_or_is_another_runs_does_not_count(path: Path) -> None:
+    study = played(study_of(tape=path))
+    [first, second, *_] = sorted(path.glob("*.tape"))
+    second.write_bytes(first.read_bytes())
+    first.write_bytes(first.read_bytes().replace(b'"seconds":', b'"seconds":1', 1))
+    again = study_of(tape=path)
+    assert again.counts == {"done": 4, "failed": 2}
+    told = " ".join(map(str, again.runs["error"]))
+    assert "was changed since it was recorded; delete it, and the run is played again" in told
+    assert "is not of arm " in told
+    assert played(again).counts == {"done": 4, "failed": 2}
+    first.unlink()
+    second.unlink()
+    assert played(study_of(tape=path)).counts == {"done": 6} == study.counts
+
+
 def test_a_studys_run_is_replayed_like_any_other(path: Path) -> None:
     study = played(study_of(tape=path, vary={"prompt": {"kind": lambda text: f"{text} Be kind."}}))
     file = study.tape_of("kind", 1)

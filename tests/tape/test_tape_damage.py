@@ -400,6 +400,19 @@ def test_a_rerun_is_taken_with_the_run_that_it_repeats(small: Path, tmp_path: Pa
         assert verify(tape) == []
 
 
+def test_a_run_that_was_pruned_while_it_was_open_writes_nothing_more(tmp_path: Path) -> None:
+    path = tmp_path / "x.tape"
+    first, second = make_counter(path), make_counter(path)
+    second.run(1)
+    Tape(path).prune([2])
+    third = make_counter(path)
+    assert third.run_id == 2
+    with pytest.raises(TapeError, match="continues it, unless it was pruned"):
+        second.run(1)
+    first.run(1)
+    assert verify(path) == []
+
+
 def test_a_changed_run_is_read_as_it_is_now_with_a_warning(
     small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -241,7 +241,9 @@ def journal_at(path: Path, *, make: bool) -> Journal:
                 raise TapeError(f"{path} is not a file, so it cannot be a tape")
             if not (place.exists() and place.stat().st_size):
                 if not make:
-                    raise TapeError(f"there is no tape at {path.absolute()}")
+                    is_packed = path.suffix == ".gz"
+                    hint = "; record on a .tape, which gzip packs" if is_packed else ""
+                    raise TapeError(f"there is no tape at {path.absolute()}{hint}")
                 _make(place)
             there = place.stat()
         except OSError as error:

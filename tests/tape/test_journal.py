@@ -300,6 +300,8 @@ def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_
         ):
             with pytest.raises(TapeError, match=r"is open for reading only|was closed"):
                 write(tape)
+    with pytest.raises(TapeError, match=r"no tape at .*; record on a \.tape, which gzip packs"):
+        Tape(tmp_path / "new.tape.gz")
     with pytest.raises(TapeError, match="is packed, and only to be read; gunzip it to record"):
         journal_at(packed, make=False).claim("me")
     assert bytes_in(tmp_path) == before

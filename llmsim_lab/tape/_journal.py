@@ -238,7 +238,8 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         place = Path(os.path.realpath(path))
         try:
             if place.exists() and not place.is_file():
-                raise TapeError(f"{path} is not a file, so it cannot be a tape")
+                hint = "; a study's folder has one for each run" if place.is_dir() else ""
+                raise TapeError(f"{path} is not a file, so it cannot be a tape{hint}")
             if not (place.exists() and place.stat().st_size):
                 if not make:
                     is_packed = path.suffix == ".gz"

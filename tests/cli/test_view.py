@@ -81,7 +81,7 @@ def test_a_folder_is_no_tape(llmsim_lab: Run, tape: Path) -> None:
     del tape
     status, _, err = llmsim_lab("view", ".")
     assert status == 1
-    assert "is not a file, so it cannot be a tape" in err
+    assert "is not a file, so it cannot be a tape; a study's folder has one for each run" in err
 
 
 def test_a_file_that_is_no_tape_leaves_no_page(llmsim_lab: Run, tmp_path: Path) -> None:

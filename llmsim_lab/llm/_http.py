@@ -347,7 +347,7 @@ class Server:
         kind: what kind of server it is.
         form: whose form its answers have.
         way_out: what to do where none answers.
-        way_in: what to do where it lets nobody in.
+        way_in: what to do where it refuses access.
         pull: the command that gets a model, where there is one.
         key: returns the key of this moment.
         lasting: whether connections outlive a request; not to a process that may have ended.

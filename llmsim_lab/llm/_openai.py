@@ -58,7 +58,7 @@ _DO_WITHOUT = {
     "full_schema": "continuing without what OpenAI's strict mode lacks; replies are checked for it",
     "response_format": (
         "continuing without structured outputs: the schema goes into the prompt, and replies are "
-        "held to it by validation alone"
+        "only checked against it here"
     ),
 }
 """What requests do without where a server does not take it, and how that is logged."""

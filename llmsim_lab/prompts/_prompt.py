@@ -320,7 +320,9 @@ class RenderedPrompt(str):
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known."""
         if self.layouts is None:
-            return Provenance(how="unknown", why="whoever put the prompt together did not say")
+            return Provenance(
+                how="unknown", why="the code that put the prompt together did not say"
+            )
         system, user = self.layouts
         known = Provenance(spans=(*system.spans("system"), *user.spans("user")))
         return known.sourced(*self._sources)

@@ -97,7 +97,7 @@ class StudyRun:
         """Raise TapeError where a tape is not the one that was recorded of this run."""
         why = ""
         try:
-            if RUN in tape.journal.index.broken:
+            if tape.first_fault(RUN) is not None:
                 why = "was changed since it was recorded"
             elif tape.run(RUN).manifest.get(NOTE) != self.note:
                 why = f"is not of arm {self.arm!r}, seed {self.seed}"
@@ -478,7 +478,7 @@ class _Pools:
 
 
 def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
-    """Put a run's tape into the folder, whole, unless somebody has written on what is there."""
+    """Put a run's tape into the folder, whole, unless more was written there meanwhile."""
     if not content:
         return entry
     part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
@@ -495,5 +495,5 @@ def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
         _tidy(file)
         return replace(entry, tape=file)
     part.unlink()
-    error = f"{file} was continued by somebody else meanwhile; run() takes up what is there"
+    error = f"{file} was continued elsewhere meanwhile; run() takes up what is there"
     return replace(entry, status="failed", tape=file, error=error)

@@ -163,21 +163,24 @@ class Tape:
             parts.append((info.id, bound))
         return parts[::-1]
 
+    def first_fault(self, run: int) -> int | None:
+        """Return the first line of a run, or one that it was forked from, that was changed."""
+        broken = self.journal.index.broken
+        return min((broken[part] for part, _ in self.line(run) if part in broken), default=None)
+
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, a fork's with those of its parents.
 
         Of a run that was changed since, they are what is there now, and a WARNING says so.
         """
-        broken = self.journal.index.broken
-        lines = [broken[part] for part, _ in self.line(run) if part in broken]
-        if lines:
+        if (fault := self.first_fault(run)) is not None:
             log_event(
                 logger,
                 logging.WARNING,
                 "TAPE_DAMAGED",
                 tape=self.path,
                 run=run,
-                found=f"line {min(lines)} is not as it was written",
+                found=f"line {fault} is not as it was written",
                 remedy="`llmsim-lab tape verify` names all that was changed",
             )
         return [line["record"] for line in self._turn_lines(run, up_to).values()]

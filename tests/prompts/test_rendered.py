@@ -134,4 +134,4 @@ def test_a_prompt_put_together_otherwise_brings_its_own_provenance() -> None:
 def test_a_prompt_put_together_without_saying_how_has_no_spans() -> None:
     prompt = RenderedPrompt(system="", user="A 1", template=Prompt("A {{ a }}"))
     assert (prompt.spans, prompt.provenance.how) == ((), "unknown")
-    assert str(prompt.provenance) == "not known (whoever put the prompt together did not say)"
+    assert str(prompt.provenance) == "not known (the code that put the prompt together did not say)"

@@ -348,7 +348,7 @@ def test_a_run_that_somebody_continued_meanwhile_is_not_written_over(
     with Meddling(1) as executor:
         study = study_of(path).run(executor=executor, progress=False)
     assert study.counts == {"failed": 12}
-    assert "continued by somebody else" in study.runs["error"][0]
+    assert "continued elsewhere" in study.runs["error"][0]
     assert study_of(path).runs["turns"].tolist() == (turns + 1).tolist()
     again = study_of(path).run(progress=False)
     pd.testing.assert_frame_equal(results(again), serial)

@@ -38,7 +38,7 @@ _EXIT_S = 2.0
 _SHOWN_LINES, _SHOWN_CHARS = 3, 600
 _HINTS = {
     "SIGILL": " (an illegal instruction: the runtime needs a newer processor, x86 with AVX2)",
-    "SIGKILL": " (it was killed; if nobody did that, the machine ran out of memory)",
+    "SIGKILL": " (it was killed: by hand, or because the machine ran out of memory)",
 }
 
 

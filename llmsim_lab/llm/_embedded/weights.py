@@ -292,7 +292,7 @@ def _accept(model: CatalogueModel, path: Path) -> None:
 
 
 def _from_hub(model: CatalogueModel, work: Path) -> Path:
-    """Fetch the official file with huggingface_hub, which shows a bar and resumes."""
+    """Fetch the official file with huggingface_hub, which shows a bar."""
     repo, revision, name = model.hub_file
     try:
         import huggingface_hub as hub

@@ -63,8 +63,9 @@ from llmsim_lab.run._config import (
     made_intervention,
     types_of,
 )
-from llmsim_lab.run._page import PageRun, Recorded, own_turns, write_page
+from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
+from llmsim_lab.run._reading import Reading, Recorded
 from llmsim_lab.run._records import (
     check_manifest,
     config_of,
@@ -1354,29 +1355,30 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         tape, run = self.tape, self.run_id
         if tape is not None and run is not None:
             return page(tape, path, run=run)
-        info = RunInfo(
-            id=1,
+        reading = Reading(self.name)
+        reading.add(self.about(1), self)
+        return write_page(path, reading, start=1)
+
+    def about(self, number: int, *, parent: int | None = None, **more: Any) -> RunInfo:
+        """Return what a tape would say of this run, if it were on one.
+
+        Args:
+            number: of the run.
+            parent: of the run that it came from.
+            more: other fields of it.
+        """
+        known = {"fork_turn": None, "verb": "run", "started": "", "outcome": None}
+        return RunInfo(
+            id=number,
             name=self.name,
-            parent=None,
-            fork_turn=None,
-            verb="run",
-            started="",
-            ended=None,
-            process=None,
-            outcome=None,
+            parent=parent,
             turns=self.turn_number,
             calls=sum(call.attempts for call in self.calls),
             manifest=self._new_manifest(),
+            ended=None,
+            process=None,
+            **{**known, **more},
         )
-        rows = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
-        shown = PageRun(
-            info=info,
-            turns=self.turns,
-            rows={row["turn"]: row for row in rows},
-            series=self.series,
-            source=self,
-        )
-        return write_page(path, [shown], title=self.name, start=info.id)
 
     def manifest(self) -> dict[str, Any]:
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
@@ -1693,33 +1695,29 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
             parent = info.parent
             roots[info.id] = info.id if parent is None else roots.get(parent, info.id)
         infos = [info for info in infos if roots[info.id] == roots[start.id]]
-    changes = tape.changes()
-    shown = [_shown(tape, info, changes.of(info.id)) for info in infos]
-    return write_page(path, shown, title=tape.path.name, start=start.id)
+    changes, reading = tape.changes(), Reading(tape.path.name)
+    for info in infos:
+        read_into(reading, tape, info, changes.of(info.id))
+    return write_page(path, reading, start=start.id)
 
 
-def _shown(tape: Tape, info: RunInfo, changes: Sequence[str]) -> PageRun:
-    source: Any
+def read_into(reading: Reading, tape: Tape, info: RunInfo, changes: Sequence[str]) -> AnyRun:
+    """Add a recorded run to a reading; returns the run, or what is known of one of another class.
+
+    Args:
+        reading: the log.
+        tape: the tape.
+        info: the run.
+        changes: what it changed, in words.
+    """
+    source: AnyRun
     try:
         source = _load(tape, info, None, {})
-        note = ""
     except LabError:
-        source = Recorded(tape, info)
-        note = (
-            f"Run {info.id} is shown as it was recorded, without its class, "
-            f"{kind_name(info.manifest)}: what became of a decision is not told."
-        )
-    rows = tape.frame_rows(info.id)
-    return PageRun(
-        info=info,
-        turns=own_turns(info, source.turns),
-        rows={turn: row for turn, row in rows.items() if isinstance(row, dict)},
-        series=series_on(tape, info),
-        source=source,
-        calls=[(call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True)],
-        changes=changes,
-        note=note,
-    )
+        source = Recorded(tape, info, series_on(tape, info))
+    calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
+    reading.add(info, source, changes=changes, calls=calls)
+    return source
 
 
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:

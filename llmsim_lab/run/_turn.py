@@ -30,12 +30,12 @@ _MOST_CHAINS = 30
 """How many of a turn's decisions its repr shows."""
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
-_REASONS = ("reasoning", "confidence")
+REASONS = ("reasoning", "confidence")
 _AFTER = (
     *("status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds"),
     "model",
 )
-_TAKEN = {*_BEFORE, *_REASONS, *_AFTER}
+_TAKEN = {*_BEFORE, *REASONS, *_AFTER}
 _READ: dict[Any, Callable[[Any], Any]] = {
     "integer": TypeAdapter(int).validate_python,
     "number": TypeAdapter(FiniteFloat).validate_python,
@@ -223,7 +223,7 @@ class RuleAnswer:
 
 def answer_in_words(fields: Mapping[str, Any]) -> str:
     """Return what a player answered, without what every reply has: ``amount 5``, ``share 0.33``."""
-    return ", ".join(f"{name} {_in_words(value)}" for name, value in _own_fields(fields).items())
+    return ", ".join(f"{name} {_in_words(value)}" for name, value in own_fields(fields).items())
 
 
 def _in_words(value: Any) -> Any:
@@ -237,7 +237,7 @@ def _in_words(value: Any) -> Any:
     return [_in_words(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in Reply.model_fields}
 
 
@@ -255,7 +255,7 @@ class WorldTurn(RunTurn[StateT, InterventionT]):
         """Return what rules answered, besides the fields that every reply has."""
         answers = iter(self.answers)  # in the order of the chains without a call
         found = (None if chain.call else next(answers, None) for chain in chains)
-        return [_own_fields(answer.fields) if answer else {} for answer in found]
+        return [own_fields(answer.fields) if answer else {} for answer in found]
 
 
 # --- a run's frames ------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def decisions_frame(
             taken = _TAKEN | outcome.keys()
             fields: dict[str, Any] = {}
             for name, value in reply_of(chain.call).items():
-                if name not in _REASONS:
+                if name not in REASONS:
                     # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
                     while name in taken or name in fields:
                         name = f"reply_{name}"
@@ -379,7 +379,7 @@ def decisions_frame(
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(outcome)
             decisions.append({**fields, **outcome, **shared, **decision_columns(chain, calls)})
-    between = dict.fromkeys([*reply_columns, *_REASONS, *outcome_columns])
+    between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
     dated = any("period" in own_columns(turn) for turn in turns)
     before = [name for name in _BEFORE if dated or name != "period"]
     return plain_frame(decisions, (*before, *between, *_AFTER))

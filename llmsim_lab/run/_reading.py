@@ -1,0 +1,440 @@
+"""Runs as an append-only log of JSON records: what the page, the window and static views read.
+
+A record may bring lines, texts and forms of slots, and then what uses them: a ``run``, a ``turn``,
+or ``calls``. A text is the numbers of its lines, and each line is kept once, since prompts share
+most of theirs. A run or turn that is there already is replaced by a later record, so that a reader
+only ever asks for what comes after the records it has.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pydantic import ValidationError
+
+from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.text import clip
+from llmsim_lab.errors import TapeError
+from llmsim_lab.run._registry import kind_name
+from llmsim_lab.run._turn import (
+    REASONS,
+    RunTurn,
+    Series,
+    calls_behind,
+    decided,
+    own_fields,
+    reply_of,
+)
+from llmsim_lab.tape import Tape
+from llmsim_lab.tape._lines import RunInfo, call_numbers
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, LLMReasoningChain, Status
+
+Record = dict[str, Any]
+
+
+class Recorded:
+    """Turns of a run whose class is not known here, as far as every tape tells of them.
+
+    Args:
+        tape: the tape.
+        info: the run.
+        series: the columns to chart first.
+    """
+
+    def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
+        self._rows = tape.frame_rows(info.id)
+        self.series = series
+        self.notes = [
+            f"Run {info.id} is shown as it was recorded, without its class, "
+            f"{kind_name(info.manifest)}: what became of a decision is not told."
+        ]
+        self.last_planned = info.turns
+        known = {call.id: call.attempt for call in tape.calls(info.id, forgotten=True)}
+
+        def attempt(number: int) -> Attempt:
+            # One of an earlier turn may be a parent's.
+            return known[number] if number in known else tape.attempt(number)
+
+        try:
+            self.turns = [self._turn(record, attempt) for record in tape.turn_records(info.id)]
+        except (KeyError, IndexError, TypeError, ValueError, ValidationError) as error:
+            what = f"a turn of run {info.id} is damaged: {clip(str(error), 200)}"
+            raise TapeError(what) from error
+
+    def _turn(self, record: Mapping[str, Any], attempt: Callable[[int], Attempt]) -> RunTurn:
+        def call(status: Status, numbers: Sequence[int]) -> CallRecord:
+            return CallRecord(history=tuple(map(attempt, numbers)), status=status)
+
+        call_numbers(record)  # raises if a part of the record is missing or of the wrong type
+        calls = tuple(call(*named) for named in record["calls"])
+        chains = []
+        for fields in record["chains"]:
+            at = fields.get("call")
+            asked = None if at is None else calls[at] if isinstance(at, int) else call(*at)
+            chains.append(LLMReasoningChain(**{**fields, "call": asked}))
+        done = self._rows.get(record["turn"], {}).get("interventions")
+        return RunTurn(
+            number=record["turn"],
+            state=record["state"],
+            interventions=(done,) if done else (),
+            seconds=record["seconds"],
+            calls=calls,
+            chains=tuple(chains),
+        )
+
+    def own_columns(self, turn: RunTurn) -> Mapping[str, Any]:
+        """Return the turn's row of the frame."""
+        row = self._rows.get(turn.number)
+        return row if isinstance(row, dict) else {}
+
+    def in_words(self, _turn: RunTurn) -> Sequence[str]:
+        """Return nothing: only the class tells a turn's story."""
+        return ()
+
+    def outcomes(
+        self, _turn: RunTurn, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return nothing: what became of a decision, only the class knows."""
+        return [{} for _ in chains]
+
+    def prediction(self) -> Mapping[str, float]:
+        """Return nothing: what theory says, only the class knows."""
+        return {}
+
+
+class Reading:
+    """The log.
+
+    Args:
+        title: what stands above the runs.
+
+    Attributes:
+        records: they only grow in number, so that their count says what a reader has seen.
+        runs: the latest record of each run, by its number.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.records: list[Record] = []
+        self._lock = threading.RLock()
+        self._lines: dict[str, int] = {}
+        self._texts: dict[str, int] = {}
+        self._read: list[str] = []
+        self._forms: dict[str, int] = {}
+        self._new: dict[str, list[Any]] = {}
+        self.runs: dict[int, Record] = {}
+        self._sources: dict[int, Any] = {}
+        self._turns: dict[int, dict[int, RunTurn]] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._taken: set[int] = set()
+
+    def since(self, at: int) -> list[Record]:
+        """Return the records after the first ``at``."""
+        with self._lock:
+            return self.records[at:]
+
+    # --- runs --------------------------------------------------------------------------------
+
+    def add(
+        self,
+        info: RunInfo,
+        source: Any,
+        *,
+        changes: Sequence[str] = (),
+        calls: Iterable[tuple[Attempt, bool]] = (),
+    ) -> None:
+        """Add a run, or what has changed of it since it was added.
+
+        Args:
+            info: what the tape says of it, or would.
+            source: the run itself, or ``Recorded``.
+            changes: what it changed, in words.
+            calls: its requests on the tape, each with whether its call was made again: those that
+                no turn names are shown too.
+        """
+        with self._lock:
+            self._sources[info.id] = source
+            known = self.runs.setdefault(info.id, {"columns": []})
+            self._put_run(info, source, known, changes)
+            seen = self._turns.setdefault(info.id, {})
+            for turn in source.turns:
+                own = info.fork_turn is None or turn.number > info.fork_turn
+                if own and seen.get(turn.number) is not turn:
+                    seen[turn.number] = turn
+                    self._put_turn(info.id, source, turn)
+            self._put_rest(info.id, source, calls)
+
+    def _put_run(self, info: RunInfo, source: Any, known: Record, changes: Sequence[str]) -> None:
+        facts = {
+            "id": info.id,
+            "name": info.name,
+            "kind": kind_name(info.manifest),
+            "verb": info.verb,
+            "parent": info.parent,
+            "fork": info.fork_turn,
+            "started": info.started,
+            "outcome": info.outcome or "",
+            "model": info.model,
+            "seed": info.manifest.get("seed"),
+            "changes": [*changes],
+            "notes": [*source.notes],
+            "manifest": self._text(json.dumps(plain(info.manifest), indent=1)),
+            "series": [_series(item) for item in source.series],
+            "prediction": plain(source.prediction()),
+            "planned": source.last_planned,
+        }
+        if any(known.get(name) != value for name, value in facts.items()):
+            known |= facts
+            self._append({"run": {**facts, "columns": [*known["columns"]]}})
+
+    def _put_turn(self, run: int, source: Any, turn: RunTurn) -> None:
+        row, columns = source.own_columns(turn), self.runs[run]["columns"]
+        if new := [name for name in row if name not in columns]:
+            columns += new
+            self._append({"run": {"id": run, "columns": [*columns]}})
+        chains, behind = decided(turn), calls_behind(turn)
+        numbers = {
+            id(call): self._number(source, _on_tape(call), id(call)) for call in _calls_of(turn)
+        }
+        statuses = {id(chain.call): chain.status for chain in turn.chains if chain.call}
+        became = source.outcomes(turn, chains) if chains else ()
+        decisions = [
+            self._decision(chain, after, [numbers[id(call)] for call in calls])
+            for chain, after, calls in zip(chains, became, behind, strict=True)
+        ]
+        calls = [
+            self._call(
+                numbers[id(call)],
+                run,
+                turn.number,
+                [*call.history],
+                statuses.get(id(call), call.status),
+            )
+            for call in turn.calls
+        ]
+        told: Record = {
+            "run": run,
+            "n": turn.number,
+            "row": [plain(row.get(name)) for name in columns],
+            "words": [self._text(str(it)) for it in source.in_words(turn)] if turn.number else [],
+            "done": [str(it) for it in turn.interventions],
+            "seconds": round(turn.seconds, 2),
+            "tokens": turn.tokens,
+            "decisions": decisions,
+            "calls": [call["k"] for call in calls],
+        }
+        self._append({"turn": told, "calls": calls})
+
+    def _decision(
+        self, chain: LLMReasoningChain, became: Mapping[str, Any], calls: list[int]
+    ) -> Record:
+        answer = {
+            name: value for name, value in reply_of(chain.call).items() if name not in REASONS
+        }
+        if chain.by_rule:  # which has no reply: what it answered is among what became of it
+            answer, became = own_fields(became), {}
+        return {
+            "player": chain.agent,
+            "component": chain.component,
+            "status": chain.status,
+            "sure": chain.confidence,
+            "why": self._text(chain.reasoning),
+            "answer": plain(answer),
+            "became": plain(became),
+            "calls": calls,
+        }
+
+    # --- calls -------------------------------------------------------------------------------
+
+    def _number(self, source: Any, number: int | None, which: int) -> int:
+        """Return a call's number: its last request's on the tape, else one below zero."""
+        tape = getattr(source, "tape", None)
+        owner = ("", which) if number is None else (str(tape.path if tape else ""), number)
+        if owner not in self._numbers:
+            free = number is not None and number not in self._taken
+            self._numbers[owner] = number if free and number else -1 - len(self._numbers)
+            self._taken.add(self._numbers[owner])
+        return self._numbers[owner]
+
+    def _put_rest(self, run: int, source: Any, calls: Iterable[tuple[Attempt, bool]]) -> None:
+        """Add requests that no turn names: of turns that failed, and those that were made again."""
+        named = {
+            number for turn in source.turns for call in _calls_of(turn) for number in call.numbers
+        }
+        groups: list[list[Attempt]] = []
+        latest: dict[CallSite | None, list[Attempt]] = {}
+        statuses = []
+        for attempt, forgotten in calls:
+            if attempt.number in named:
+                continue
+            site = attempt.request.site
+            if attempt.request.attempt > 1 and site in latest:
+                latest[site].append(attempt)
+                continue
+            latest[site] = [attempt]
+            groups.append(latest[site])
+            statuses.append("lost" if forgotten else "")
+        rest = [
+            self._call(
+                self._number(source, history[-1].number, 0),
+                run,
+                history[-1].request.site.turn if history[-1].request.site else None,
+                history,
+                status,
+            )
+            for history, status in zip(groups, statuses, strict=True)
+        ]
+        if rest:
+            self._append({"calls": rest})
+
+    def _call(
+        self, k: int, run: int, turn: int | None, history: Sequence[Attempt], status: str
+    ) -> Record:
+        site = history[-1].request.site
+        return _short(
+            k=k,
+            run=run,
+            n=turn,
+            player=(site.agent if site else None) or "",
+            component=site.component if site else "call",
+            replicate=(site.replicate if site else None) or None,
+            status=status,
+            tries=[self._try(attempt) for attempt in history],
+        )
+
+    def _try(self, attempt: Attempt) -> Record:
+        request, reply = attempt.request, attempt.reply
+        options = dict(request.options)
+        seed = options.pop("seed", None)
+        settings = _short(
+            model=request.model,
+            options=options,
+            think=request.think,
+            schema=request.schema,
+            tools=[*request.tools],
+            top_logprobs=request.top_logprobs,
+        )
+        answered: Record = {}
+        if reply is not None:
+            answered = {
+                "reply": self._text(reply.text),
+                "thinking": self._text(reply.thinking) if reply.thinking else None,
+                "tools": self._text("\n".join(_asked(reply))) if reply.tool_calls else None,
+                "read": reply.prompt_tokens,
+                "written": reply.reply_tokens,
+                "cut": reply.done_reason == "length",
+            }
+        return _short(
+            messages=[
+                [
+                    f"{one.role}: {one.tool_name}" if one.tool_name else one.role,
+                    self._text("\n".join(filter(None, (one.content, *_asked(one))))),
+                ]
+                for one in request.messages
+            ],
+            slots=self._slots(request) if request.origin is not None else None,
+            settings=self._text(dumps(plain(settings))),
+            seed=plain(seed),
+            fault=attempt.reason,
+            detail=self._text(attempt.detail) if attempt.detail else None,
+            seconds=round(attempt.seconds, 3),
+            **answered,
+        )
+
+    def _slots(self, request: ChatRequest) -> Any:
+        """Return a form's number and where its spans begin and end; a text for a damaged one."""
+        try:
+            known = request.provenance
+        except TapeError as error:
+            return clip(str(error), 200)
+        roles = [message.role for message in request.messages]
+        form, places = [], []
+        for span in known.spans:
+            if span.role not in roles:
+                continue
+            message = roles.index(span.role)
+            text = request.messages[message].content
+            start, end = _units(text, span.start), _units(text, span.end)
+            form.append([message, span.name, span.source, span.tokens])
+            places += [start, end - start]
+        return [self._kept(self._forms, "forms", dumps(form), form), *places]
+
+    # --- shared parts ------------------------------------------------------------------------
+
+    def _text(self, text: str) -> int:
+        if (known := self._texts.get(text)) is not None:
+            return known
+        lines = [self._kept(self._lines, "lines", line, line) for line in text.split("\n")]
+        return self._kept(self._texts, "texts", text, lines)
+
+    def text(self, number: int) -> str:
+        """Return a text by its number."""
+        if len(self._read) < len(self._texts):
+            self._read = [*self._texts]
+        return self._read[number]
+
+    def _kept(self, table: dict[str, int], name: str, key: str, value: Any) -> int:
+        """Return a thing's number in a table; a new one goes out with the next record."""
+        if key not in table:
+            table[key] = len(table)
+            self._new.setdefault(name, []).append(value)
+        return table[key]
+
+    def _append(self, record: Record) -> None:
+        new, self._new = self._new, {}
+        self.records.append({**new, **record})
+
+
+def _calls_of(turn: RunTurn) -> Iterator[CallRecord]:
+    yield from turn.calls
+    # A chain may be of a call that was made in an earlier turn.
+    yield from (chain.call for chain in turn.chains if chain.call is not None)
+
+
+def _on_tape(call: CallRecord) -> int | None:
+    """Return the number of a call's last request on the tape; None where it is on none."""
+    with suppress(TapeError):
+        return call.numbers[-1]
+    return None
+
+
+def _series(item: Series) -> Record:
+    return {name: getattr(item, name) for name in ("column", "label", "unit", "low", "high")}
+
+
+def _asked(said: Any) -> list[str]:
+    """Return the calls of tools in a message or reply, a line each."""
+    return [f"→ {call.name}({dumps(plain(call.arguments))})" for call in said.tool_calls]
+
+
+def _short(**values: Any) -> Record:
+    """Return what says something: no None, nothing empty, no False."""
+    return {
+        name: it for name, it in values.items() if it not in (None, "", [], {}) and it is not False
+    }
+
+
+def _units(text: str, place: int) -> int:
+    """Return a place in a text as JavaScript counts, which takes some letters for two."""
+    head = text[:place]
+    if head.isascii() or max(head) <= "\uffff":
+        return place
+    return place + sum(letter > "\uffff" for letter in head)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; fractions with ten digits."""
+    if isinstance(value, float):
+        return float(f"{value:.10g}") if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value)

@@ -1,0 +1,15 @@
+import js from "@eslint/js";
+
+const browser = ["document", "window", "location", "history", "addEventListener",
+  "removeEventListener", "getComputedStyle", "matchMedia", "requestAnimationFrame", "setTimeout",
+  "clearTimeout", "performance", "navigator", "CSSStyleSheet", "MutationObserver",
+  "ResizeObserver", "DecompressionStream", "Response", "Blob", "URLSearchParams", "atob",
+  "console", "innerWidth", "innerHeight", "CSS", "structuredClone", "process", "Event", "URL"];
+
+export default [
+  js.configs.recommended,
+  {
+    languageOptions: { globals: Object.fromEntries(browser.map((name) => [name, "readonly"])) },
+    rules: { "max-len": ["error", { code: 100 }], "no-control-regex": "off" },
+  },
+];

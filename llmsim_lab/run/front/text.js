@@ -1,0 +1,213 @@
+// Texts and numbers as people read them, and what differs between two texts. No DOM in here.
+
+const HIDDEN = new RegExp(
+  "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e\\u200b"
+  + "\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb\\ud800-\\udfff"
+  + "\\u{e0000}-\\u{e007f}\\u{e0100}-\\u{e01ef}]", "gu");
+const MOST_FIELDS = 200, MOST_MARKS = 1000; // of a reply, in a text
+
+/** A text with its hidden characters written out, so that none of them takes effect. */
+export const visible = (text) => String(text).replaceAll("\r\n", "\n").replace(HIDDEN, (letter) => {
+  const code = letter.codePointAt(0);
+  if (code < 32) return String.fromCodePoint(0x2400 + code);
+  return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+});
+
+/** A text on one line. */
+export const oneLine = (text) => visible(text).replace(/\s+/g, " ").trim();
+
+/** The beginning of a text; a pair of surrogates stays whole. */
+export function clip(text, most) {
+  if (text.length <= most) return text;
+  return `${text.slice(0, most - 1 - (text.codePointAt(most - 2) > 0xffff))}…`;
+}
+
+// --- numbers -----------------------------------------------------------------------------------
+
+const grouped = (value, digits = 0) => value.toLocaleString("en-US", {
+  minimumFractionDigits: digits, maximumFractionDigits: digits,
+}).replace("-", "−");
+
+export const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
+
+const isPlain = (value) => value == null || typeof value !== "object";
+
+/** A value in a line: numbers with two decimals at most, lists with commas, the rest as JSON. */
+export function figure(value) {
+  if (value == null) return "";
+  if (typeof value === "number") {
+    const size = Math.abs(value);
+    if (Number.isInteger(value) && size < 1e15) return grouped(value + 0); // not −0
+    const short = size < 1e6 && size >= 0.005;
+    return short ? grouped(value, 2) : value.toPrecision(3).replaceAll("-", "−");
+  }
+  if (typeof value === "string") return visible(value);
+  if (Array.isArray(value) && value.length && value.every(isPlain)) return value.map(figure).join(", ");
+  return visible(JSON.stringify(value));
+}
+
+/** By how much a number changed, with its sign; nothing where it did not. */
+export function change(was, now) {
+  if (typeof was !== "number" || typeof now !== "number" || was === now) return "";
+  const by = Math.abs(Number((now - was).toPrecision(12))), sign = now > was ? "+" : "−";
+  const whole = Number.isInteger(by) && !(Number.isInteger(was) && Number.isInteger(now));
+  return sign + (whole ? grouped(by, 2) : figure(by));
+}
+
+// --- pieces of a text --------------------------------------------------------------------------
+
+/** The fields of a reply, where it is an object that can be shown by them; else null. */
+export function fieldsIn(text) {
+  const from = text.indexOf("{"), to = text.lastIndexOf("}");
+  if (from < 0 || to < from) return null;
+  try {
+    const read = JSON.parse(text.slice(from, to + 1));
+    JSON.stringify(read, null, 1); // fails on what is nested too deeply to be shown
+    return Object.keys(read).length <= MOST_FIELDS ? read : null;
+  } catch { return null; }
+}
+
+/** Where a text has what is searched for, in any case: pairs of start and end. */
+function hitsIn(text, wanted) {
+  if (!wanted) return [];
+  const pattern = new RegExp(wanted.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu"), found = [];
+  for (const hit of text.matchAll(pattern)) {
+    found.push([hit.index, hit.index + hit[0].length]);
+    if (found.length === MOST_MARKS) break;
+  }
+  return found;
+}
+
+/** The part of a text from `from` to `to` as pieces, those of a hit with `hit: true`. */
+function cut(text, hits, from, to) {
+  const pieces = [];
+  let at = from;
+  for (const [start, end] of hits) {
+    if (end <= at || start >= to) continue;
+    if (start > at) pieces.push({ text: text.slice(at, start) });
+    pieces.push({ text: text.slice(Math.max(at, start), Math.min(end, to)), hit: true });
+    at = Math.min(end, to);
+  }
+  if (at < to) pieces.push({ text: text.slice(at, to) });
+  return pieces;
+}
+
+/** A text as pieces, with what is searched for marked. */
+export const marks = (text, wanted) => cut(text, hitsIn(text, wanted), 0, text.length);
+
+/** Pieces of a text, each with `parts` in which hits are marked, also those over a border. */
+export function marksIn(pieces, wanted) {
+  const text = pieces.map((it) => it.text).join(""), hits = hitsIn(text, wanted);
+  let at = 0;
+  return pieces.map((it) => ({ ...it, parts: cut(text, hits, at, (at += it.text.length)) }));
+}
+
+/** A message as pieces: plain text, and what was filled into slots (with `name`). */
+export function slots(text, form, places, message) {
+  const pieces = [];
+  let at = 0;
+  form.forEach(([where, name, source, tokens], index) => {
+    const [start, length] = [places[2 * index], places[2 * index + 1]];
+    if (where !== message || start < at || !length || start >= text.length) return;
+    if (start > at) pieces.push({ text: text.slice(at, start) });
+    pieces.push({ text: text.slice(start, start + length), name, source, tokens, index });
+    at = start + length;
+  });
+  return at < text.length ? [...pieces, { text: text.slice(at) }] : pieces;
+}
+
+// --- differences -------------------------------------------------------------------------------
+
+const MOST_EDITS = 1200, MOST_EFFORT = 4e6; // beyond these a passage counts as changed as a whole
+const WORD = /\s+|\p{Script=Han}|\d+(?:[.,]\d+)*|[\p{L}\p{N}\p{M}_]+|[^\s\p{L}\p{N}\p{M}_]/gu;
+
+/**
+ * Two texts as rows of lines side by side: `{same, a, b}`, where a side is pieces, those that
+ * differ with `changed: true`, or null where it has no such line.
+ */
+export function diff(one, other) {
+  const rows = [], effort = { left: MOST_EFFORT };
+  let gone = [], come = [];
+  const flush = () => {
+    for (let at = 0; at < Math.max(gone.length, come.length); at += 1) {
+      rows.push(changedRow(gone[at], come[at], effort));
+    }
+    gone = [];
+    come = [];
+  };
+  for (const [a, b] of edits(one.split("\n"), other.split("\n"), effort)) {
+    if (a === undefined) come.push(b);
+    else if (b === undefined) gone.push(a);
+    else { flush(); rows.push({ same: true, a: [{ text: a }], b: [{ text: b }] }); }
+  }
+  flush();
+  return rows;
+}
+
+function changedRow(one, other, effort) {
+  const whole = (text) => (text === undefined ? null : [{ text, changed: true }]);
+  if (one === undefined || other === undefined) return { a: whole(one), b: whole(other) };
+  const steps = edits(one.match(WORD) ?? [], other.match(WORD) ?? [], effort);
+  const differs = (step) => step && (step[0] === undefined || step[1] === undefined);
+  const sides = [[], []];
+  let shared = 0;
+  steps.forEach((step, at) => {
+    const blank = !differs(step) && /^\s+$/.test(step[0]);
+    // A lone blank between two changes belongs to them.
+    const changed = differs(step) || (blank && differs(steps[at - 1]) && differs(steps[at + 1]));
+    if (!changed && !blank) shared += step[0].length;
+    step.forEach((text, side) => {
+      const last = sides[side].at(-1);
+      if (text === undefined) return;
+      if (last && last.changed === changed) last.text += text;
+      else sides[side].push({ text, changed });
+    });
+  });
+  const alike = 4 * shared >= Math.min(one.length, other.length);
+  return alike ? { a: sides[0], b: sides[1] } : { a: whole(one), b: whole(other) };
+}
+
+/** Pairs that make one list of the other: [a, a] kept, [a, undefined] gone, [undefined, b] new. */
+function edits(a, b, effort) {
+  let from = 0, end = 0;
+  const most = Math.min(a.length, b.length);
+  while (from < most && a[from] === b[from]) from += 1;
+  while (end < most - from && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+  const kept = (items) => items.map((item) => [item, item]);
+  return [
+    ...kept(a.slice(0, from)),
+    ...shortest(a.slice(from, a.length - end), b.slice(from, b.length - end), effort),
+    ...kept(a.slice(a.length - end)),
+  ];
+}
+
+/** The shortest edits, by Myers (1986); `far[k]` is how far one gets in a on the diagonal k. */
+function shortest(a, b, effort) {
+  const most = Math.min(a.length + b.length, MOST_EDITS), far = new Int32Array(2 * most + 3);
+  const zero = most + 1, trace = [];
+  for (let d = 0; d <= most && effort.left > 0; d += 1) {
+    trace.push(far.slice(zero - d - 1, zero + d + 2));
+    effort.left -= d + 1;
+    for (let k = -d; k <= d; k += 2) {
+      const down = k === -d || (k !== d && far[zero + k - 1] < far[zero + k + 1]);
+      let at = down ? far[zero + k + 1] : far[zero + k - 1] + 1;
+      while (at < a.length && at - k < b.length && a[at] === b[at - k]) at += 1;
+      far[zero + k] = at;
+      if (at >= a.length && at - k >= b.length) return walkBack(a, b, trace);
+    }
+  }
+  return [...a.map((item) => [item, undefined]), ...b.map((item) => [undefined, item])];
+}
+
+function walkBack(a, b, trace) {
+  const pairs = [];
+  let i = a.length, j = b.length;
+  for (let d = trace.length - 1; d >= 0; d -= 1) {
+    const far = (k) => trace[d][k + d + 1], k = i - j;
+    const down = k === -d || (k !== d && far(k - 1) < far(k + 1)), before = down ? k + 1 : k - 1;
+    const from = far(before), to = from - before;
+    while (i > from && j > Math.max(to, 0)) pairs.push([a[--i], b[--j]]);
+    if (d > 0) pairs.push(i === from ? [undefined, b[--j]] : [a[--i], undefined]);
+  }
+  return pairs.reverse();
+}

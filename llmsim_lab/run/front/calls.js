@@ -1,0 +1,468 @@
+// The calls: a list to filter and to search, and one of them with its prompt and its reply.
+import { h } from "./dom.js";
+import { clip, fieldsIn, figure, marksIn, oneLine, plural, slots, visible } from "./text.js";
+
+const ROW = 54, MARGIN = 12; // height of a row in pixels; rows that are drawn beyond those in sight
+const LONG = 20000; // characters of a text that are shown at once: a browser lays out no million
+const REASONS = new Set(["reasoning", "confidence"]);
+const STATUS_WORDS = { "": "no decision", lost: "made again" };
+
+/** What `make` returned, made again only when one of the keys is another. */
+export function remembered(ui, name, keys, make) {
+  const memo = ui[name];
+  if (memo && keys.every((key, index) => key === memo.keys[index])) return memo.value;
+  return (ui[name] = { keys, value: make() }).value;
+}
+
+/** How a call or a decision ended: a word, with a form and a colour of its own. */
+export function Status({ word, quiet }) {
+  const text = STATUS_WORDS[word] ?? word, kind = `status ${word || "lost"}`;
+  if (quiet) return h("span", { class: kind, role: "img", "aria-label": text, title: text });
+  return h("span", { class: kind }, text);
+}
+
+// --- searching ---------------------------------------------------------------------------------
+
+const searches = new WeakMap(); // of a reading: its lines in lower case and the latest search
+
+/** The texts that hold what is wanted (in lower case), by number, with how often they do. */
+export function search(reading, wanted) {
+  const { lines, texts } = reading;
+  if (!searches.has(reading)) searches.set(reading, { low: [] });
+  const memo = searches.get(reading);
+  if (memo.wanted !== wanted) Object.assign(memo, { wanted, hits: [], read: 0, found: new Map() });
+  const { low, hits, found } = memo;
+  for (let at = low.length; at < lines.length; at += 1) low.push(lines[at].toLowerCase());
+  for (let at = hits.length; at < low.length; at += 1) hits.push(countIn(low[at], wanted));
+  for (; memo.read < texts.length; memo.read += 1) {
+    let sum = 0;
+    for (const line of texts[memo.read]) sum += hits[line];
+    if (sum) found.set(memo.read, sum);
+  }
+  return found;
+}
+
+function countIn(line, wanted) {
+  let count = 0;
+  for (let at = line.indexOf(wanted); at >= 0; at = line.indexOf(wanted, at + wanted.length)) {
+    count += 1;
+  }
+  return count;
+}
+
+const wantedIn = (at) => (at.q ?? "").trim().toLowerCase();
+
+/** How often a call holds what is searched for. */
+function hitsOf(call, found) {
+  let sum = 0;
+  const add = (text) => { sum += found.get(text) ?? 0; };
+  for (const { messages, reply, thinking, tools, detail } of call.tries) {
+    for (const message of messages) add(message[1]);
+    [reply, thinking, tools, detail].forEach(add);
+  }
+  return sum;
+}
+
+// --- which calls are listed --------------------------------------------------------------------
+
+/** Of a run and of each it was forked from: the last turn that belongs to its history. */
+function lineage(reading, run) {
+  const last = new Map();
+  let limit = Infinity;
+  for (let at = run; at && !last.has(at.id); at = at.fork == null ? null : reading.runs.get(at.parent)) {
+    last.set(at.id, limit);
+    limit = Math.min(limit, at.fork ?? limit);
+  }
+  return last;
+}
+
+const inOrder = (one, other) => (one.n ?? Infinity) - (other.n ?? Infinity) || one.k - other.k;
+
+/** The calls of a run with those of its ancestors that led to it, in order. */
+export function callsOf(store, run) {
+  const { reading, ui } = store;
+  return remembered(ui, "callsOf", [run, reading.size], () => {
+    const last = lineage(reading, run);
+    const inLine = ({ run: id, n }) => (n == null ? id === run.id : n <= (last.get(id) ?? -1));
+    return [...reading.calls.values()].filter(inLine).sort(inOrder);
+  });
+}
+
+/** The calls in the chosen scope: the shown run, its shown turn, or all runs. */
+function callsInScope(store) {
+  const { reading, at, ui } = store, run = reading.runs.get(at.run);
+  const own = callsOf(store, run), turn = at.turn ?? reading.last(run);
+  const keys = [own, at.scope, at.scope === "turn" && turn];
+  return remembered(ui, "callsInScope", keys, () => {
+    if (at.scope === "all") return [...reading.calls.values()].sort(inOrder);
+    return at.scope === "turn" ? own.filter((call) => call.n === turn) : own;
+  });
+}
+
+const FAULTY = "attempts", NO_STATUS = "none";
+const hasStatus = (call, status) => (status === FAULTY
+  ? call.tries.some((it) => it.fault) : (call.status || NO_STATUS) === status);
+
+/** The calls that are listed: `{calls, hits: Map of call -> number, total of hits}`. */
+function listedCalls(store) {
+  const { reading, at, ui } = store, all = callsInScope(store), wanted = wantedIn(at);
+  const { player, component, status } = at;
+  return remembered(ui, "listed", [all, reading.size, wanted, player, component, status], () => {
+    const found = wanted && search(reading, wanted), hits = new Map();
+    const calls = all.filter((call) => {
+      if (player && call.player !== player) return false;
+      if (component && call.component !== component) return false;
+      if (status && !hasStatus(call, status)) return false;
+      if (found) hits.set(call, hitsOf(call, found));
+      return !found || hits.get(call) > 0;
+    });
+    return { calls, hits, total: calls.reduce((sum, call) => sum + (hits.get(call) ?? 0), 0) };
+  });
+}
+
+// --- the view ----------------------------------------------------------------------------------
+
+/** Filters, the list, and the chosen call beside it (narrow: in its place). */
+export function Calls({ store }) {
+  const { reading, at } = store, listed = listedCalls(store);
+  const named = reading.calls.get(at.call), call = named ?? listed.calls[0];
+  const back = () => { store.go({ call: null }); store.ui.list?.el.focus(); };
+  return h("section", { class: `calls${named ? " open" : ""}`, "aria-label": "Calls" },
+    h(CallFilters, { store, listed }),
+    h("div", { class: "calls-split" },
+      h(CallList, { store, listed, call }),
+      h("div", { class: "calls-detail" },
+        h("button", { class: "plain calls-back", onclick: back }, "← All calls"),
+        call ? h(CallDetail, { store, call })
+          : h("p", { class: "calls-none" }, reading.calls.size
+            ? "No call matches these filters." : "This run made no calls to a model."))));
+}
+
+function CallFilters({ store, listed }) {
+  const { at, ui, reading } = store, all = callsInScope(store);
+  const values = remembered(ui, "callValues", [all], () => ({
+    player: [...new Set(all.map((call) => call.player))].filter(Boolean).sort(),
+    component: [...new Set(all.map((call) => call.component))].filter(Boolean).sort(),
+    status: [...new Set(all.map((call) => call.status || NO_STATUS))].sort(),
+    faulty: all.some((call) => hasStatus(call, FAULTY)),
+  }));
+  const narrow = (next) => {
+    if (ui.list) ui.list.el.scrollTop = 0;
+    store.go({ call: null, ...next });
+  };
+  const choice = (name, label, options) => h("select", {
+    "aria-label": label, value: at[name] ?? "", key: name,
+    onchange: (event) => narrow({ [name]: event.target.value || null }),
+  }, options.map(([value, text]) => h("option", { value, key: value }, text)));
+  const named = (items) => items.map((it) => [it, clip(oneLine(it), 40)]);
+  const statuses = values.status.map((it) => [it, STATUS_WORDS[it === NO_STATUS ? "" : it] ?? it]);
+  const turn = [["", "This run"], ["turn", "This turn"]];
+  return h("div", { class: "calls-filters" },
+    h("input", {
+      type: "search", placeholder: "Search prompts and replies", value: at.q ?? "",
+      "aria-label": "Search prompts and replies", ref: (el) => { ui.search = el; },
+      oninput: (event) => narrow({ q: event.target.value || null }),
+    }),
+    values.player.length > 1 && choice("player", "Player",
+      [["", "All players"], ...named(values.player)]),
+    values.component.length > 1 && choice("component", "Component",
+      [["", "All components"], ...named(values.component)]),
+    choice("status", "Status", [["", "All statuses"], ...statuses,
+      ...(values.faulty ? [[FAULTY, "with failed attempts"]] : [])]),
+    choice("scope", "From", reading.runs.size > 1 ? [...turn, ["all", "All runs"]] : turn),
+    h("span", { class: "soft calls-count", role: "status" }, countInWords(listed, all.length)));
+}
+
+function countInWords({ calls, total }, all) {
+  const some = calls.length === all ? plural(all, "call") : `${figure(calls.length)} of ${plural(all, "call")}`;
+  return total ? `${some} · ${plural(total, "hit")}` : some;
+}
+
+/** The list: only rows in sight are drawn, and it is drawn again only when others come in sight. */
+function CallList({ store, listed, call: chosen }) {
+  const { ui } = store, { calls, hits } = listed, list = (ui.list ??= { top: 0, height: 800 });
+  const blockAt = (top) => Math.floor(top / (ROW * MARGIN / 2));
+  list.calls = calls;
+  list.chosen = chosen;
+  const block = blockAt(Math.min(list.top, Math.max(0, calls.length * ROW - list.height)));
+  const first = Math.max(0, (block - 1) * MARGIN / 2);
+  const last = first + Math.ceil(list.height / ROW) + 2 * MARGIN;
+  const rows = calls.slice(first, last);
+  const scrolled = (event) => {
+    const was = blockAt(list.top);
+    list.top = event.target.scrollTop;
+    if (blockAt(list.top) !== was) store.changed();
+  };
+  const ref = (el) => {
+    list.el = el;
+    el.scrollTop = list.top; // as it was when the view was left
+    list.sizes = new ResizeObserver(() => { list.height = el.clientHeight; store.changed(); });
+    list.sizes.observe(el);
+  };
+  return h("div", {
+    class: "call-list", role: "listbox", tabindex: "0", "aria-label": "Calls", onscroll: scrolled,
+    "aria-activedescendant": rows.includes(chosen) ? `call${chosen.k}` : null,
+    ref, gone: () => list.sizes.disconnect(),
+  }, h("div", { role: "presentation", style: `height: ${calls.length * ROW}px` },
+    rows.map((call, index) => h(CallRow, {
+      key: call.k, store, call, place: first + index, all: calls.length,
+      chosen: call === chosen, hits: hits.get(call),
+    }))));
+}
+
+function CallRow({ store, call, place, all, chosen, hits }) {
+  const fault = call.tries.at(-1)?.fault;
+  return h("div", {
+    class: "call-row", role: "option", id: `call${call.k}`, style: `top: ${place * ROW}px`,
+    "aria-selected": chosen, "aria-posinset": place + 1, "aria-setsize": all,
+    onclick: () => store.go({ call: call.k }),
+  },
+    h("div", null,
+      h("b", { dir: "auto" }, clip(oneLine(call.player || call.component), 40)),
+      call.player && h("small", { dir: "auto" }, clip(oneLine(call.component), 24)),
+      h("small", { class: "call-when" }, [
+        store.at.scope === "all" && `run ${call.run}`, call.n != null && `turn ${call.n}`,
+      ].filter(Boolean).join(" · ")),
+      h(Status, { word: call.status, quiet: call.status === "ok" })),
+    h("div", null,
+      h("span", { class: "call-said", dir: "auto" }, fault && `${visible(fault)}: `,
+        answerLine(store.reading, call)),
+      hits > 0 && h("small", null, plural(hits, "hit"))));
+}
+
+const answers = new WeakMap(); // call -> its reply in a line
+
+function answerLine(reading, call) {
+  if (!answers.has(call)) answers.set(call, clip(oneLine(answerOf(reading, call)), 160));
+  return answers.get(call);
+}
+
+/** What a call answered: its reply's fields but for the reasons, or the reply as it is. */
+function answerOf(reading, call) {
+  const { reply, tools, detail } = call.tries.at(-1) ?? {}, text = reading.text(reply);
+  const fields = Object.entries(fieldsIn(text) ?? {}).filter(([name]) => !REASONS.has(name));
+  if (!fields.length) return text || reading.text(tools ?? detail);
+  if (fields.length === 1 && typeof fields[0][1] === "string") return fields[0][1];
+  return fields.map(([name, value]) => `${name} ${figure(value)}`).join(", ");
+}
+
+/** Choose the call so many rows further on. */
+function moveInList(store, by) {
+  const { el, calls, chosen, height } = store.ui.list, was = calls.indexOf(chosen);
+  const next = Math.max(0, Math.min(calls.length - 1, was < 0 ? 0 : was + by)), top = next * ROW;
+  if (!calls.length) return;
+  if (top < el.scrollTop) el.scrollTop = top;
+  else if (top + ROW > el.scrollTop + height) el.scrollTop = top + ROW - height;
+  store.go({ call: calls[next].k });
+}
+
+/** A key in this view; true if it is one of ours. `target` is the innermost element it goes to. */
+export function callsKey(store, event, target) {
+  const { list, search: field } = store.ui, { key } = event;
+  if (!list?.el) return false;
+  const typing = target.closest("input, select, textarea"), inList = target === list.el;
+  const page = Math.max(1, Math.floor(list.height / ROW) - 1), far = list.calls.length;
+  const by = { ArrowDown: 1, ArrowUp: -1, ...(!typing && { j: 1, k: -1 }),
+    ...(inList && { PageDown: page, PageUp: -page, Home: -far, End: far }) }[key];
+  if (typing && typing !== field) return false;
+  if (by && !event.shiftKey) {
+    if (target === field) list.el.focus();
+    moveInList(store, by);
+  } else if (key === "Enter" && (inList || target === field) && list.chosen) {
+    store.go({ call: list.chosen.k });
+    (inList ? list.el.parentNode.querySelector(".call") : list.el)?.focus();
+  } else if (key === "Escape" && target === field && field.value) {
+    field.value = "";
+    store.go({ q: null });
+  } else if (key === "Escape" && !inList) {
+    store.go({ call: null });
+    list.el.focus();
+  } else return false;
+  return true;
+}
+
+// --- one call ----------------------------------------------------------------------------------
+
+/** A call: what was asked, with its slots marked, beside what was answered. */
+export function CallDetail({ store, call }) {
+  const { ui, at } = store, wanted = wantedIn(at);
+  const number = ui.attempt?.call === call ? ui.attempt.number : call.tries.length - 1;
+  const keys = [call, number, wanted, ui.slot, ui.more, store.reading.size];
+  return remembered(ui, "callDetail", keys, () => {
+    const tried = call.tries[number] ?? { messages: [] }, it = { store, call, tried, wanted, number };
+    return h("article", {
+      class: "call", key: `${call.k}.${number}.${wanted}`, tabindex: "-1",
+      "aria-label": `Call of ${visible(call.player || call.component)}`,
+    },
+      h(CallHead, it), call.tries.length > 1 && h(Attempts, it),
+      h("div", { class: "call-both" }, h(Prompt, it), h(Reply, it)),
+      h(Settings, it));
+  });
+}
+
+function CallHead({ store, call, tried }) {
+  const { reading, at, panels } = store, settings = JSON.parse(reading.text(tried.settings) || "{}");
+  const near = panels.includes("compare") ? neighbours(store, call) : [];
+  const toTurn = () => store.go({ view: "turn", run: call.run, turn: call.n });
+  const onTurn = at.view === "turn" || !panels.includes("turn") || call.n == null;
+  const facts = [
+    reading.runs.size > 1 && `run ${call.run}`,
+    call.n != null && (onTurn ? `turn ${call.n}`
+      : h("button", { class: "plain", onclick: toTurn }, `turn ${call.n}`)),
+    call.replicate && `replicate ${call.replicate}`,
+    h("span", { dir: "auto" }, visible(settings.model ?? "")),
+    tried.read != null && `${plural(tried.read, "token")} read`,
+    tried.written != null && `${figure(tried.written)} written`,
+    tried.cut && "cut at its length limit",
+    `${figure(Math.round(100 * (tried.seconds ?? 0)) / 100)} s`,
+  ].filter(Boolean);
+  return h("header", { class: "call-head" },
+    h("div", null,
+      h("h3", { dir: "auto" }, visible(call.player || call.component)),
+      call.player && h("span", { class: "soft", dir: "auto" }, visible(call.component)),
+      h(Status, { word: call.status }),
+      near.length > 0 && h("span", { class: "call-near" }, h("small", null, "Compare with"),
+        near.map(([other, name]) => h("button", {
+          class: "plain", key: name,
+          onclick: () => store.go({ view: "compare", of: "calls", a: other.k, b: call.k }),
+        }, name)))),
+    h("p", { class: "call-facts" }, facts.map((fact) => h("span", null, fact))));
+}
+
+/** The calls one would compare with this one: of the same player and component. */
+export function neighbours(store, call) {
+  const { reading, ui } = store;
+  return remembered(ui, "neighbours", [call, reading.size], () => {
+    const like = [...reading.calls.values()].filter((it) => it !== call
+      && it.player === call.player && it.component === call.component).sort(inOrder);
+    const own = like.filter((it) => it.run === call.run), beside = new Map();
+    for (const it of like) if (it.run !== call.run && it.n === call.n) beside.set(it.run, it);
+    return [
+      [own.findLast((it) => it.n === call.n && it.k < call.k), "the one before"],
+      [own.findLast((it) => it.n < call.n), (it) => `turn ${it.n}`],
+      [own.find((it) => it.n > call.n), (it) => `turn ${it.n}`],
+      ...[...beside.values()].slice(0, 3).map((it) => [it, `run ${it.run}`]),
+    ].filter(([it]) => it).map(([it, name]) => [it, typeof name === "string" ? name : name(it)]);
+  });
+}
+
+function Attempts({ store, call, number }) {
+  return h("div", { class: "call-tries", role: "group", "aria-label": "Attempts" },
+    h("small", null, plural(call.tries.length, "attempt")),
+    call.tries.map((it, index) => h("button", {
+      key: index, "aria-pressed": index === number,
+      onclick: () => { store.ui.attempt = { call, number: index }; store.changed(); },
+    }, `${index + 1} · ${visible(it.fault ?? "accepted")}`)));
+}
+
+function Prompt({ store, call, tried, wanted, number }) {
+  const { reading, ui } = store, known = Array.isArray(tried.slots);
+  const [form, ...places] = known ? tried.slots : [], spans = known ? reading.forms[form] : [];
+  return h("div", { class: "call-side" },
+    h("div", { class: "call-box call-prompt", tabindex: "0", role: "group", "aria-label": "Prompt" },
+      tried.messages.map(([role, text], index) => h("div", { class: "call-message", key: index },
+        h("h4", null, visible(role)),
+        h(Passage, {
+          store, id: `${call.k}.${number}.${index}`, text: reading.text(text), wanted, mono: true,
+          cut: (part) => slots(part, spans, places, index),
+        })))),
+    spans.length > 0 && h(SlotSource, { spans, chosen: spans[ui.slot] }),
+    !known && tried.slots && h("p", { class: "call-source soft" }, visible(tried.slots)));
+}
+
+/** Where the slot under the pointer comes from, and a table of all of them. */
+function SlotSource({ spans, chosen }) {
+  const tokens = (span) => (span[3] == null ? "" : figure(span[3]));
+  return h("div", { class: "call-source" },
+    h("p", { id: "call-slot" }, chosen
+      ? [h("b", null, visible(chosen[1])), " ", h("span", null, visible(chosen[2])),
+        chosen[3] != null && ` · ${plural(chosen[3], "token")}`]
+      : "Marked text was filled in. Point at it to see its source."),
+    h("details", null, h("summary", null, plural(spans.length, "slot")),
+      h("table", null,
+        h("thead", null, h("tr", null, h("th", { scope: "col" }, "slot"),
+          h("th", { scope: "col" }, "source"), h("th", { class: "n", scope: "col" }, "tokens"))),
+        h("tbody", null, spans.map((span, index) => h("tr", { key: index },
+          h("th", { scope: "row" }, visible(span[1])), h("td", null, visible(span[2])),
+          h("td", { class: "n" }, tokens(span))))))));
+}
+
+/**
+ * A text that keeps its lines, with slots and hits marked; of a very long one the beginning, and
+ * more on request. `cut` makes pieces of it, by default one.
+ */
+export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{ text: part }] }) {
+  const { ui } = store, limit = ui.more?.[id] ?? LONG;
+  const end = limit - (text.codePointAt(limit - 1) > 0xffff), rest = text.length - end;
+  const part = text.length > limit ? text.slice(0, end) : text;
+  const more = () => { ui.more = { ...ui.more, [id]: 10 * limit }; store.changed(); };
+  return h("div", { class: mono ? "text mono" : "text", dir: "auto" },
+    marksIn(cut(part), wanted).map((piece) => {
+      const parts = piece.parts.map((it) => (it.hit ? h(Hit, { text: it.text }) : visible(it.text)));
+      return piece.name === undefined ? parts : h(Slot, { store, piece }, parts);
+    }),
+    part !== text && h("button", { class: "plain", onclick: more },
+      ` … show ${plural(rest, "more character")}`));
+}
+
+function Slot({ store, piece }, parts) {
+  const { ui } = store, show = () => { ui.slot = piece.index; store.changed(); };
+  return h("mark", {
+    class: `slot${ui.slot === piece.index ? " lit" : ""}`, tabindex: "0",
+    "aria-describedby": "call-slot", onpointerenter: show, onfocus: show,
+  }, parts);
+}
+
+/** What was searched for; the first one is scrolled into sight. */
+function Hit({ text }) {
+  const ref = (el) => {
+    const box = el.closest(".call-box");
+    if (!box || box.querySelector(".hit") !== el) return;
+    box.scrollTop += el.getBoundingClientRect().top - box.getBoundingClientRect().top - 80;
+  };
+  return h("mark", { class: "hit", ref }, visible(text));
+}
+
+function Reply({ store, call, tried, wanted, number }) {
+  const { reading } = store, read = (text) => reading.text(text), reply = read(tried.reply);
+  const fields = fieldsIn(reply), id = `${call.k}.${number}`;
+  const passage = (text, name, mono) => h(Passage, { store, id: id + name, text, wanted, mono });
+  const fold = (title, content) => h("details", { key: title, open: Boolean(wanted) && hasHit(content) },
+    h("summary", null, title), content);
+  const hasHit = (content) => content.props.text.toLowerCase().includes(wanted);
+  return h("div", { class: "call-side" },
+    h("div", { class: "call-box call-reply", tabindex: "0", role: "group", "aria-label": "Reply" },
+      h("h4", null, "reply"),
+      tried.fault && h("div", { class: "call-fault" }, h("b", null, visible(tried.fault)),
+        tried.detail != null && passage(read(tried.detail), "detail")),
+      fields ? h(ReplyFields, { fields, passage }) : reply && passage(reply, "reply"),
+      tried.tools != null && passage(read(tried.tools), "tools", true),
+      !reply && tried.tools == null && !tried.fault
+        && h("p", { class: "soft" }, tried.reply == null ? "No reply yet." : "The reply is empty."),
+      tried.thinking != null && fold("Thinking", passage(read(tried.thinking), "thinking")),
+      fields && fold("As it was written", passage(reply, "raw", true))));
+}
+
+/** A reply by its fields: the reasoning as prose, then the others. */
+function ReplyFields({ fields, passage }) {
+  const { reasoning, ...own } = fields;
+  const content = (value, name) => {
+    if (typeof value === "string") return passage(value, `.${name}`);
+    if (value && typeof value === "object") return passage(JSON.stringify(value, null, 1), `.${name}`, true);
+    return typeof value === "number" ? String(value).replace("-", "−") : String(value);
+  };
+  return [
+    reasoning !== undefined && h("div", { class: "call-why" }, content(reasoning, "reasoning")),
+    h("dl", null, Object.entries(own).map(([name, value]) => [
+      h("dt", { dir: "auto" }, visible(name)),
+      h("dd", { class: typeof value === "number" ? "num" : null }, content(value, name)),
+    ])),
+  ];
+}
+
+function Settings({ store, tried }) {
+  const settings = JSON.parse(store.reading.text(tried.settings) || "{}");
+  const text = JSON.stringify({ ...settings, seed: tried.seed }, null, 1);
+  return h("details", { class: "call-settings" }, h("summary", null, "Settings of the request"),
+    h("div", { class: "text mono" }, visible(text)));
+}

@@ -65,38 +65,15 @@ function hitsOf(call, found) {
 
 // --- which calls are listed --------------------------------------------------------------------
 
-/** Of a run and of each it was forked from: the last turn that belongs to its history. */
-function lineage(reading, run) {
-  const last = new Map();
-  let limit = Infinity;
-  for (let at = run; at && !last.has(at.id); at = at.fork == null ? null : reading.runs.get(at.parent)) {
-    last.set(at.id, limit);
-    limit = Math.min(limit, at.fork ?? limit);
-  }
-  return last;
-}
-
 const inOrder = (one, other) => (one.n ?? Infinity) - (other.n ?? Infinity) || one.k - other.k;
 
-/** The calls of a run with those of its ancestors that led to it, in order. */
-export function callsOf(store, run) {
-  const { reading, ui } = store;
-  return remembered(ui, "callsOf", [run, reading.size], () => {
-    const last = lineage(reading, run);
-    const inLine = ({ run: id, n }) => (n == null ? id === run.id : n <= (last.get(id) ?? -1));
-    return [...reading.calls.values()].filter(inLine).sort(inOrder);
-  });
-}
-
 /** The calls in the chosen scope: the shown run, its shown turn, or all runs. */
-function callsInScope(store) {
-  const { reading, at, ui } = store, run = reading.runs.get(at.run);
-  const own = callsOf(store, run), turn = at.turn ?? reading.last(run);
-  const keys = [own, at.scope, at.scope === "turn" && turn];
-  return remembered(ui, "callsInScope", keys, () => {
-    if (at.scope === "all") return [...reading.calls.values()].sort(inOrder);
-    return at.scope === "turn" ? own.filter((call) => call.n === turn) : own;
-  });
+function callsInScope({ reading, at }) {
+  const run = reading.runs.get(at.run);
+  if (at.scope === "all") {
+    return reading.keep("all calls", () => [...reading.calls.values()].sort(inOrder));
+  }
+  return reading.callsOf(run, at.scope === "turn" ? at.turn ?? reading.last(run) : undefined);
 }
 
 const FAULTY = "attempts", NO_STATUS = "none";
@@ -107,7 +84,7 @@ const hasStatus = (call, status) => (status === FAULTY
 function listedCalls(store) {
   const { reading, at, ui } = store, all = callsInScope(store), wanted = wantedIn(at);
   const { player, component, status } = at;
-  return remembered(ui, "listed", [all, reading.size, wanted, player, component, status], () => {
+  return remembered(ui, "listed", [all, wanted, player, component, status], () => {
     const found = wanted && search(reading, wanted), hits = new Map();
     const calls = all.filter((call) => {
       if (player && call.player !== player) return false;
@@ -346,6 +323,12 @@ export function neighbours(store, call) {
   });
 }
 
+/** A call in a line. */
+export const callWords = (reading, call) => clip([
+  `Call ${call.k}`, reading.runs.size > 1 && `run ${call.run}`, call.n != null && `turn ${call.n}`,
+  oneLine([call.player, call.component].filter(Boolean).join(", ")),
+].filter(Boolean).join(" · "), 90);
+
 function Attempts({ store, call, number }) {
   return h("div", { class: "call-tries", role: "group", "aria-label": "Attempts" },
     h("small", null, plural(call.tries.length, "attempt")),
@@ -389,7 +372,7 @@ function SlotSource({ spans, chosen }) {
 
 /**
  * A text that keeps its lines, with slots and hits marked; of a very long one the beginning, and
- * more on request. `cut` makes pieces of it, by default one.
+ * more on request. `cut` makes pieces of it, by default one; a piece may name a `tag`.
  */
 export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{ text: part }] }) {
   const { ui } = store, limit = ui.more?.[id] ?? LONG;
@@ -399,6 +382,7 @@ export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{
   return h("div", { class: mono ? "text mono" : "text", dir: "auto" },
     marksIn(cut(part), wanted).map((piece) => {
       const parts = piece.parts.map((it) => (it.hit ? h(Hit, { text: it.text }) : visible(it.text)));
+      if (piece.tag) return h(piece.tag, null, parts);
       return piece.name === undefined ? parts : h(Slot, { store, piece }, parts);
     }),
     part !== text && h("button", { class: "plain", onclick: more },

@@ -48,8 +48,9 @@ export function figure(value) {
 
 /** By how much a number changed, with its sign; nothing where it did not. */
 export function change(was, now) {
-  if (typeof was !== "number" || typeof now !== "number" || was === now) return "";
+  if (typeof was !== "number" || typeof now !== "number") return "";
   const by = Math.abs(Number((now - was).toPrecision(12))), sign = now > was ? "+" : "−";
+  if (by <= 1e-12 * Math.max(Math.abs(was), Math.abs(now))) return "";
   const whole = Number.isInteger(by) && !(Number.isInteger(was) && Number.isInteger(now));
   return sign + (whole ? grouped(by, 2) : figure(by));
 }

@@ -1,0 +1,257 @@
+// Two runs, or two calls, side by side: only what differs stands out.
+import { callWords, neighbours, Passage, remembered } from "./calls.js";
+import { Charts } from "./chart.js";
+import { h } from "./dom.js";
+import { clip, diff, fieldsIn, figure, oneLine, plural, visible } from "./text.js";
+
+const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_DECISIONS = 200;
+
+export function Compare({ store }) {
+  const { reading, at } = store, several = reading.runs.size > 1;
+  const ofRuns = several && at.of !== "calls";
+  const choice = (of, name) => h("button", {
+    "aria-pressed": ofRuns === (of === "runs"), onclick: () => store.go({ of, a: null, b: null }),
+  }, name);
+  return h("section", { class: "compare", "aria-label": "Compare" },
+    h(ofRuns ? RunPair : CallPair, {
+      store, kinds: several && reading.calls.size > 1 && h("span", { class: "seg", role: "group",
+        "aria-label": "What to compare" }, choice("runs", "Runs"), choice("calls", "Calls")),
+    }));
+}
+
+/** The row of controls: what is compared, and with what. */
+function Pickers({ store, kinds, options, pair }) {
+  const pick = (name, label, chosen) => h("select", {
+    "aria-label": label, value: String(chosen), key: name,
+    onchange: (event) => store.go({ a: pair[0], b: pair[1], [name]: Number(event.target.value) }),
+  }, options);
+  return h("div", { class: "compare-pick" }, kinds, pick("a", "Left", pair[0]),
+    pick("b", "Right", pair[1]),
+    h("button", { onclick: () => store.go({ a: pair[1], b: pair[0] }) }, "Swap"));
+}
+
+const CompareSection = ({ title }, content) => h("section", { "aria-label": title },
+  h("h3", null, title), content);
+const Same = () => h("p", { class: "soft" }, "The same.");
+
+// --- two runs ----------------------------------------------------------------------------------
+
+const runWords = (run) => clip(`Run ${run.id} · ${oneLine(run.parent != null && run.changes.length
+  ? run.changes.join("; ") : run.name)}`, 90);
+
+function RunPair({ store, kinds }) {
+  const { reading, at, ui } = store, runs = [...reading.runs.values()], shown = reading.runs.get(at.run);
+  const beside = reading.runs.get(shown.parent) ?? runs.find((run) => run !== shown);
+  const first = reading.runs.get(at.a) ?? beside;
+  const second = reading.runs.get(at.b) ?? (first === shown ? beside : shown);
+  const names = [first, second].map((run) => `Run ${run.id}`);
+  const options = remembered(ui, "runOptions", [reading.size], () => runs.map((run) => (
+    h("option", { value: String(run.id), key: run.id }, runWords(run)))));
+  const both = new Set(reading.charted(second).map((it) => it.column));
+  const columns = reading.charted(first).filter((it) => both.has(it.column));
+  const keys = [first, second, reading.size, ui.more, ui.shown];
+  return [
+    h(Pickers, { store, kinds, options, pair: [first.id, second.id] }),
+    columns.length > 0 && h(Charts, { store, runs: [first, second], columns }),
+    ...remembered(ui, "runPair", keys, () => [
+      h(Definitions, { store, runs: [first, second], names }),
+      h(Templates, { store, runs: [first, second], names }),
+      h(DecisionsApart, { store, runs: [first, second], names }),
+    ]),
+  ];
+}
+
+const manifestOf = (store, run) => JSON.parse(store.reading.text(run.manifest) || "{}");
+
+/** A nested value as names with dots and texts; no name is special. */
+function flatten(value, prefix = "", found = new Map()) {
+  for (const [name, item] of Object.entries(value)) {
+    const path = prefix ? `${prefix}.${name}` : name;
+    if (item && typeof item === "object" && Object.keys(item).length) flatten(item, path, found);
+    else found.set(path, figure(item) || "—");
+  }
+  return found;
+}
+
+/** What defines two runs, where it differs. */
+function Definitions({ store, runs, names }) {
+  const [one, other] = runs.map((run) => flatten({ ...manifestOf(store, run), prompts: undefined }));
+  const paths = [...new Set([...one.keys(), ...other.keys()])];
+  const apart = paths.filter((path) => one.get(path) !== other.get(path));
+  return h(CompareSection, { title: "What defines them" }, apart.length === 0 ? h(Same) : h("table", null,
+    h("thead", null, h("tr", null, ["what", ...names].map((it) => h("th", { scope: "col" }, it)))),
+    h("tbody", null, apart.map((path) => h("tr", { key: path },
+      h("th", { scope: "row" }, visible(path)),
+      [one, other].map((its, side) => h("td", null,
+        h(Passage, { store, id: `${path}.${side}`, text: its.get(path) ?? "—" }))))))));
+}
+
+/** Templates of prompts that differ; those that differ in the same way are shown once. */
+function Templates({ store, runs, names }) {
+  const [one, other] = runs.map((run) => manifestOf(store, run).prompts ?? {}), groups = new Map();
+  for (const place of new Set([...Object.keys(one), ...Object.keys(other)])) {
+    const texts = [one[place]?.text ?? "", other[place]?.text ?? ""], id = JSON.stringify(texts);
+    if (texts[0] === texts[1]) continue;
+    groups.set(id, { texts, places: [...groups.get(id)?.places ?? [], place] });
+  }
+  if (!groups.size) return null;
+  return h(CompareSection, { title: "Prompt templates" }, [...groups.values()].map(({ texts, places }) => [
+    h("h4", null, visible(places.join(", "))),
+    h(Difference, { store, id: places[0], texts, names }),
+  ]));
+}
+
+/** Decisions of the same place (turn, player, component) that two runs took differently. */
+function DecisionsApart({ store, runs, names }) {
+  const { reading, ui } = store, [one, other] = runs.map((run) => decisionsByPlace(reading, run));
+  const rows = [];
+  for (const [place, b] of other) {
+    const a = one.get(place);
+    if (a?.turn !== b.turn) rows.push([a, b]);
+  }
+  for (const [place, a] of one) if (!other.has(place)) rows.push([a, undefined]);
+  const apart = rows.map((pair) => ({ pair, words: pair.map((it) => decisionWords(reading, it)) }))
+    .filter(({ words }) => words[0] !== words[1])
+    .sort((a, b) => (a.pair[0] ?? a.pair[1]).turn.n - (b.pair[0] ?? b.pair[1]).turn.n);
+  const shown = ui.shown?.decisions ?? MOST_DECISIONS;
+  const more = () => { ui.shown = { ...ui.shown, decisions: 10 * shown }; store.changed(); };
+  return h(CompareSection, { title: "Decisions that differ" }, apart.length === 0 ? h("p", { class: "soft" }, "None.") : [
+    h("table", { class: "compare-decisions" },
+      h("thead", null, h("tr", null, ["turn", "player", ...names, "calls"].map((it) => (
+        h("th", { scope: "col" }, it))))),
+      h("tbody", null, apart.slice(0, shown).map((it) => h(DecisionRow, { store, ...it })))),
+    apart.length > shown && h("button", { class: "plain", onclick: more },
+      plural(apart.length - shown, "more decision")),
+  ]);
+}
+
+function decisionsByPlace(reading, run) {
+  const found = new Map();
+  for (const turn of reading.turns(run).values()) {
+    for (const decision of turn.decisions) {
+      let place = JSON.stringify([turn.n, decision.player, decision.component]);
+      while (found.has(place)) place += "+";
+      found.set(place, { turn, decision });
+    }
+  }
+  return found;
+}
+
+function decisionWords(reading, it) {
+  if (!it) return "—";
+  const { answer, became, why, status } = it.decision;
+  const words = Object.entries({ ...answer, ...became })
+    .filter(([, value]) => value != null && value !== "")
+    .map(([name, value]) => `${name.replaceAll("_", " ")} ${figure(value)}`).join(" · ");
+  return words || reading.text(why) || status;
+}
+
+function DecisionRow({ store, pair, words }) {
+  const { turn, decision } = pair[1] ?? pair[0];
+  const [a, b] = pair.map((it) => it?.decision.calls.at(-1));
+  const link = a != null && b != null && a !== b && h("button", {
+    class: "plain", onclick: () => store.go({ view: "compare", of: "calls", a, b }),
+  }, "compare");
+  return h("tr", null,
+    h("td", { class: "n" }, turn.n),
+    h("th", { scope: "row", dir: "auto" }, visible(decision.player || decision.component)),
+    words.map((text) => h("td", { dir: "auto" }, visible(clip(text, 300)))),
+    h("td", null, link));
+}
+
+// --- two calls ---------------------------------------------------------------------------------
+
+function CallPair({ store, kinds }) {
+  const { reading, at, ui } = store, all = reading.callsOf(reading.runs.get(at.run));
+  const first = reading.calls.get(at.a) ?? reading.calls.get(at.call) ?? all[0];
+  if (!first) return h("p", { class: "calls-none" }, "This run made no calls to a model.");
+  const second = reading.calls.get(at.b) ?? neighbours(store, first)[0]?.[0] ?? all[1] ?? first;
+  const options = remembered(ui, "callOptions", [first, second, all], () => {
+    const players = new Set([first.player, second.player]);
+    const near = all.filter((call) => players.has(call.player)).slice(0, MOST_CALLS);
+    return [...new Set([first, second, ...near])].sort((a, b) => a.k - b.k).map((call) => (
+      h("option", { value: String(call.k), key: call.k }, callWords(reading, call))));
+  });
+  const calls = [first, second], names = calls.map((call) => callWords(reading, call));
+  const part = (title, text) => h(CompareSection, { title },
+    h(Difference, { store, id: title, texts: calls.map((call) => text(reading, call)), names }));
+  return [
+    h(Pickers, { store, kinds, options, pair: [first.k, second.k] }),
+    ...remembered(ui, "callPair", [first, second, reading.size, ui.more, ui.shown], () => [
+      part("Replies", replyText), part("Prompts", promptText), part("Settings", settingsText),
+    ]),
+  ];
+}
+
+const lastTry = (call) => call.tries.at(-1) ?? { messages: [] };
+
+function replyText(reading, call) {
+  const { reply, tools, fault } = lastTry(call), text = reading.text(reply), fields = fieldsIn(text);
+  const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const lines = fields && Object.entries(fields).map(([name, value]) => `${name}: ${said(value)}`);
+  return [lines ? lines.join("\n") : text, reading.text(tools), fault].filter(Boolean).join("\n");
+}
+
+const promptText = (reading, call) => lastTry(call).messages
+  .map(([role, text]) => `[${role}]\n${reading.text(text)}`).join("\n\n");
+
+function settingsText(reading, call) {
+  const { settings, seed } = lastTry(call);
+  return JSON.stringify({ ...JSON.parse(reading.text(settings) || "{}"), seed }, null, 1);
+}
+
+// --- two texts ---------------------------------------------------------------------------------
+
+/** Two texts side by side by lines; equal ones are folded, in changed ones the words are marked. */
+function Difference({ store, id, texts, names }) {
+  const { ui } = store, [one, other] = texts;
+  if (one === other) return h(Same);
+  const units = remembered(ui, `difference ${id}`, texts, () => foldEqual(diff(one, other)));
+  const most = ui.shown?.[id] ?? MOST_ROWS, show = (name, value) => {
+    ui.shown = { ...ui.shown, [name]: value };
+    store.changed();
+  };
+  const row = ({ a, b, same }, key) => [
+    h(DiffSide, { store, id: `${id}.${key}`, pieces: a, tag: "del", kind: same ? "a same" : "a" }),
+    h(DiffSide, { store, id: `${id}.${key}`, pieces: b, tag: "ins", kind: same ? "b same" : "b" }),
+  ];
+  const skip = (text, onclick) => h("div", { class: "diff-skip" },
+    h("button", { class: "plain", onclick }, text));
+  return h("div", { class: "diff" },
+    names.map((name, side) => h("div", { class: `diff-name ${"ab"[side]}` }, visible(name))),
+    units.slice(0, most).map((unit, index) => {
+      if (!unit.folded) return row(unit, index);
+      const key = `${id}.fold${index}`;
+      if (ui.shown?.[key]) return unit.folded.map((it, at) => row(it, `${index}.${at}`));
+      return skip(plural(unit.folded.length, "equal line"), () => show(key, true));
+    }),
+    units.length > most && skip(plural(units.length - most, "more row"), () => show(id, 10 * most)));
+}
+
+function DiffSide({ store, id, pieces, tag, kind }) {
+  if (!pieces) return h("div", { class: `${kind} none` });
+  const cut = (part) => {
+    let at = 0;
+    return pieces.map(({ text, changed }) => {
+      const start = at;
+      at += text.length;
+      return { text: part.slice(start, at), tag: changed && text ? tag : null };
+    });
+  };
+  const text = pieces.map((piece) => piece.text).join("");
+  return h("div", { class: kind }, h(Passage, { store, id: id + tag, text, mono: true, cut }));
+}
+
+/** Rows, with long passages of equal ones as `{folded: rows}`. */
+function foldEqual(rows) {
+  const units = [];
+  for (let at = 0; at < rows.length;) {
+    const start = at;
+    while (at < rows.length && rows[at].same) at += 1;
+    const from = start ? start + KEEP : 0, to = at === rows.length ? at : at - KEEP;
+    if (at === start) units.push(rows[at++]);
+    else if (to - from <= 2) units.push(...rows.slice(start, at));
+    else units.push(...rows.slice(start, from), { folded: rows.slice(from, to) }, ...rows.slice(to, at));
+  }
+  return units;
+}

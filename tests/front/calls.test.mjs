@@ -11,7 +11,8 @@ function makeReading(...records) {
 }
 
 test("a search finds texts by their lines and counts hits in any case", () => {
-  const reading = makeReading({ lines: ["The Rate", "rate, rate", "none"], texts: [[0, 1], [2], [2, 0]] });
+  const lines = ["The Rate", "rate, rate", "none"];
+  const reading = makeReading({ lines, texts: [[0, 1], [2], [2, 0]] });
   assert.deepEqual([...search(reading, "rate")], [[0, 3], [2, 1]]);
   assert.deepEqual([...search(reading, "nothing")], []);
 });
@@ -32,11 +33,11 @@ test("a search goes on as the log grows, and each line is searched once", () => 
 });
 
 test("ten thousand calls are searched within a keystroke", () => {
-  const lines = Array.from({ length: 60000 }, (_, n) => `Inflation runs at ${n} percent of its target`);
+  const lines = Array.from({ length: 60000 }, (_, n) => `Inflation is ${n} percent`);
   const texts = lines.map((_, n) => [n, (n * 7) % 60000, (n * 13) % 60000]);
   const reading = makeReading({ lines, texts });
   search(reading, "warm");
   const start = performance.now();
-  assert.ok(search(reading, "at 77").size > 0);
+  assert.ok(search(reading, "is 77").size > 0);
   assert.ok(performance.now() - start < 250);
 });

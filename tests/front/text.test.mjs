@@ -6,7 +6,8 @@ import {
 } from "../../llmsim_lab/run/front/text.js";
 
 const whole = (pieces) => pieces.map((piece) => piece.text).join("");
-const side = (rows, name) => rows.filter((row) => row[name]).map((row) => whole(row[name])).join("\n");
+const side = (rows, name) => (
+  rows.filter((row) => row[name]).map((row) => whole(row[name])).join("\n"));
 const changed = (pieces) => pieces.filter((piece) => piece.changed).map((piece) => piece.text);
 
 test("hidden characters are written out, ends of lines are not", () => {
@@ -49,13 +50,15 @@ test("slots are cut out by their places, and a hit may lie over a border", () =>
   const form = [[0, "who", "nation.name", 2], [1, "other", "", null], [0, "rate", "state.rate", 1]];
   const pieces = slots("I am Hawk at 5 percent", form, [5, 4, 0, 3, 13, 1], 0);
   assert.deepEqual(pieces.map((it) => [it.text, it.name]),
-    [["I am ", undefined], ["Hawk", "who"], [" at ", undefined], ["5", "rate"], [" percent", undefined]]);
+    [["I am ", undefined], ["Hawk", "who"], [" at ", undefined], ["5", "rate"],
+      [" percent", undefined]]);
   const parts = marksIn(pieces, "am hawk at 5").flatMap((it) => it.parts).filter((it) => it.hit);
   assert.equal(whole(parts), "am Hawk at 5");
 });
 
 test("a difference shows changed words and keeps both texts", () => {
-  const one = "system\nThe rate is 5.25 percent.\nend", other = "system\nThe rate was 5.50 percent.\nend\nnew";
+  const one = "system\nThe rate is 5.25 percent.\nend";
+  const other = "system\nThe rate was 5.50 percent.\nend\nnew";
   const rows = diff(one, other);
   assert.equal(side(rows, "a"), one);
   assert.equal(side(rows, "b"), other);

@@ -7,13 +7,6 @@ const LONG = 20000; // characters of a text that are shown at once: a browser la
 const REASONS = new Set(["reasoning", "confidence"]);
 const STATUS_WORDS = { "": "no decision", lost: "made again" };
 
-/** What `make` returned, made again only when one of the keys is another. */
-export function remembered(ui, name, keys, make) {
-  const memo = ui[name];
-  if (memo && keys.every((key, index) => key === memo.keys[index])) return memo.value;
-  return (ui[name] = { keys, value: make() }).value;
-}
-
 /** How a call or a decision ended: a word, with a form and a colour of its own. */
 export function Status({ word, quiet }) {
   const text = STATUS_WORDS[word] ?? word, kind = `status ${word || "lost"}`;
@@ -82,9 +75,9 @@ const hasStatus = (call, status) => (status === FAULTY
 
 /** The calls that are listed: `{calls, hits: Map of call -> number, total of hits}`. */
 function listedCalls(store) {
-  const { reading, at, ui } = store, all = callsInScope(store), wanted = wantedIn(at);
+  const { reading, at } = store, all = callsInScope(store), wanted = wantedIn(at);
   const { player, component, status } = at;
-  return remembered(ui, "listed", [all, wanted, player, component, status], () => {
+  return store.keep("listed", [all, wanted, player, component, status], () => {
     const found = wanted && search(reading, wanted), hits = new Map();
     const calls = all.filter((call) => {
       if (player && call.player !== player) return false;
@@ -117,7 +110,7 @@ export function Calls({ store }) {
 
 function CallFilters({ store, listed }) {
   const { at, ui, reading } = store, all = callsInScope(store);
-  const values = remembered(ui, "callValues", [all], () => ({
+  const values = store.keep("callValues", [all], () => ({
     player: [...new Set(all.map((call) => call.player))].filter(Boolean).sort(),
     component: [...new Set(all.map((call) => call.component))].filter(Boolean).sort(),
     status: [...new Set(all.map((call) => call.status || NO_STATUS))].sort(),
@@ -151,8 +144,8 @@ function CallFilters({ store, listed }) {
 }
 
 function countInWords({ calls, total }, all) {
-  const some = calls.length === all ? plural(all, "call") : `${figure(calls.length)} of ${plural(all, "call")}`;
-  return total ? `${some} · ${plural(total, "hit")}` : some;
+  const of = calls.length === all ? "" : `${figure(calls.length)} of `;
+  return `${of}${plural(all, "call")}${total ? ` · ${plural(total, "hit")}` : ""}`;
 }
 
 /** The list: only rows in sight are drawn, and it is drawn again only when others come in sight. */
@@ -265,8 +258,9 @@ export function CallDetail({ store, call }) {
   const { ui, at } = store, wanted = wantedIn(at);
   const number = ui.attempt?.call === call ? ui.attempt.number : call.tries.length - 1;
   const keys = [call, number, wanted, ui.slot, ui.more, store.reading.size];
-  return remembered(ui, "callDetail", keys, () => {
-    const tried = call.tries[number] ?? { messages: [] }, it = { store, call, tried, wanted, number };
+  return store.keep("callDetail", keys, () => {
+    const tried = call.tries[number] ?? { messages: [] };
+    const it = { store, call, tried, wanted, number };
     return h("article", {
       class: "call", key: `${call.k}.${number}.${wanted}`, tabindex: "-1",
       "aria-label": `Call of ${visible(call.player || call.component)}`,
@@ -278,7 +272,8 @@ export function CallDetail({ store, call }) {
 }
 
 function CallHead({ store, call, tried }) {
-  const { reading, at, panels } = store, settings = JSON.parse(reading.text(tried.settings) || "{}");
+  const { reading, at, panels } = store;
+  const settings = JSON.parse(reading.text(tried.settings) || "{}");
   const near = panels.includes("compare") ? neighbours(store, call) : [];
   const toTurn = () => store.go({ view: "turn", run: call.run, turn: call.n });
   const onTurn = at.view === "turn" || !panels.includes("turn") || call.n == null;
@@ -308,8 +303,8 @@ function CallHead({ store, call, tried }) {
 
 /** The calls one would compare with this one: of the same player and component. */
 export function neighbours(store, call) {
-  const { reading, ui } = store;
-  return remembered(ui, "neighbours", [call, reading.size], () => {
+  const { reading } = store;
+  return store.keep("neighbours", [call, reading.size], () => {
     const like = [...reading.calls.values()].filter((it) => it !== call
       && it.player === call.player && it.component === call.component).sort(inOrder);
     const own = like.filter((it) => it.run === call.run), beside = new Map();
@@ -334,7 +329,7 @@ function Attempts({ store, call, number }) {
     h("small", null, plural(call.tries.length, "attempt")),
     call.tries.map((it, index) => h("button", {
       key: index, "aria-pressed": index === number,
-      onclick: () => { store.ui.attempt = { call, number: index }; store.changed(); },
+      onclick: () => store.show({ attempt: { call, number: index } }),
     }, `${index + 1} · ${visible(it.fault ?? "accepted")}`)));
 }
 
@@ -342,7 +337,8 @@ function Prompt({ store, call, tried, wanted, number }) {
   const { reading, ui } = store, known = Array.isArray(tried.slots);
   const [form, ...places] = known ? tried.slots : [], spans = known ? reading.forms[form] : [];
   return h("div", { class: "call-side" },
-    h("div", { class: "call-box call-prompt", tabindex: "0", role: "group", "aria-label": "Prompt" },
+    h("div", { class: "call-box call-prompt", tabindex: "0", role: "group",
+      "aria-label": "Prompt" },
       tried.messages.map(([role, text], index) => h("div", { class: "call-message", key: index },
         h("h4", null, visible(role)),
         h(Passage, {
@@ -378,10 +374,11 @@ export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{
   const { ui } = store, limit = ui.more?.[id] ?? LONG;
   const end = limit - (text.codePointAt(limit - 1) > 0xffff), rest = text.length - end;
   const part = text.length > limit ? text.slice(0, end) : text;
-  const more = () => { ui.more = { ...ui.more, [id]: 10 * limit }; store.changed(); };
+  const more = () => store.show({ more: { ...ui.more, [id]: 10 * limit } });
   return h("div", { class: mono ? "text mono" : "text", dir: "auto" },
     marksIn(cut(part), wanted).map((piece) => {
-      const parts = piece.parts.map((it) => (it.hit ? h(Hit, { text: it.text }) : visible(it.text)));
+      const parts = piece.parts.map(({ text: shown, hit }) => (
+        hit ? h(Hit, { text: shown }) : visible(shown)));
       if (piece.tag) return h(piece.tag, null, parts);
       return piece.name === undefined ? parts : h(Slot, { store, piece }, parts);
     }),
@@ -390,9 +387,9 @@ export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{
 }
 
 function Slot({ store, piece }, parts) {
-  const { ui } = store, show = () => { ui.slot = piece.index; store.changed(); };
+  const show = () => store.show({ slot: piece.index });
   return h("mark", {
-    class: `slot${ui.slot === piece.index ? " lit" : ""}`, tabindex: "0",
+    class: `slot${store.ui.slot === piece.index ? " lit" : ""}`, tabindex: "0",
     "aria-describedby": "call-slot", onpointerenter: show, onfocus: show,
   }, parts);
 }
@@ -411,9 +408,9 @@ function Reply({ store, call, tried, wanted, number }) {
   const { reading } = store, read = (text) => reading.text(text), reply = read(tried.reply);
   const fields = fieldsIn(reply), id = `${call.k}.${number}`;
   const passage = (text, name, mono) => h(Passage, { store, id: id + name, text, wanted, mono });
-  const fold = (title, content) => h("details", { key: title, open: Boolean(wanted) && hasHit(content) },
-    h("summary", null, title), content);
-  const hasHit = (content) => content.props.text.toLowerCase().includes(wanted);
+  const fold = (title, name, text, mono) => h("details", {
+    key: name, open: wanted !== "" && text.toLowerCase().includes(wanted),
+  }, h("summary", null, title), passage(text, name, mono));
   return h("div", { class: "call-side" },
     h("div", { class: "call-box call-reply", tabindex: "0", role: "group", "aria-label": "Reply" },
       h("h4", null, "reply"),
@@ -423,8 +420,8 @@ function Reply({ store, call, tried, wanted, number }) {
       tried.tools != null && passage(read(tried.tools), "tools", true),
       !reply && tried.tools == null && !tried.fault
         && h("p", { class: "soft" }, tried.reply == null ? "No reply yet." : "The reply is empty."),
-      tried.thinking != null && fold("Thinking", passage(read(tried.thinking), "thinking")),
-      fields && fold("As it was written", passage(reply, "raw", true))));
+      tried.thinking != null && fold("Thinking", "thinking", read(tried.thinking)),
+      fields && fold("As it was written", "raw", reply, true)));
 }
 
 /** A reply by its fields: the reasoning as prose, then the others. */
@@ -432,7 +429,8 @@ function ReplyFields({ fields, passage }) {
   const { reasoning, ...own } = fields;
   const content = (value, name) => {
     if (typeof value === "string") return passage(value, `.${name}`);
-    if (value && typeof value === "object") return passage(JSON.stringify(value, null, 1), `.${name}`, true);
+    const nested = value && typeof value === "object";
+    if (nested) return passage(JSON.stringify(value, null, 1), `.${name}`, true);
     return typeof value === "number" ? String(value).replace("-", "−") : String(value);
   };
   return [

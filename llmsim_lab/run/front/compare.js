@@ -1,5 +1,5 @@
 // Two runs, or two calls, side by side: only what differs stands out.
-import { callWords, neighbours, Passage, remembered } from "./calls.js";
+import { callWords, neighbours, Passage } from "./calls.js";
 import { Charts } from "./chart.js";
 import { h } from "./dom.js";
 import { clip, diff, fieldsIn, figure, oneLine, plural, visible } from "./text.js";
@@ -40,12 +40,13 @@ const runWords = (run) => clip(`Run ${run.id} · ${oneLine(run.parent != null &&
   ? run.changes.join("; ") : run.name)}`, 90);
 
 function RunPair({ store, kinds }) {
-  const { reading, at, ui } = store, runs = [...reading.runs.values()], shown = reading.runs.get(at.run);
+  const { reading, at, ui } = store, runs = [...reading.runs.values()];
+  const shown = reading.runs.get(at.run);
   const beside = reading.runs.get(shown.parent) ?? runs.find((run) => run !== shown);
   const first = reading.runs.get(at.a) ?? beside;
   const second = reading.runs.get(at.b) ?? (first === shown ? beside : shown);
   const names = [first, second].map((run) => `Run ${run.id}`);
-  const options = remembered(ui, "runOptions", [reading.size], () => runs.map((run) => (
+  const options = store.keep("runOptions", [reading.size], () => runs.map((run) => (
     h("option", { value: String(run.id), key: run.id }, runWords(run)))));
   const both = new Set(reading.charted(second).map((it) => it.column));
   const columns = reading.charted(first).filter((it) => both.has(it.column));
@@ -53,7 +54,7 @@ function RunPair({ store, kinds }) {
   return [
     h(Pickers, { store, kinds, options, pair: [first.id, second.id] }),
     columns.length > 0 && h(Charts, { store, runs: [first, second], columns }),
-    ...remembered(ui, "runPair", keys, () => [
+    ...store.keep("runPair", keys, () => [
       h(Definitions, { store, runs: [first, second], names }),
       h(Templates, { store, runs: [first, second], names }),
       h(DecisionsApart, { store, runs: [first, second], names }),
@@ -75,16 +76,21 @@ function flatten(value, prefix = "", found = new Map()) {
 
 /** What defines two runs, where it differs. */
 function Definitions({ store, runs, names }) {
-  const [one, other] = runs.map((run) => flatten({ ...manifestOf(store, run), prompts: undefined }));
+  const [one, other] = runs.map((run) => (
+    flatten({ ...manifestOf(store, run), prompts: undefined })));
   const paths = [...new Set([...one.keys(), ...other.keys()])];
   const apart = paths.filter((path) => one.get(path) !== other.get(path));
-  return h(CompareSection, { title: "What defines them" }, apart.length === 0 ? h(Same) : h("table", null,
-    h("thead", null, h("tr", null, ["what", ...names].map((it) => h("th", { scope: "col" }, it)))),
-    h("tbody", null, apart.map((path) => h("tr", { key: path },
-      h("th", { scope: "row" }, visible(path)),
-      [one, other].map((its, side) => h("td", null,
-        h(Passage, { store, id: `${path}.${side}`, text: its.get(path) ?? "—" }))))))));
+  const row = (path) => h("tr", { key: path },
+    h("th", { scope: "row" }, visible(path)),
+    [one, other].map((its, side) => h("td", null,
+      h(Passage, { store, id: `${path}.${side}`, text: its.get(path) ?? "—" }))));
+  return h(CompareSection, { title: "What defines them" },
+    apart.length === 0 ? h(Same) : h("table", null, columnHeads(["what", ...names]),
+      h("tbody", null, apart.map(row))));
 }
+
+const columnHeads = (names) => h("thead", null, h("tr", null, names.map((name) => (
+  h("th", { scope: "col" }, name)))));
 
 /** Templates of prompts that differ; those that differ in the same way are shown once. */
 function Templates({ store, runs, names }) {
@@ -95,10 +101,11 @@ function Templates({ store, runs, names }) {
     groups.set(id, { texts, places: [...groups.get(id)?.places ?? [], place] });
   }
   if (!groups.size) return null;
-  return h(CompareSection, { title: "Prompt templates" }, [...groups.values()].map(({ texts, places }) => [
+  const part = ({ texts, places }) => [
     h("h4", null, visible(places.join(", "))),
     h(Difference, { store, id: places[0], texts, names }),
-  ]));
+  ];
+  return h(CompareSection, { title: "Prompt templates" }, [...groups.values()].map(part));
 }
 
 /** Decisions of the same place (turn, player, component) that two runs took differently. */
@@ -114,15 +121,13 @@ function DecisionsApart({ store, runs, names }) {
     .filter(({ words }) => words[0] !== words[1])
     .sort((a, b) => (a.pair[0] ?? a.pair[1]).turn.n - (b.pair[0] ?? b.pair[1]).turn.n);
   const shown = ui.shown?.decisions ?? MOST_DECISIONS;
-  const more = () => { ui.shown = { ...ui.shown, decisions: 10 * shown }; store.changed(); };
-  return h(CompareSection, { title: "Decisions that differ" }, apart.length === 0 ? h("p", { class: "soft" }, "None.") : [
-    h("table", { class: "compare-decisions" },
-      h("thead", null, h("tr", null, ["turn", "player", ...names, "calls"].map((it) => (
-        h("th", { scope: "col" }, it))))),
+  const more = () => store.show({ shown: { ...ui.shown, decisions: 10 * shown } });
+  return h(CompareSection, { title: "Decisions that differ" },
+    apart.length === 0 ? h("p", { class: "soft" }, "None.") : h("table", null,
+      columnHeads(["turn", "player", ...names, "calls"]),
       h("tbody", null, apart.slice(0, shown).map((it) => h(DecisionRow, { store, ...it })))),
     apart.length > shown && h("button", { class: "plain", onclick: more },
-      plural(apart.length - shown, "more decision")),
-  ]);
+      plural(apart.length - shown, "more decision")));
 }
 
 function decisionsByPlace(reading, run) {
@@ -166,7 +171,7 @@ function CallPair({ store, kinds }) {
   const first = reading.calls.get(at.a) ?? reading.calls.get(at.call) ?? all[0];
   if (!first) return h("p", { class: "calls-none" }, "This run made no calls to a model.");
   const second = reading.calls.get(at.b) ?? neighbours(store, first)[0]?.[0] ?? all[1] ?? first;
-  const options = remembered(ui, "callOptions", [first, second, all], () => {
+  const options = store.keep("callOptions", [first, second, all], () => {
     const players = new Set([first.player, second.player]);
     const near = all.filter((call) => players.has(call.player)).slice(0, MOST_CALLS);
     return [...new Set([first, second, ...near])].sort((a, b) => a.k - b.k).map((call) => (
@@ -177,7 +182,7 @@ function CallPair({ store, kinds }) {
     h(Difference, { store, id: title, texts: calls.map((call) => text(reading, call)), names }));
   return [
     h(Pickers, { store, kinds, options, pair: [first.k, second.k] }),
-    ...remembered(ui, "callPair", [first, second, reading.size, ui.more, ui.shown], () => [
+    ...store.keep("callPair", [first, second, reading.size, ui.more, ui.shown], () => [
       part("Replies", replyText), part("Prompts", promptText), part("Settings", settingsText),
     ]),
   ];
@@ -186,7 +191,8 @@ function CallPair({ store, kinds }) {
 const lastTry = (call) => call.tries.at(-1) ?? { messages: [] };
 
 function replyText(reading, call) {
-  const { reply, tools, fault } = lastTry(call), text = reading.text(reply), fields = fieldsIn(text);
+  const { reply, tools, fault } = lastTry(call), text = reading.text(reply);
+  const fields = fieldsIn(text);
   const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const lines = fields && Object.entries(fields).map(([name, value]) => `${name}: ${said(value)}`);
   return [lines ? lines.join("\n") : text, reading.text(tools), fault].filter(Boolean).join("\n");
@@ -206,11 +212,9 @@ function settingsText(reading, call) {
 function Difference({ store, id, texts, names }) {
   const { ui } = store, [one, other] = texts;
   if (one === other) return h(Same);
-  const units = remembered(ui, `difference ${id}`, texts, () => foldEqual(diff(one, other)));
-  const most = ui.shown?.[id] ?? MOST_ROWS, show = (name, value) => {
-    ui.shown = { ...ui.shown, [name]: value };
-    store.changed();
-  };
+  const units = store.keep(`difference ${id}`, texts, () => foldEqual(diff(one, other)));
+  const most = ui.shown?.[id] ?? MOST_ROWS;
+  const show = (name, value) => store.show({ shown: { ...ui.shown, [name]: value } });
   const row = ({ a, b, same }, key) => [
     h(DiffSide, { store, id: `${id}.${key}`, pieces: a, tag: "del", kind: same ? "a same" : "a" }),
     h(DiffSide, { store, id: `${id}.${key}`, pieces: b, tag: "ins", kind: same ? "b same" : "b" }),
@@ -225,7 +229,8 @@ function Difference({ store, id, texts, names }) {
       if (ui.shown?.[key]) return unit.folded.map((it, at) => row(it, `${index}.${at}`));
       return skip(plural(unit.folded.length, "equal line"), () => show(key, true));
     }),
-    units.length > most && skip(plural(units.length - most, "more row"), () => show(id, 10 * most)));
+    units.length > most
+      && skip(plural(units.length - most, "more row"), () => show(id, 10 * most)));
 }
 
 function DiffSide({ store, id, pieces, tag, kind }) {
@@ -251,7 +256,10 @@ function foldEqual(rows) {
     const from = start ? start + KEEP : 0, to = at === rows.length ? at : at - KEEP;
     if (at === start) units.push(rows[at++]);
     else if (to - from <= 2) units.push(...rows.slice(start, at));
-    else units.push(...rows.slice(start, from), { folded: rows.slice(from, to) }, ...rows.slice(to, at));
+    else {
+      const folded = rows.slice(from, to);
+      units.push(...rows.slice(start, from), { folded }, ...rows.slice(to, at));
+    }
   }
   return units;
 }

@@ -1,9 +1,9 @@
 // Texts and numbers as people read them, and what differs between two texts. No DOM in here.
 
-const HIDDEN = new RegExp(
-  "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e\\u200b"
-  + "\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb\\ud800-\\udfff"
-  + "\\u{e0000}-\\u{e007f}\\u{e0100}-\\u{e01ef}]", "gu");
+const HIDDEN = new RegExp( // first those that combine with what is before them
+  "[\\u{e0100}-\\u{e01ef}\\u034f\\u17b4\\u17b5\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u00ad\\u061c\\u115f"
+  + "\\u1160\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0"
+  + "\\ufff9-\\ufffb\\ud800-\\udfff\\u{e0000}-\\u{e007f}]", "gu");
 const MOST_FIELDS = 200, MOST_MARKS = 1000; // of a reply, in a text
 
 /** A text with its hidden characters written out, so that none of them takes effect. */
@@ -42,7 +42,8 @@ export function figure(value) {
     return short ? grouped(value, 2) : value.toPrecision(3).replaceAll("-", "−");
   }
   if (typeof value === "string") return visible(value);
-  if (Array.isArray(value) && value.length && value.every(isPlain)) return value.map(figure).join(", ");
+  const plain = Array.isArray(value) && value.length > 0 && value.every(isPlain);
+  if (plain) return value.map(figure).join(", ");
   return visible(JSON.stringify(value));
 }
 

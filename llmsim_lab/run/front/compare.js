@@ -1,6 +1,6 @@
 // Two runs, or two calls, side by side: only what differs stands out.
 import { callWords, neighbours, Passage } from "./calls.js";
-import { Charts } from "./chart.js";
+import { Charts, runLabel } from "./chart.js";
 import { h } from "./dom.js";
 import { clip, diff, fieldsIn, figure, oneLine, plural, visible } from "./text.js";
 
@@ -36,8 +36,7 @@ const Same = () => h("p", { class: "soft" }, "The same.");
 
 // --- two runs ----------------------------------------------------------------------------------
 
-const runWords = (run) => clip(`Run ${run.id} · ${oneLine(run.parent != null && run.changes.length
-  ? run.changes.join("; ") : run.name)}`, 90);
+const runWords = (reading, run) => clip(`Run ${run.id} · ${runLabel(reading, run)}`, 90);
 
 function RunPair({ store, kinds }) {
   const { reading, at, ui } = store, runs = [...reading.runs.values()];
@@ -47,13 +46,13 @@ function RunPair({ store, kinds }) {
   const second = reading.runs.get(at.b) ?? (first === shown ? beside : shown);
   const names = [first, second].map((run) => `Run ${run.id}`);
   const options = store.keep("runOptions", [reading.size], () => runs.map((run) => (
-    h("option", { value: String(run.id), key: run.id }, runWords(run)))));
-  const both = new Set(reading.charted(second).map((it) => it.column));
-  const columns = reading.charted(first).filter((it) => both.has(it.column));
+    h("option", { value: String(run.id), key: run.id }, runWords(reading, run)))));
   const keys = [first, second, reading.size, ui.more, ui.shown];
   return [
     h(Pickers, { store, kinds, options, pair: [first.id, second.id] }),
-    columns.length > 0 && h(Charts, { store, runs: [first, second], columns }),
+    first !== second && h(Charts, {
+      store, run: second, turn: at.turn ?? reading.last(second), beside: [first, second],
+    }),
     ...store.keep("runPair", keys, () => [
       h(Definitions, { store, runs: [first, second], names }),
       h(Templates, { store, runs: [first, second], names }),

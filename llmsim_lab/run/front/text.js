@@ -1,8 +1,8 @@
 // Texts and numbers as people read them, and what differs between two texts. No DOM in here.
 
-const HIDDEN = new RegExp( // first those that combine with what is before them
-  "[\\u{e0100}-\\u{e01ef}\\u034f\\u17b4\\u17b5\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u00ad\\u061c\\u115f"
-  + "\\u1160\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0"
+const HIDDEN = new RegExp( // first those that combine with the one before
+  "[\\u{e0100}-\\u{e01ef}\\u034f\\u17b4\\u17b5\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u00ad\\u061c"
+  + "\\u115f\\u1160\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0"
   + "\\ufff9-\\ufffb\\ud800-\\udfff\\u{e0000}-\\u{e007f}]", "gu");
 const MOST_FIELDS = 200, MOST_MARKS = 1000; // of a reply, in a text
 
@@ -24,11 +24,11 @@ export function clip(text, most) {
 
 // --- numbers -----------------------------------------------------------------------------------
 
-const grouped = (value, digits = 0) => value.toLocaleString("en-US", {
+const inThousands = (value, digits = 0) => value.toLocaleString("en-US", {
   minimumFractionDigits: digits, maximumFractionDigits: digits,
 }).replace("-", "−");
 
-export const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
+export const plural = (n, word) => `${inThousands(n)} ${word}${n === 1 ? "" : "s"}`;
 
 const isPlain = (value) => value == null || typeof value !== "object";
 
@@ -37,9 +37,9 @@ export function figure(value) {
   if (value == null) return "";
   if (typeof value === "number") {
     const size = Math.abs(value);
-    if (Number.isInteger(value) && size < 1e15) return grouped(value + 0); // not −0
+    if (Number.isInteger(value) && size < 1e15) return inThousands(value + 0); // not −0
     const short = size < 1e6 && size >= 0.005;
-    return short ? grouped(value, 2) : value.toPrecision(3).replaceAll("-", "−");
+    return short ? inThousands(value, 2) : value.toPrecision(3).replaceAll("-", "−");
   }
   if (typeof value === "string") return visible(value);
   const plain = Array.isArray(value) && value.length > 0 && value.every(isPlain);
@@ -53,7 +53,7 @@ export function change(was, now) {
   const by = Math.abs(Number((now - was).toPrecision(12))), sign = now > was ? "+" : "−";
   if (by <= 1e-12 * Math.max(Math.abs(was), Math.abs(now))) return "";
   const whole = Number.isInteger(by) && !(Number.isInteger(was) && Number.isInteger(now));
-  return sign + (whole ? grouped(by, 2) : figure(by));
+  return sign + (whole ? inThousands(by, 2) : figure(by));
 }
 
 // --- pieces of a text --------------------------------------------------------------------------

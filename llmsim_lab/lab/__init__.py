@@ -14,12 +14,8 @@ from llmsim_lab import _util
 if TYPE_CHECKING:
     from llmsim_lab.lab._assistant_chat import AssistantChat
     from llmsim_lab.lab._human_seat import HumanSeat, leaderboard
-    from llmsim_lab.lab._lab import Lab
+    from llmsim_lab.lab._lab import Lab, PromptViewer, RateChart, RunTree, TurnStepper
     from llmsim_lab.lab._prompt_comparer import PromptComparer
-    from llmsim_lab.lab._prompt_viewer import PromptViewer
-    from llmsim_lab.lab._rate_chart import RateChart
-    from llmsim_lab.lab._run_tree import RunTree
-    from llmsim_lab.lab._stepper import TurnStepper
     from llmsim_lab.lab._study_board import StudyBoard
 
 __all__ = [
@@ -40,12 +36,8 @@ __getattr__, __dir__ = _util.late_names(
     {
         "_assistant_chat": "AssistantChat",
         "_human_seat": "HumanSeat leaderboard",
-        "_lab": "Lab",
+        "_lab": "Lab PromptViewer RateChart RunTree TurnStepper",
         "_prompt_comparer": "PromptComparer",
-        "_prompt_viewer": "PromptViewer",
-        "_rate_chart": "RateChart",
-        "_run_tree": "RunTree",
-        "_stepper": "TurnStepper",
         "_study_board": "StudyBoard",
     },
 )

@@ -24,9 +24,9 @@ from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._fields import AnswerForm
 from llmsim_lab.lab._html import block, sideways
-from llmsim_lab.lab._rate_chart import RateChart
+from llmsim_lab.lab._lab import RateChart
+from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab._widget import LabWidget, button, flex, noted, row
-from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion, checked_answer, same_choice
@@ -513,23 +513,14 @@ class HumanSeat(LabWidget):
             self.prompt,
         )
 
-    def _path(self) -> w.VBox:
+    def _path(self) -> w.DOMWidget:
         """Return the chart of the path so far; an empty box for a world of one's own."""
         if not isinstance(self.simulation, Simulation):
             return w.VBox()
-        columns = [field for _, field, _ in _INDICATORS]
-        made = RateChart(
-            self.simulation,
-            names=[clip(", ".join(self.agents), 30)],
-            main=columns.pop(),
-            panels=columns,
-            history=False,
-            rule=False,
+        *others, rate = [field for _, field, _ in _INDICATORS]
+        return RateChart(
+            {clip(", ".join(self.agents), 30): self.simulation}, columns=[rate, *others]
         )
-        # The chart alone: what else is around it would show other columns.
-        for part in made.children:
-            part.layout.display = "" if part is made.chart else "none"
-        return made
 
     @property
     def shown(self) -> HumanAgent | Player:
@@ -830,9 +821,6 @@ class HumanSeat(LabWidget):
 
     async def _show_score(self) -> None:
         self.say("Playing the same quarters with others in your seat.")
-        # It draws at its own pace, and the ending is about its last quarter.
-        if isinstance(self.chart, RateChart):
-            self.chart.refresh()
         # In a thread, since it plays whole runs, which would hold up the loop.
         self._board = await asyncio.to_thread(self.leaderboard)
         self.score.value = str(self._score_html(self._board))

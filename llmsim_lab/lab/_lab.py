@@ -1,151 +1,84 @@
-"""One window over a run: play it, look at its turns, chart and prompts, change it and continue."""
+"""One window over a run: what the browser sends is done here, and what the run does is sent there.
+
+A message from the browser is ``{"do": name, ...}``; what it gets is ``{"at", "records"}``, the
+log's tail, ``{"live"}``, what is under way, ``{"form"}``, ``{"ask"}``, ``{"show"}`` and
+``{"fault"}``. No trait carries data, so that nothing is saved in a notebook; what stays there is
+the static view.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+import asyncio
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import ipywidgets as w
+import traitlets as t
+from anywidget import AnyWidget
+from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from llmsim_lab._util.html import LARGE, LINE, join, styled
-from llmsim_lab._util.text import faults
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._fields import Field
-from llmsim_lab.lab._human_seat import HumanSeat
-from llmsim_lab.lab._prompt_viewer import PromptViewer
-from llmsim_lab.lab._rate_chart import RateChart
-from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import close_all, dropdown, flex, row, settled
-from llmsim_lab.llm._human import field_fault, resolved
-from llmsim_lab.prompts import Prompt
+from llmsim_lab._util.checks import file_path, whole_number
+from llmsim_lab._util.drawing import figure_bytes
+from llmsim_lab._util.files import write_file
+from llmsim_lab._util.html import join, pre, styled
+from llmsim_lab._util.tables import csv_text
+from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.waiting import background_loop
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lab import _static
+from llmsim_lab.lab._forms import Field, fields_of, read_changes
+from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture
+from llmsim_lab.llm import LLMClient, Person
+from llmsim_lab.llm._human import OpenQuestion, checked_answer
+from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import made_intervention
-from llmsim_lab.run._run import NoModel, belongs_to, copied
-from llmsim_lab.run._turn import own_numbers
+from llmsim_lab.run._page import module
+from llmsim_lab.run._reading import Reading
+from llmsim_lab.run._run import NoModel, read_into
+from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._turn import RunTurn, Series, own_numbers
+from llmsim_lab.tape import Tape
+from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.types import Attempt
 
-Place = tuple[str, ...]
-"""Of a value among others: ``("economy", "shock_scale")``."""
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
-_MOST_FIELDS = 60
-_KINDS = ("integer", "number", "boolean", "string")
-_NOT_HERE = ("llm", "name", "interventions", "players", "turn")
-"""Fields of configurations and interventions that the form has no control for."""
+Source = Run | Tape | str | Path
+"""A simulation, or a tape or its file."""
+Message = dict[str, Any]
 
-
-class Form(w.VBox):
-    """Controls for what a JSON schema describes, numbers, choices and texts, with its limits.
-
-    Args:
-        schema: of an object, as pydantic makes it.
-        values: what is there now.
-        settable: names and values of what an intervention may set.
-
-    Attributes:
-        fields: by their places.
-        boxes: the fields' controls.
-    """
-
-    def __init__(
-        self,
-        schema: Mapping[str, Any],
-        values: Mapping[str, Any],
-        *,
-        settable: Mapping[str, float] | None = None,
-    ) -> None:
-        self._settable = settable
-        self._known = schema.get("$defs", {})
-        self.fields = dict(islice(self._made((), schema, values), _MOST_FIELDS))
-        self._before = {place: field.value for place, field in self.fields.items()}
-        columns = "repeat(auto-fill, minmax(min(21em, 100%), 1fr))"
-        grid = w.Layout(grid_template_columns=columns, grid_gap="0 16px")
-        self.boxes = [field.box for field in self.fields.values()]
-        super().__init__([w.GridBox(self.boxes, layout=grid)])
-
-    def _made(
-        self, place: Place, schema: Mapping[str, Any], value: Any
-    ) -> Iterator[tuple[Place, Field]]:
-        part = {**resolved(schema, self._known)}
-        if place == ("set",):
-            value = self._settable
-        given = value if isinstance(value, Mapping) else {}
-        inner = dict(part.get("properties", {}))
-        if value is None and place and self._settable is None:
-            inner = {}  # a part of the configuration that is not there
-        elif part.get("type") == "object" and not inner:
-            each = part.get("additionalProperties")
-            names = part.get("propertyNames", {}).get("enum", given)
-            inner = {name: each if isinstance(each, dict) else {"type": "number"} for name in names}
-        for name, schema_of_it in inner.items():
-            if place or name not in _NOT_HERE:
-                yield from self._made((*place, name), schema_of_it, given.get(name))
-        part["items"] = resolved(part.get("items", {}), self._known)
-        value = _shown(value)
-        if _fits(part, value):
-            # Without the word "set", with which all of what can be set would begin.
-            label = " · ".join(place[place[0] == "set" :]).replace("_", " ")
-            field = Field(label, part, compact=True)
-            field.value = value
-            yield place, field
-
-    def renew(self, settable: Mapping[str, float]) -> bool:
-        """Show other values of what may be set, but for those changed; False if they are others."""
-        boxes = {place[1]: place for place in self.fields if place[0] == "set"}
-        if boxes.keys() != settable.keys():
-            return False
-        for name, place in boxes.items():
-            field, value = self.fields[place], _shown(settable[name])
-            if field.value == self._before[place]:
-                field.value = value
-            self._before[place] = value
-        return True
-
-    @property
-    def changed(self) -> dict[str, Any]:
-        """What was changed, nested as the schema is.
-
-        Raises:
-            ConfigError: a value is wrong.
-        """
-        found: dict[str, Any] = {}
-        for place, field in self.fields.items():
-            if (value := field.value) != self._before[place]:
-                if fault := field.fault:
-                    raise ConfigError(f"{field.box.description} {fault}")
-                at = found
-                for name in place[:-1]:
-                    at = at.setdefault(name, {})
-                empty = field.schema.get("type") == "array" and not field.schema.get("optional")
-                at[place[-1]] = [] if value is None and empty else value
-        return found
+ALL = ("head", "transport", "overview", "turn", "calls", "compare")
+MOST_TURNS = 100_000
+_PACK_FROM = 20_000
+"""Bytes from which a message is compressed."""
+_LOOK_S = 0.1
+_KEEP_S = 0.5
+"""How long after something new the static view is written anew, which takes a fifth of a second."""
+_VIEW = "application/vnd.jupyter.widget-view+json"
+# A widget is two outputs, itself and then its static view: of a single one JupyterLab would show
+# the widget only, and in a reopened notebook that its model was not found. One of them is seen.
+_HIDE = Markup(
+    "<style>:is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
+    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
+    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
+    ":has(+.jp-OutputArea-child .llmsim-static){display:none}"
+    "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}</style>"
+)
 
 
-def _shown(value: Any) -> Any:
-    """Return a value as its field reads it back; None for NaN and infinities, which it lacks."""
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.15g}") if math.isfinite(value) else None
-
-
-def _fits(part: Mapping[str, Any], value: Any) -> bool:
-    """Return True if there is a field for a value: number, text, choice or list of texts."""
-    kind, choices = part.get("type"), part.get("enum", ())
-    texts = kind == "array" and part["items"].get("type") == "string"
-    if len(choices) == 1 or not (choices or texts or kind in _KINDS or "anyOf" in part):
-        return False
-    # Of a list or an object beside other types the schema is the first's, maybe not the value's.
-    return value in (None, "") or not field_fault(value, _without_limits(part))
-
-
-def _without_limits(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a value is, not how large: what is there may be outside, and then be changed."""
-    kept = {name: it for name, it in part.items() if name in ("type", "enum")}
-    several = [_without_limits(one) for one in part.get("anyOf", ())]
-    return kept | ({"anyOf": several} if several else {})
+def _sentence(error: BaseException) -> str:
+    return str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,232 +110,717 @@ def settable(run: Run, number: int) -> dict[str, float]:
     return found
 
 
-def _title(text: str) -> str:
-    return str(styled(text, f"{LARGE};margin-top:8px", role="heading", aria_level=3))
+class Lab(AnyWidget):
+    """Play a run, look at any turn, its charts, decisions and prompts, change it and fork it.
 
-
-class Lab(TurnStepper):
-    """One window over a run: play it, look at any turn's chart, decisions and prompts, change it.
-
-    All parts show the same turn of the same run. What can be changed comes from the run itself: the
-    parameters of its configuration (*Restart*), and what its state, its interventions and its
-    prompts allow from the turn shown (*Fork*). Keys are those of the stepper.
+    A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn. The
+    arrow keys go from turn to turn, Space plays and pauses, Enter plays one turn.
 
     Args:
-        source: a simulation; or a tape or its file, whose run is then looked at.
-        run: for a tape, the run's number; the latest if not given.
+        source: a simulation; or a tape or its file, whose runs are then looked at.
+        run: for a tape, the number of the run that is shown first; the latest if not given.
         llm_client: the model for forks and restarts of a recorded run, which has none of its own.
 
     Attributes:
-        chart: the run and those made of it here; None where it has no numbers.
-        prompts: the calls of the turn shown, what each was asked and answered.
-        seat: the form for people in the run; None where there are none.
-        change_button: shows what can be changed.
-        parameters, outside: the controls, while they are shown.
-        restart_button, apply_button: make a run with what was changed.
+        runs: the runs shown, by their numbers here.
+        shown: the number of the run shown, and of its turn.
+
+    Example:
+        ``await lab.play(3)`` does in a cell what the button does.
     """
 
-    chart: RateChart | None = None
-    prompts: PromptViewer | None = None
-    seat: HumanSeat | None = None
+    # Its text, since anywidget watches a path with a callback that keeps each widget for ever.
+    _esm = module()
+    panels: t.List[str] = t.List(t.Unicode()).tag(sync=True)
+    first: t.Dict[str, Any] = t.Dict().tag(sync=True)
+    parts: ClassVar[Sequence[str]] = ALL
 
-    def _lay_out(self) -> None:
-        super()._lay_out()
-        layout, tooltip = w.Layout(width="auto"), "Show what can be changed of this run"
-        change = w.ToggleButton(description="Change …", tooltip=tooltip, layout=layout)
-        self.change_button = self._choices.on_choice(change, self._show_changes)
-        self.restart_button = self.starter(
-            "Restart with this", "Begin anew with these parameters", self._restart
+    def __init__(
+        self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
+    ) -> None:
+        if not isinstance(llm_client, LLMClient | None):
+            raise ConfigError(
+                f"llm_client is a {type(llm_client).__name__}, not a client; pass connect('auto')"
+            )
+        self.llm_client = llm_client
+        self.reading = Reading(getattr(source, "name", ""))
+        self.runs: dict[int, Any] = {}
+        self._infos: dict[int, RunInfo] = {}
+        self._changes: dict[int, Sequence[str]] = {}
+        self._forms: dict[tuple[int, int], dict[str, list[Field]]] = {}
+        self._live: Message = {"busy": False}
+        self._playing: asyncio.Future[Any] | None = None
+        self._busy = self._pausing = False
+        self._sent, self._sent_at = 0, 0.0
+        self._timers: set[str] = set()
+        self._lock = threading.RLock()
+        self._kept: DisplayHandle | None = None
+        self._stop_listening: list[Callable[[], None]] = []
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = background_loop()
+        shown = self._open(source, run)
+        super().__init__(panels=[*self.parts], first={"run": shown})
+        self._sent = len(self.reading.records)
+        self.on_msg(self._receive)
+
+    # --- runs ---------------------------------------------------------------------------------
+
+    def _open(self, source: Source, run: int | None) -> int:
+        """Read what is to be shown; returns the number of the run to show first."""
+        if isinstance(source, Run):
+            if run is not None:
+                raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
+            return self._add(source)
+        if not isinstance(source, Tape | str | Path):
+            raise ConfigError(
+                f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, a "
+                "Tape, or a tape's file"
+            )
+        tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+        shown, changes = tape.run(run), tape.changes()
+        self.reading.title = tape.path.name
+        for info in tape.runs():
+            self._keep(info.id, read_into(self.reading, tape, info, changes.of(info.id)), info)
+        return shown.id
+
+    def _add(self, run: Run, *, name: str = "", parent: int | None = None, **more: Any) -> int:
+        """Show a run; returns its number here: its tape's, unless another run has that."""
+        number, changes = run.run_id, more.pop("changes", ())
+        if number is None or number in self.runs:
+            number = max(self.runs, default=0) + 1
+        more = {"name": name, **more} if name else more
+        info = run.about(number, parent=parent, **more)
+        self._keep(number, run, info)
+        self._changes[number] = changes
+        self.reading.add(info, run, changes=changes)
+        return number
+
+    def _keep(self, number: int, run: Any, info: RunInfo) -> None:
+        self.runs[number], self._infos[number] = run, info
+        if isinstance(run, Run):
+            self._stop_listening += [
+                run.listen(lambda _: self._grew(number)),  # also of turns played in a cell
+                *(person.listen(self._asked) for person in run.people),
+            ]
+
+    def _look(self, number: int) -> None:
+        """Take over what is new of a run."""
+        run, info = self.runs[number], self._infos[number]
+        calls: tuple[tuple[Attempt, bool], ...] = ()
+        if run.tape is not None and run.run_id is not None and number == run.run_id:
+            lost = run.tape.calls(run.run_id, turn=run.turn_number + 1, forgotten=True)
+            calls = tuple((call.attempt, call.forgotten) for call in lost)
+        self.reading.add(info, run, changes=self._changes.get(number, ()), calls=calls)
+
+    def _grew(self, number: int) -> None:
+        """Show a turn that was just played, on whichever thread, ten times a second at most."""
+        self.reading.add(
+            self._infos[number], self.runs[number], changes=self._changes.get(number, ())
         )
-        self.apply_button = self.starter(
-            "Fork from here with this", "Continue with these changes", self._fork_changed
-        )
-        self.fork_row.children = [self.fork_button, self.change_button, self.run_box]
-        self.parameters, self.outside = Form({}, {}), Form({}, {})
-        self._texts: dict[str, w.Textarea] = {}
-        self._prompts_now: dict[str, Prompt] = {}
-        self._changed_run: Run | None = None
-        self._from_turn = w.HTML()
-        self._outside, self._parameters = w.VBox([self.outside]), w.VBox([self.parameters])
-        self._chart, self._seat = w.VBox(layout=flex(3, "26em")), w.VBox()
-        old, self.body.layout = self.body.layout, flex(2, "26em")
-        old.close()
-        self._prompts = w.VBox([w.HTML(_title("Prompts and replies"))])
-        border = f"1px solid {LINE}"
-        self._changes = w.VBox(
-            [
-                self._from_turn,
-                self._outside,
-                self.apply_button,
-                w.HTML(_title("Parameters, from the beginning")),
-                self._parameters,
-                self.restart_button,
-            ],
-            layout=w.Layout(display="none", padding="8px 16px", margin="8px 0", border=border),
-        )
-        both = row(self._chart, self.body, gap="8px 24px")
-        self.children = [self.toolbar, self._changes, self._seat, both, self._prompts]
+        wait = self._sent_at + _LOOK_S - time.monotonic()
+        if wait > 0:
+            self._later(self._send_new, wait)
+        else:
+            self._send_new()
 
-    # --- one selection for all parts ----------------------------------------------------------
+    def _later(self, act: Callable[[], None], wait_s: float) -> None:
+        """Do something soon, once for all who ask for it in the meantime."""
+        with self._lock:
+            if act.__name__ in self._timers:
+                return
+            self._timers.add(act.__name__)
 
-    def refresh(self) -> None:
-        """Look at the run again, in all parts."""
-        with self._view:
-            super().refresh()
-            if self.prompts is None or self.prompts.simulation is not self.simulation:
-                self._open_parts()
-            assert self.prompts is not None
-            # What the part itself says while it is led is no choice of its user's.
-            with self._choices.quietly():
-                self.prompts.go(self.shown)
-            self._show_changes()
+        def do() -> None:
+            self._timers.discard(act.__name__)
+            act()
 
-    def _open_parts(self) -> None:
-        """Make the parts for the run that is now shown, where the old ones are of another."""
-        shown, runs = self.simulation, self._runs
-        for old in (self.prompts, self.seat):
-            if old is not None:
-                old.close()
-        was = self.prompts.seen if self.prompts is not None else None
-        self.prompts = PromptViewer(shown)
-        self.prompts.navigation.layout.display = "none"
-        if was is not None:
-            with suppress(ConfigError):  # the player is not asked in this run
-                self.prompts.show(component=was.component, agent=was.agent)
-        self.prompts.turn_box.observe(self._follow_part, names="value")
-        self._prompts.children = (self._prompts.children[0], self.prompts)
-        self.seat = HumanSeat(shown) if getattr(shown, "people", ()) else None
-        self._seat.children = (self.seat,) if self.seat is not None else ()
-        # A chart keeps to the runs that it was made of, so that a further run takes a new one.
-        if self.chart is None or len(runs) > 1:
-            names = ["original", *(f"{run.name} {at}" for at, run in enumerate(runs[1:], start=1))]
-            with suppress(ConfigError):  # nothing of it is a number
-                chart = RateChart(*runs, names=names)
-                before, self.chart = self.chart, chart
-                self._chart.children = (chart,)
-                if before is not None:
-                    before.close()
+        timer = threading.Timer(wait_s, do)
+        timer.daemon = True
+        timer.start()
 
-    def _follow_part(self, change: Any) -> None:
-        """Show the turn that was chosen in a part, as by a search."""
-        turn, part = change["new"], self.prompts
+    def _send_new(self) -> None:
+        with self._lock:
+            self._sent_at = time.monotonic()
+            at, self._sent = self._sent, len(self.reading.records)
+        if at < self._sent:
+            self._say({"at": at, "records": self.reading.since(at)})
+            self._later(self.keep, _KEEP_S)
 
-        def follow() -> None:
-            first, last = self._span()
-            # A turn that is not whole is shown by the part alone.
-            if part is self.prompts and first <= turn <= last:
-                self.show(turn)
+    def _say(self, message: Message) -> None:
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+        packed = text.encode(errors="replace")
+        if len(packed) < _PACK_FROM:
+            self.send(message)
+        else:
+            self.send({"packed": True}, buffers=[gzip.compress(packed, 6)])
 
-        if not self._choices.filling:
-            # Posted, since this thread holds the part's lock and would wait here for the window's.
-            self.worker.call(follow)
+    # --- commands -----------------------------------------------------------------------------
+
+    def _receive(self, _: Any, message: Message, __: Any) -> None:
+        """Take a command, on whichever thread the kernel reads messages."""
+        do = message.pop("do", None)
+        if do == "since":  # at once, even while a cell keeps the loop busy
+            at = message.get("at", 0)
+            self._say({"at": at, "records": self.reading.since(at)})
+            self._say({"live": self._live})
+            self._asked()
+            return
+        if do == "answer":  # the cell that keeps the loop busy may be the one that waits for it
+            self._guarded(self._answer, message)
+            return
+        acts: dict[Any, Callable[..., object]] = {
+            "play": self._play,
+            "pause": self.pause,
+            "stop": self.stop,
+            "form": self._form,
+            "fork": self._fork,
+            "restart": self._restart,
+        }
+        if (act := acts.get(do)) is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._guarded, act, message)
+
+    def _guarded(self, act: Callable[..., object], message: Message) -> None:
+        try:
+            act(**message)
+        except (LabError, TypeError, ValueError, KeyError) as error:  # shown in place
+            self._say({"fault": _sentence(error), "of": act.__name__.strip("_")})
+
+    def _run(self, number: int) -> Any:
+        """Return a run that can be played or changed.
+
+        Raises:
+            ConfigError: there is none of that number, or its class is not known here.
+        """
+        run = self.runs.get(number)
+        if not isinstance(run, Run):
+            raise ConfigError(f"run {number} can only be looked at: its class is not known here")
+        return run
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """The number of the run shown here from Python, and of its turn."""
+        run = self.first["run"]
+        turn = self.first.get("turn")
+        return run, self.runs[run].turns[-1].number if turn is None else turn
+
+    def show(self, turn: int | None = None, *, run: int | None = None) -> None:
+        """Show a turn.
+
+        Args:
+            turn: its number; the latest if not given.
+            run: the run's number; the one shown if not given.
+
+        Raises:
+            ConfigError: there is no such run or turn.
+        """
+        number = self.shown[0] if run is None else whole_number("run", run)
+        if number not in self.runs:
+            raise ConfigError(f"there is no run {number} here; there are {[*self.runs]}")
+        turns = self.runs[number].turns
+        if turn is not None:
+            first, last = turns[0].number, turns[-1].number
+            if not first <= whole_number("turn", turn) <= last:
+                raise ConfigError(f"the run has no turn {turn}; it has turns {first} to {last}")
+        self.first = {"run": number, **({} if turn is None else {"turn": turn})}
+        self._say({"show": {"run": number, "turn": turn}})
+        self.keep()
+
+    # --- playing ------------------------------------------------------------------------------
+
+    async def play(self, turns: int = 1, *, run: int | None = None) -> None:
+        """Play some turns, as the button does.
+
+        Args:
+            turns: how many.
+            run: the run's number; the one shown if not given.
+
+        Raises:
+            ConfigError: turns are being played already.
+            LabError: a turn failed; those before it are kept.
+        """
+        await self._play_turns(turns, self.shown[0] if run is None else run)
+        self.keep()
+
+    async def _play_turns(self, turns: int, number: int) -> None:
+        simulation = self._run(number)
+        wanted = whole_number("turns", turns, least=1, most=MOST_TURNS)
+        if self._busy:
+            raise ConfigError("turns are being played; wait for them, or stop them")
+        self._busy, self._pausing = True, False
+        says = fault = ""
+        try:
+            for left in range(wanted, 0, -1):
+                await self._turn(simulation, number, left)
+                await asyncio.sleep(0)  # turns that never wait would keep clicks from being heard
+                if self._pausing:
+                    says = f"Paused after turn {simulation.turn_number}."
+                    break
+                if simulation.done(simulation.state):
+                    says = f"The run is over after turn {simulation.turn_number}."
+                    break
+        except asyncio.CancelledError:
+            says = f"Stopped. The run is at turn {simulation.turn_number}, its last whole one."
+            if self._playing is not None:  # not by Stop: whoever awaits this was cancelled
+                raise
+        except Exception as error:
+            fault = _sentence(error)
+            raise
+        finally:  # also where a cell awaits this and is interrupted
+            self._busy, self._playing = False, None
+            self._about(number)
+            self._send_new()
+            self._tell({"busy": False, "says": says, "fault": fault})
+
+    async def _turn(self, simulation: Run, number: int, left: int) -> None:
+        calls = InFlight()
+
+        async def step() -> None:
+            with scoped(watch=calls):
+                await simulation.step(progress=False)
+
+        playing = self._playing = asyncio.ensure_future(step())
+        about = {"busy": True, "run": number, "turn": simulation.turn_number + 1, "left": left}
+        try:
+            while not playing.done():
+                waiting = [
+                    {
+                        "who": (it.site.agent or it.site.component) if it.site else "",
+                        "attempt": it.attempt,
+                        "seconds": int(it.seconds),
+                        "text": it.text,
+                    }
+                    for it in calls.waiting
+                ]
+                self._tell({**about, "waiting": waiting, "finished": calls.finished})
+                await asyncio.wait([playing], timeout=_LOOK_S)
+        except BaseException:
+            playing.cancel()
+            with suppress(BaseException):
+                await playing
+            raise
+        if playing.cancelled():
+            self._playing = None
+        await playing
+
+    def _about(self, number: int) -> None:
+        """Read anew what is known of a run besides its turns, and what no turn names."""
+        run, info = self.runs[number], self._infos[number]
+        if run.tape is not None and run.run_id == number:
+            told = run.tape.run(number)
+            info = replace(info, outcome=told.outcome, manifest=told.manifest)
+            self._infos[number] = info
+        self._look(number)
+
+    def pause(self) -> None:
+        """Stop after the turn under way."""
+        self._pausing = True
+
+    def stop(self) -> None:
+        """Cancel the turn under way; the run stays at its last whole turn."""
+        if self._playing is not None:
+            self._playing.cancel()
+
+    def _play(self, run: int, turns: int = 1) -> None:
+        if not self._busy:  # a second click while work is under way does nothing
+            task = self._loop.create_task(self._play_turns(turns, run))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _tell(self, live: Message) -> None:
+        if live != self._live:
+            self._live = live
+            self._say({"live": live})
 
     # --- changing -----------------------------------------------------------------------------
 
-    def _show_changes(self) -> None:
-        """Offer what can be changed from the turn shown on, if that is wanted."""
-        open_now, run = self.change_button.value, self.simulation
-        self._changes.layout.display = "" if open_now else "none"
-        if not open_now:
-            return
-        numbers = settable(run, self.shown)
-        if self._changed_run is not run or not self.outside.renew(numbers):
-            self._changed_run = run
-            self._offer_changes(run, numbers)
-        self._from_turn.value = _title(f"From turn {self.shown} on")
-
-    def _offer_changes(self, run: Run, numbers: Mapping[str, float]) -> None:
-        """Make the controls anew."""
-        values = run.config.model_dump(mode="json", by_alias=True)
-        self.parameters = Form(type(run.config).model_json_schema(), values)
-        self.outside = Form(run.intervention_type.model_json_schema(), {}, settable=numbers)
-        self._prompts_now = {prompt.name: prompt for prompt in run.prompts.values()}
-        self._texts = {
-            name: w.Textarea(prompt.text, rows=10, layout=w.Layout(width="100%"))
-            for name, prompt in self._prompts_now.items()
+    def _form(self, run: int, turn: int) -> None:
+        """Send the form of what can be changed from a turn on, and of the parameters."""
+        simulation = self._run(run)
+        labels = {
+            item.column: f"{item.label}, {item.unit}" if item.unit else item.label
+            for item in simulation.series
         }
-        box = dropdown("Prompt", width="30em")
-        box.options = list(self._texts)
-        stack = w.Stack(list(self._texts.values()), selected_index=0 if self._texts else None)
-        w.dlink((box, "index"), (stack, "selected_index"))
-        old = [*self._outside.children, *self._parameters.children]
-        self._outside.children = (self.outside, *((box, stack) if self._texts else ()))
-        self._parameters.children = (self.parameters,)
-        for part in old:
-            close_all(part)
-
-    async def _fork_changed(self) -> None:
-        await settled(*self.outside.boxes, *self._texts.values())
-        changes, turn = self.outside.changed, self.shown
-        edited = [
-            prompt.edit(self._texts[name].value)
-            for name, prompt in self._prompts_now.items()
-            if self._texts[name].value != prompt.text
+        outside = fields_of(
+            simulation.intervention_type.model_json_schema(),
+            {},
+            settable=settable(simulation, turn),
+            labels=labels,
+        )
+        prompts = {prompt.name: prompt for prompt in simulation.prompts.values()}
+        outside += [
+            {
+                "place": ["prompt", name],
+                "label": f"Prompt {name}",
+                "help": "",
+                "schema": {"type": "string", "long": True},
+                "value": prompt.text,
+            }
+            for name, prompt in prompts.items()
         ]
-        words = words_of(changes | {f"prompt {prompt.name}": "edited" for prompt in edited})
-        self._fork(turn, {"intervene": self._planned(turn, changes), "prompt": edited}, words)
+        config = simulation.config
+        values = config.model_dump(mode="json", by_alias=True)
+        parameters = fields_of(type(config).model_json_schema(), values)
+        self._forms[run, turn] = {"fork": outside, "restart": parameters}
+        parts = [
+            {"do": "fork", "title": f"From turn {turn} on", "fields": outside},
+            {"do": "restart", "title": "Parameters, from the beginning", "fields": parameters},
+        ]
+        self._say({"form": {"run": run, "turn": turn, "parts": [p for p in parts if p["fields"]]}})
 
-    def _planned(self, turn: int, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return interventions at the turn where that can be, else on the way to the next."""
-        trial, planned = self.simulation.branch(turn, None), []
-        note = {name: value for name, value in changes.items() if name == "note"}
-        for name in changes.keys() - note:
-            entry, at = {name: changes[name], **note}, turn
+    def fork(self, turn: int | None = None, *, run: int | None = None, **changes: Any) -> Run:
+        """Make a run that continues from a turn, and show it; its parent stays.
+
+        Args:
+            turn: the turn to continue from; the one shown if not given.
+            run: the number of the run to fork; the one shown if not given.
+            changes: what the run's own ``fork`` takes, such as ``intervene``.
+
+        Raises:
+            ConfigError: turns are being played, or the run cannot be forked like this.
+        """
+        if self._busy:
+            raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
+        number = self.shown[0] if run is None else run
+        at = self.shown[1] if turn is None else whole_number("turn", turn)
+        simulation = self._run(number)
+        if self.llm_client is not None:
+            # What the caller names comes last, and wins.
+            changes = {"llm_client": self.llm_client} | changes
+        words = changes.pop("words", None)
+        try:
+            new: Run = simulation.fork(at, **changes)
+        except ConfigError as error:
+            if self.llm_client is None and "llm_client" in str(error):
+                name = type(self).__name__
+                raise ConfigError(
+                    f"{error}; for the button: {name}(..., llm_client=connect('auto'))"
+                ) from error
+            raise
+        if words is None:
+            named = (it for it in changes.items() if it[0] != "llm_client")
+            words = [clip(f"{name} {value}", 120) for name, value in named]
+        self._new(new, number, "fork", at, words)
+        return new
+
+    def _new(self, run: Run, parent: int, verb: str, at: int | None, words: Sequence[str]) -> None:
+        if run.unrecorded:
+            words = [*words, f"not recorded: {run.unrecorded}"]
+        made = self._add(run, parent=parent, verb=verb, fork_turn=at, changes=words)
+        self._send_new()
+        self.show(run=made)
+
+    def _fork(self, run: int, turn: int, changes: Any) -> None:
+        simulation = self._run(run)
+        fields = self._forms.get((run, turn), {}).get("fork", [])
+        read = read_changes(fields, changes)
+        texts, trial = read.pop("prompt", {}), simulation.branch(turn, None)
+        edited = [
+            prompt.edit(texts[name])
+            for name, prompt in {it.name: it for it in simulation.prompts.values()}.items()
+            if name in texts
+        ]
+        note = {name: value for name, value in read.items() if name == "note"}
+        planned = []
+        for name in read.keys() - note:
+            entry, at = {name: read[name], **note}, turn
             try:
                 trial.intervene(turn, **entry)
             except ConfigError:  # what is wrong with it otherwise, the fork says
                 at = turn + 1
             planned.append({"turn": at, **entry})
-        return planned
+        words = [words_of(read)] if read else []
+        words += [f"prompt {prompt.name} edited" for prompt in edited]
+        self.fork(turn, run=run, intervene=planned, prompt=edited, words=words)
 
-    async def _restart(self) -> None:
-        await settled(*self.parameters.boxes)
-        self.restart(**self.parameters.changed)
+    def _restart(self, run: int, changes: Any) -> None:
+        fields = [field for form in self._forms.values() for field in form["restart"]]
+        self.restart(run=run, **read_changes(fields, changes))
 
-    def restart(self, **changes: Any) -> Run:
+    def restart(self, *, run: int | None = None, **changes: Any) -> Run:
         """Make a run that begins anew with other parameters, and show it; the one shown stays.
 
         It is recorded on the same tape, if that is open for writing.
 
         Args:
+            run: the number of the run; the one shown if not given.
             changes: parameters, and in mappings parts of them: ``economy={"shock_scale": 2}``.
 
         Raises:
             ConfigError: a value is wrong, or there is no model to ask.
         """
-        run = self.simulation
-        before = run.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        number = self.shown[0] if run is None else run
+        old = self._run(number)
+        before = old.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
         try:
-            config = type(run.config).model_validate(merged(before, changes))
+            config = type(old.config).model_validate(merged(before, changes))
         except ValidationError as error:
             raise ConfigError(faults(error)) from error
-        client = self.llm_client or run.llm_client
+        client = self.llm_client or old.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             client = None
             if config.needs_model:
                 raise ConfigError(
                     "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
                 )
-        parts = copied({name: getattr(run, name) for name in run.given}, client, {})
-        prompts = {at: it for at, it in run.prompts.items() if not belongs_to(at, parts)}
-        new: Run = type(run).rebuilt(
-            config, llm_client=client, state=None, prompts=prompts, parts=parts
-        )
-        if run.tape is not None and run.tape.read_only:
-            new.note_unrecorded(f"the tape {run.tape.path} is open for reading only")
-        elif run.tape is not None:
-            new._record(run.tape)
-        self._add(new, "restart", f"with {words_of(changes)}" if changes else "as it was")
+        new: Run = old.anew(config, client)
+        self._new(new, number, "restart", None, [words_of(changes)] if changes else [])
         return new
 
-    # --- the static view ----------------------------------------------------------------------
+    # --- people -------------------------------------------------------------------------------
+
+    def _question(self) -> tuple[Person, OpenQuestion] | None:
+        """Return the oldest question that waits for a person, and who is asked."""
+        people = {id(it): it for run in self.runs.values() for it in getattr(run, "people", ())}
+        open_now = ((person, it) for person in people.values() for it in person.questions)
+        return next(open_now, None)
+
+    def _number(self, question: OpenQuestion) -> int:
+        return id(question)
+
+    def _asked(self) -> None:
+        """Show what a person is asked, on whichever thread the question came or went."""
+        found = self._question()
+        if found is None:
+            self._say({"ask": None})
+            return
+        question = found[1]
+        known = {"properties": dict(question.fields), "type": "object"}
+        self._say(
+            {
+                "ask": {
+                    "id": self._number(question),
+                    "who": question.agent,
+                    "turn": question.turn,
+                    "messages": [[it.role, it.content] for it in question.request.messages],
+                    "fields": fields_of(known, {}),
+                    "fault": question.complaint,
+                }
+            }
+        )
+
+    def _answer(self, id: int, values: Any) -> None:  # noqa: A002 - the message's name
+        found = self._question()
+        if found is None or self._number(found[1]) != id:
+            raise ConfigError("this question waits for no answer any more")
+        fields = fields_of({"properties": dict(found[1].fields), "type": "object"}, {})
+        self.answer(**read_changes(fields, values))
+
+    def answer(self, **values: Any) -> None:
+        """Answer the question that a person in the run is asked; from any thread.
+
+        Args:
+            values: the fields of the reply.
+
+        Raises:
+            ConfigError: no question waits, or a field is wrong; nothing was sent then.
+        """
+        person, question = self._question() or (None, None)
+        if person is None or question is None:
+            raise ConfigError("nobody in this run is asked anything just now")
+        checked_answer(person, question, values, name=question.agent)
+
+    # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
-        """Return the turn shown and what is charted as plain text, the same for the same run."""
-        charted = f"\n{self.chart.static_text()}" if self.chart is not None else ""
-        return super().static_text() + charted
+        """Return what is shown as plain text, the same for the same run."""
+        run, turn = self.shown
+        lines = [f"{type(self).__name__} of {self.reading.title}"]
+        if len(self.runs) > 1:
+            lines += _static.tree_lines(self.reading)
+        if "overview" in self.panels and self._chart:
+            lines.append(self._chart.alt)
+        if "turn" in self.panels:
+            lines.append(_static.turn_text(self.reading, run, turn))
+        elif "calls" in self.panels:
+            its = _static.chosen(self.reading, run, turn)[:1]
+            lines += [_static.call_text(self.reading, call) for call in its]
+        return "\n".join(lines)
 
     def static_html(self) -> Markup:
-        """Return the chart and the turn shown as simple HTML, the same for the same run."""
-        charted = self.chart.static_html() if self.chart is not None else Markup()
-        return join([charted, super().static_html()])
+        """Return what is shown as simple HTML: a picture, and the turn as a table."""
+        run, turn = self.shown
+        parts: list[Markup] = []
+        if len(self.runs) > 1:
+            parts.append(pre("\n".join(_static.tree_lines(self.reading))))
+        if "overview" in self.panels and self._chart:
+            parts.append(figure_html(self._chart))
+        if "turn" in self.panels:
+            parts.append(_static.turn_html(self.reading, run, turn))
+        elif "calls" in self.panels:
+            its = _static.chosen(self.reading, run, turn)[:1]
+            parts += [_static.call_html(self.reading, call) for call in its]
+        return join(parts)
+
+    @property
+    def _chart(self) -> Any:
+        """The runs as a figure; None where nothing of them is a number."""
+        with suppress(ConfigError):
+            lines = lines_of(
+                {self._name(at): run for at, run in self.runs.items() if isinstance(run, Run)}
+            )
+            return picture(lines, charted(lines))
+        return None
+
+    def _name(self, number: int) -> str:
+        name = self._infos[number].name
+        return name if len(self.runs) == 1 else f"{number} {name}"
+
+    def _bundle(self) -> dict[str, Any]:
+        static = styled(self.static_html(), **{"class": "llmsim-static"})
+        return {"text/plain": self.static_text(), "text/html": str(_HIDE + static)}
+
+    def _ipython_display_(self) -> None:
+        view = self._live_view()
+        if self.comm is not None and _VIEW in view:
+            # With no second form at all, nbconvert would warn that it cannot show that output.
+            live = {_VIEW: view[_VIEW], "text/html": ""}
+            display(live, raw=True)  # type: ignore[no-untyped-call]
+        self._kept = display(self._bundle(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+    def _live_view(self) -> dict[str, Any]:
+        made: Any = super()._repr_mimebundle_()
+        return made[0] if isinstance(made, tuple) else made or {}
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        return self._live_view() | self._bundle()
+
+    def keep(self) -> None:
+        """Write the static view into the notebook anew, where this was displayed last."""
+        if self._kept is not None and self.comm is not None:
+            self._kept.update(self._bundle(), raw=True)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Take the window from the page; what is under way is stopped."""
+        for stop in self._stop_listening:
+            stop()
+        self.stop()
+        super().close()
+
+
+class TurnStepper(Lab):
+    """Plays a run turn by turn and shows each turn: its state, what was decided and why."""
+
+    parts = ("head", "transport", "turn")
+
+
+class PromptViewer(Lab):
+    """Shows a run's prompts by slot beside their replies, and searches them."""
+
+    parts = ("head", "calls")
+
+
+class RunTree(Lab):
+    """Shows a tape's runs with what each changed; ``tape.tree()`` is the same as text."""
+
+    parts = ("head", "overview", "compare")
+
+
+def _info(number: int, name: str, rows: _Rows) -> RunInfo:
+    return RunInfo(
+        id=number,
+        name=name,
+        parent=None,
+        fork_turn=None,
+        verb="run",
+        started="",
+        ended=None,
+        process=None,
+        outcome=None,
+        turns=rows.last_planned,
+        calls=0,
+        manifest={},
+    )
+
+
+class _Rows:
+    """The rows of a frame, shown as a run of which no more is known."""
+
+    tape = run_id = None
+    notes: Sequence[str] = ()
+    people: Sequence[Person] = ()
+    series: Sequence[Series] = ()
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._rows = {int(row["turn"]): row for row in rows}
+        self.turns = [RunTurn(number=number, state=None) for number in self._rows]
+        self.last_planned = self.turns[-1].number
+
+    def own_columns(self, turn: RunTurn) -> Mapping[str, Any]:
+        own = self._rows[turn.number].items()
+        return {name: value for name, value in own if name not in COMMON_COLUMNS}
+
+    def in_words(self, _turn: RunTurn) -> Sequence[str]:
+        return ()
+
+    def prediction(self) -> Mapping[str, float]:
+        return {}
+
+
+class RateChart(Lab):
+    """A chart of runs, which follows them as they are played; ``save`` writes it for papers.
+
+    Args:
+        runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
+            from names to any of them.
+        columns: what to draw, the first one large; the first four that the runs name if not given.
+        title: above the chart.
+    """
+
+    parts = ("overview",)
+
+    def __init__(
+        self, *runs: object, columns: Sequence[str] | None = None, title: str = ""
+    ) -> None:
+        self._given, self._title = runs, title
+        self._series = charted(lines_of(*runs), columns)
+        super().__init__(runs)  # type: ignore[arg-type]
+        self.reading.title = title
+
+    def _open(self, source: Any, run: int | None) -> int:
+        named: list[tuple[str, Any]] = []
+        for one in source:
+            named += one.items() if isinstance(one, Mapping) else [("", one)]
+        for name, one in named:
+            if isinstance(one, Run):
+                self._add(one, name=name)
+            elif isinstance(one, Tape | str | Path):
+                super()._open(one, run)
+            else:
+                rows, number = _Rows(one.to_dict("records")), max(self.runs, default=0) + 1
+                self._keep(number, rows, _info(number, name or "run", rows))
+                self._look(number)
+        first, *_ = self.runs
+        return first
+
+    @property
+    def figure(self) -> Figure:
+        """The chart as a matplotlib figure."""
+        return picture(lines_of(*self._given), self._series, title=self._title)
+
+    _chart = figure
+
+    def save(self, path: str | Path) -> Path:
+        """Write the chart, or its values as CSV, and return the path.
+
+        Args:
+            path: it ends in ``.png``, ``.svg``, ``.pdf`` or ``.csv``.
+
+        Raises:
+            ConfigError: the ending is another one, or the file cannot be written.
+        """
+        path = file_path(path, call="chart.save('rates.svg')")
+        kind: Any = path.suffix[1:].lower()
+        if kind not in ("png", "svg", "pdf", "csv"):
+            raise ConfigError(f"{path.name!r} must end in .png, .svg, .pdf or .csv")
+        if kind == "csv":
+            return write_file(path, csv_text(self.frame).encode())
+        return write_file(path, figure_bytes(self.figure, kind))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The runs' values below each other, with the runs' names in ``run``."""
+        import pandas as pd
+
+        lines = lines_of(*self._given)
+        return pd.concat([pd.DataFrame(line.rows).assign(run=line.name) for line in lines])

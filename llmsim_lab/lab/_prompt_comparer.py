@@ -19,7 +19,8 @@ from llmsim_lab._util.html import LARGE, QUIET, details, join, pre, safe, styled
 from llmsim_lab._util.text import clip, duration, number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways, word_diff
-from llmsim_lab.lab._run_reading import Source, simulation_of
+from llmsim_lab.lab._lab import Source
+from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab._widget import (
     Choices,
     LabWidget,
@@ -34,10 +35,11 @@ from llmsim_lab.lab._widget import (
     settled,
     shows,
 )
-from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run import Run
+from llmsim_lab.run._run import load
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Comparison, _bench
 from llmsim_lab.study._bench import Bench, Sample, Variant
@@ -406,6 +408,21 @@ _TICK_S = 1.0
 _MOST_TURNS_AT_FIRST = 4
 
 
+def _simulation_of(source: Source, run: int | None) -> Run:
+    """Return the simulation whose prompts are compared; a tape's run is loaded, not played."""
+    if isinstance(source, Tape | str | Path):
+        loaded: Run = load(source, run)
+        return loaded
+    if not isinstance(source, Run):
+        raise ConfigError(
+            f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, a "
+            "Tape, or a tape's file"
+        )
+    if run is not None:
+        raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
+    return source
+
+
 class PromptComparer(LabWidget):
     """Edit two or more variants of a prompt, run them on the same recorded states, and compare.
 
@@ -462,7 +479,7 @@ class PromptComparer(LabWidget):
             source = Tape(source, read_only=True)
         if isinstance(source, Tape):
             run = _bench.run_on(source, run, kind=Simulation.kind)
-        simulation = simulation_of(source, run=run)
+        simulation = _simulation_of(source, run)
         if not isinstance(simulation, Simulation):
             raise ConfigError(
                 f"{type(simulation).__name__} is not an economic simulation; PromptComparer "

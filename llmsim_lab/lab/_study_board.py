@@ -20,9 +20,9 @@ from llmsim_lab._util.html import LARGE, STATUS_COLOURS, join, safe, styled, tab
 from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block, sideways
-from llmsim_lab.lab._stepper import RunOpener, TurnStepper
-from llmsim_lab.lab._widget import Pace, close_all, dropdown, number_box, row
-from llmsim_lab.lab.charts._export import figure_html
+from llmsim_lab.lab._lab import TurnStepper
+from llmsim_lab.lab._picture import figure_html
+from llmsim_lab.lab._widget import LabWidget, Pace, button, close_all, dropdown, number_box, row
 from llmsim_lab.study import Study
 from llmsim_lab.study._charts import runs_chart
 
@@ -61,7 +61,7 @@ _STYLE = """
 )
 
 
-class StudyBoard(RunOpener):
+class StudyBoard(LabWidget):
     """Shows a study's runs, how far they are, the effects so far and a chart; plays and stops it.
 
     It follows the study, whoever plays it: its own Run button, ``await study.arun()`` in a cell, or
@@ -92,6 +92,8 @@ class StudyBoard(RunOpener):
                 "vary={'factor': [1, 2]}))"
             )
         self.study = study
+        self.opened = w.VBox()
+        self.close_button = button("Close", "Take the opened run away", self.close_run)
         self._parallel = parallel
         self._shown: Key | None = None
         self._began: tuple[float, float] | None = None
@@ -355,9 +357,27 @@ class StudyBoard(RunOpener):
             raise
         assert run is not None
         self._shown = arm, seed
-        self._open_below(stepper)
+        self.close_run()
+        self.opened.children = (stepper,)
         self.show_error(None)
         self.say(f"{self._said(run)}. It is open below.")
+
+    @property
+    def stepper(self) -> TurnStepper | None:
+        """What a run was opened in, or None."""
+        return self.opened.children[0] if self.opened.children else None
+
+    def close_run(self) -> None:
+        """Close the opened run; a turn under way there is stopped."""
+        stepper, self.opened.children = self.stepper, ()
+        if stepper is not None:
+            stepper.close()
+
+    def close(self) -> None:
+        """Remove the widget from the page, with the opened run; their work is stopped."""
+        if self._built:
+            self.close_run()
+        super().close()
 
     # --- the static view ----------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ import ipywidgets as w
 from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
@@ -643,91 +642,6 @@ def flex(grow: int, basis: str) -> w.Layout:
         basis: how narrow it may become before it has a line of its own, as CSS has it.
     """
     return w.Layout(flex=f"{grow} 1 {basis}", min_width="0", max_width="100%")
-
-
-class TurnBrowser(LabWidget):
-    """Base of the widgets that go from turn to turn, past those in which nothing is wanted.
-
-    Args:
-        simulation: the run.
-
-    Attributes:
-        previous_button, turn_box, next_button, latest_button: choose the turn.
-        navigation: these, in a row.
-    """
-
-    def __init__(self, simulation: Run) -> None:
-        super().__init__()
-        self.simulation = simulation
-        made, box = self._choices.button, number_box("Turn shown", value=0, least=0, most=0)
-        self.navigation = row(
-            made("Previous", "Show the turn before", lambda: self._seek(-1)),
-            self._choices.on_choice(box, lambda: self._go(self.turn_box.value)),
-            made("Next", "Show the turn after", lambda: self._seek(1)),
-            made("Latest", "Show the latest turn", lambda: self._go(self._span()[1])),
-        )
-        buttons = self.navigation.children
-        self.previous_button, self.turn_box, self.next_button, self.latest_button = buttons
-
-    def _span(self) -> tuple[int, int]:
-        """Return the first and the last turn that there is something of."""
-        turns = self.simulation.turns
-        return turns[0].number, turns[-1].number
-
-    def _number(self, turn: int | None) -> int:
-        """Return the number of a turn that is wanted; that of the one shown for None.
-
-        Raises:
-            ConfigError: the run has no such turn.
-        """
-        if turn is None:
-            return int(self.turn_box.value)
-        number, (first, last) = whole_number("turn", turn), self._span()
-        if not first <= number <= last:
-            raise ConfigError(f"the run has no turn {number}; it has turns {first} to {last}")
-        return number
-
-    def _has_wanted(self, number: int) -> bool:
-        """Return True if something in a turn passes the filter; all turns do by default."""
-        del number
-        return True
-
-    def _go(self, number: int) -> None:
-        """Show a turn."""
-        raise NotImplementedError
-
-    def go(self, turn: int) -> None:
-        """Show a turn that was chosen elsewhere."""
-        with self._view:
-            self._go(turn)
-
-    def _follow_turns(self) -> None:
-        """Offer each new turn, and show it if the latest one was shown."""
-        self._following.close()  # the run before, if any
-        self.follow(self.simulation, lambda: self.worker.call(self._grew))
-
-    def _grew(self) -> None:
-        with self._view:
-            if self.turn_box.value == self.turn_box.max:
-                self._go(self._span()[1])
-            else:
-                self._set_turn(self.turn_box.value)
-
-    def _set_turn(self, number: int) -> None:
-        first, last = self._span()
-        self._choices.number(self.turn_box, number, least=first, most=last)
-
-    def _seek(self, by: int) -> None:
-        """Go to the next turn, before or after, that has something wanted."""
-        first, last = self._span()
-        number = self.turn_box.value + by
-        while first <= number <= last:
-            if self._has_wanted(number):
-                self._go(number)
-                return
-            number += by
-        where = "before" if by < 0 else "after"
-        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
 
 @dataclass(eq=False)

@@ -10,15 +10,13 @@ the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.charts._drawing import draw
-from llmsim_lab.lab.charts._scene import check_choices, compose
-from llmsim_lab.lab.charts._tracks import read_runs, tracks_of
+from llmsim_lab.lab._picture import lines_of, picture
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.study._figures import demo_figure, difference_figure
 
@@ -66,18 +64,33 @@ def rate_figure(
         ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
     known = {series.column: series for series in SERIES}
-    past = False if history is None else history
-    rule = False if rule_of is None else rule_of
-    check_choices(panels=None, history=past, rule=rule, title=title)
-    items = read_runs([dict(runs)])
-    for track in tracks_of(items):
-        if not any("interest_rate" in row for row in track.rows):
+    if history is not None and not hasattr(history, "columns"):
+        raise ConfigError(f"history={history!r:.80} must be a frame, as economy.history gives it")
+    lines = lines_of(dict(runs))
+    for line in lines:
+        if not any("interest_rate" in row for row in line.rows):
             raise ConfigError(
-                f"the run {track.name!r} has no interest_rate; RateChart draws runs of any world"
+                f"the run {line.name!r} has no interest_rate; RateChart draws runs of any world"
             )
+    beside: dict[str, Any] = {}
+    if history is not None:
+        turns = list(range(int(lines[0].rows[0]["turn"]), len(history)))
+        beside["history (T-bill)"] = {
+            name: (turns, history[name].to_numpy(dtype=float)[: len(turns)])
+            for name in _PANELS
+            if name in history.columns
+        }
+    if rule_of is not None:
+        if rule_of not in runs:
+            raise ConfigError(
+                f"the Taylor rule is asked for on the data of {rule_of!r}, which is not a run "
+                f"here; the runs are: {', '.join(map(str, runs))}"
+            )
+        [line] = [line for line in lines if line.name == rule_of]
+        name = f"what the Taylor rule asks, on the data of: {rule_of}"
+        beside[name] = {"interest_rate": line.points("taylor_rate")}
     panels = [known[name] for name in _PANELS]
-    scene = compose(items, panels, title=title, history=past, rule=rule, plain=True)
-    return draw(scene)
+    return picture(lines, panels, title=title, beside=beside)
 
 
 _COLOURS = {

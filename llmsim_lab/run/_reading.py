@@ -116,6 +116,8 @@ class Reading:
     Attributes:
         records: they only grow in number, so that their count says what a reader has seen.
         runs: the latest record of each run, by its number.
+        turns: the latest record of each turn, by its run and number.
+        calls: the latest record of each call, by its number.
     """
 
     def __init__(self, title: str) -> None:
@@ -128,8 +130,10 @@ class Reading:
         self._forms: dict[str, int] = {}
         self._new: dict[str, list[Any]] = {}
         self.runs: dict[int, Record] = {}
+        self.turns: dict[tuple[int, int], Record] = {}
+        self.calls: dict[int, Record] = {}
         self._sources: dict[int, Any] = {}
-        self._turns: dict[int, dict[int, RunTurn]] = {}
+        self._seen: dict[int, dict[int, RunTurn]] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._taken: set[int] = set()
 
@@ -161,7 +165,7 @@ class Reading:
             self._sources[info.id] = source
             known = self.runs.setdefault(info.id, {"columns": []})
             self._put_run(info, source, known, changes)
-            seen = self._turns.setdefault(info.id, {})
+            seen = self._seen.setdefault(info.id, {})
             for turn in source.turns:
                 own = info.fork_turn is None or turn.number > info.fork_turn
                 if own and seen.get(turn.number) is not turn:
@@ -228,6 +232,7 @@ class Reading:
             "decisions": decisions,
             "calls": [call["k"] for call in calls],
         }
+        self.turns[run, turn.number] = told
         self._append({"turn": told, "calls": calls})
 
     def _decision(
@@ -385,7 +390,18 @@ class Reading:
             self._new.setdefault(name, []).append(value)
         return table[key]
 
+    def turn(self, run: int, number: int) -> Record | None:
+        """Return a turn of a run, which an ancestor may have played; None where there is none."""
+        at: int | None = run
+        while at is not None and (run, number) not in self.turns:
+            known = self.runs[at]
+            if known["parent"] is None or known["fork"] is None:
+                return None
+            run = at = known["parent"]
+        return self.turns.get((run, number))
+
     def _append(self, record: Record) -> None:
+        self.calls |= {call["k"]: call for call in record.get("calls", ())}
         new, self._new = self._new, {}
         self.records.append({**new, **record})
 

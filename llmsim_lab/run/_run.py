@@ -1240,6 +1240,28 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
         return made
 
+    def anew(self, config: ConfigT, client: LLMClient | None) -> Self:
+        """Return a run that begins anew with another configuration, recorded on the same tape.
+
+        Args:
+            config: the configuration.
+            client: the model, if there is one.
+        """
+        parts = copied({name: getattr(self, name) for name in self.given}, client, {})
+        prompts = {at: it for at, it in self.prompts.items() if not belongs_to(at, parts)}
+        new: Self = type(self).rebuilt(
+            config,
+            llm_client=client,
+            state=None,  # type: ignore[arg-type]
+            prompts=prompts,
+            parts=parts,
+        )
+        if self.tape is not None and self.tape.read_only:
+            return new.note_unrecorded(f"the tape {self.tape.path} is open for reading only")
+        if self.tape is not None:
+            new._record(self.tape)
+        return new
+
     def put_prompts(self, prompts: Mapping[str, Prompt]) -> None:
         """Ask with other prompts than those that the class's ``turn`` names, by their places."""
         self._prompts |= prompts
@@ -1367,18 +1389,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             parent: of the run that it came from.
             more: other fields of it.
         """
-        known = {"fork_turn": None, "verb": "run", "started": "", "outcome": None}
-        return RunInfo(
+        made = RunInfo(
             id=number,
             name=self.name,
             parent=parent,
+            fork_turn=None,
+            verb="run",
+            started="",
+            ended=None,
+            outcome=None,
             turns=self.turn_number,
             calls=sum(call.attempts for call in self.calls),
             manifest=self._new_manifest(),
-            ended=None,
-            process=None,
-            **{**known, **more},
         )
+        return replace(made, **more)
 
     def manifest(self) -> dict[str, Any]:
         """Return what defines the run, JSON-ready: what it takes to make the same one again.

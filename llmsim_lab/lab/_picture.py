@@ -1,0 +1,346 @@
+"""Runs as a matplotlib figure: one column large, others in small panels below.
+
+It is what a saved notebook keeps of a window, and what goes into a paper. Turns that a fork shares
+with its parent are drawn once; what was done from outside, the bounds that values come near, and
+what theory predicts are there as thin lines.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from math import isfinite
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from llmsim_lab._util.drawing import (
+    STYLES,
+    drawable,
+    figure_bytes,
+    new_figure,
+    plain_axes,
+    small_png,
+    told,
+)
+from llmsim_lab._util.html import SERIES_COLOURS
+from llmsim_lab._util.text import clip, number, printable
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.run import Run
+from llmsim_lab.run._run import load, series_on
+from llmsim_lab.run._turn import Series
+from llmsim_lab.simulation._config import SERIES
+from llmsim_lab.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_PANELS = 4
+_GREY = "#666666"
+_NEAR = 0.15
+"""Share of a panel's height within which a bound is drawn, though no value reaches it."""
+_LARGEST = 1e300
+"""What an axis has room for: the difference of two larger numbers may be infinite."""
+_NOT_CHARTED = {"turn", "ok", "repaired", "fallback", "failed", "calls", "tokens", "seconds"}
+_MOST_WORDED = 8
+_TURN = re.compile(r"(^|; )turn \d+: ")
+_MOST_TICKS = 12
+
+Row = Mapping[str, Any]
+Points = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A run as a chart needs it.
+
+    Attributes:
+        name: in the legend.
+        rows: as in its ``to_frame()``, one a turn.
+        series: what the run itself says can be charted.
+        prediction: what theory says of it, by column.
+        bounds: the least and the most that a column can be, by its name.
+        notes: what readers of its numbers have to know.
+    """
+
+    name: str
+    rows: Sequence[Any]
+    series: Sequence[Series] = ()
+    prediction: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def points(self, column: str, start: int = 0) -> tuple[list[float], list[float]]:
+        """Return a column as turns and values, from the row of that place on."""
+        rows = [row for row in self.rows[start:] if _drawn(row.get(column))]
+        return [float(row["turn"]) for row in rows], [float(row[column]) for row in rows]
+
+
+def _drawn(value: object) -> bool:
+    """Return True if a value can be drawn on an axis; a truth value cannot."""
+    numeric = isinstance(value, Real) and not isinstance(value, bool)
+    return numeric and abs(value) <= _LARGEST  # type: ignore[arg-type]
+
+
+def lines_of(*runs: object) -> list[Line]:
+    """Return what is to be drawn.
+
+    Args:
+        runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
+            from names to any of them.
+
+    Raises:
+        ConfigError: there is nothing to draw.
+        TapeError: a tape cannot be read.
+    """
+    found = [line for run in runs for line in _read(run)]
+    if not found:
+        raise ConfigError(
+            "there is no run to chart; pass simulations, tapes or frames: RateChart(simulation)"
+        )
+    return found
+
+
+def _read(run: object) -> Iterator[Line]:
+    import pandas as pd
+
+    if isinstance(run, Mapping):
+        for name, item in run.items():
+            lines = list(_read(item))
+            if len(lines) > 1:
+                raise ConfigError(f"{name!r} names {len(lines)} runs; name one: load(tape, 1)")
+            yield from (replace(line, name=str(name)) for line in lines)
+    elif isinstance(run, str | Path | Tape):
+        tape = run if isinstance(run, Tape) else Tape(run, read_only=True)
+        for info in tape.runs():
+            try:
+                yield from _read(load(tape, info.id))
+            except (ConfigError, TapeError):  # its class is not known here
+                rows = list(tape.turns_frame(info.id).to_dict("records"))
+                yield Line(name=f"{info.id} {info.name}", rows=rows, series=series_on(tape, info))
+    elif isinstance(run, pd.DataFrame):
+        said = run.attrs  # what to_frame says beside the rows
+        yield Line(
+            name="run",
+            rows=run.to_dict("records"),
+            bounds=said.get("bounds", {}),
+            notes=said.get("notes", ()),
+        )
+    elif isinstance(run, Run):
+        yield Line(
+            name=run.name if run.run_id is None else f"{run.run_id} {run.name}",
+            rows=run.to_frame().to_dict("records"),
+            # What theory says something of comes before the rest.
+            series=sorted(run.series, key=lambda item: item.column not in run.prediction()),
+            prediction=run.prediction(),
+            bounds={item.column: (item.low, item.high) for item in run.series},
+            notes=run.notes,
+        )
+    else:
+        raise ConfigError(
+            f"{type(run).__name__} is not a run; pass a simulation, a tape, or a frame as "
+            "to_frame() gives it"
+        )
+
+
+def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
+    """Return the series to draw: those named, else the first that the runs name or have.
+
+    Raises:
+        ConfigError: no run has such a column, or there is no number to draw.
+    """
+    there = dict.fromkeys(
+        name
+        for line in lines
+        for row in (*line.rows[:1], *line.rows[-1:])
+        for name, value in row.items()
+        if _drawn(value) and name not in _NOT_CHARTED
+    )
+    named = (item for line in lines for item in line.series)
+    plain = (Series(column=name, label=name.replace("_", " ")) for name in there)
+    known: dict[str, Series] = {}
+    for item in (*named, *SERIES, *plain):
+        if item.column in there:
+            known.setdefault(item.column, item)
+    if unknown := [name for name in columns or () if name not in known]:
+        raise ConfigError(f"no run has the column {unknown[0]!r}; there are {', '.join(known)}")
+    if not known:
+        raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
+    return [known[name] for name in columns] if columns else list(known.values())[:MOST_PANELS]
+
+
+def picture(
+    lines: Sequence[Line],
+    series: Sequence[Series],
+    *,
+    title: str = "",
+    beside: Mapping[str, Points] | None = None,
+) -> Figure:
+    """Draw runs.
+
+    Args:
+        lines: the runs.
+        series: what to draw, the first one large.
+        title: above the chart; the runs' names if empty.
+        beside: other curves by their names, such as history: of each column turns and values.
+    """
+    title = title or clip(", ".join(dict.fromkeys(line.name for line in lines)), 80)
+    small = len(series) - 1
+    figure = new_figure(8.2, 5.4 if small else 3.6, small=True)
+    rows: list[Any] = [["main"] * max(1, small), [f"{at}" for at in range(small)]]
+    axes = figure.subplot_mosaic(rows[: 1 + bool(small)], height_ratios=(3, 2)[: 1 + bool(small)])
+    panels = dict(zip(series, axes.values(), strict=True))
+    starts = _starts(lines)
+    for at, (item, panel) in enumerate(panels.items()):
+        _panel(panel, item, lines, starts, beside or {}, large=not at)
+        plain_axes(panel, "y")
+    main = axes["main"]
+    _mark_interventions(main, [*panels.values()], lines)
+    _name_turns(main, lines)
+    main.set_title(drawable(title, 90), loc="left")
+    if len(main.lines) > 1 or beside:
+        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    return told(figure, "\n".join(_words(lines, series, title)))
+
+
+def _starts(lines: Sequence[Line]) -> list[int]:
+    """Return the row from which each run is drawn: where it parts from those before it."""
+    starts = []
+    for at, line in enumerate(lines):
+        shared = [
+            sum(takewhile(bool, (_same(a, b) for a, b in zip(other.rows, line.rows, strict=False))))
+            for other in lines[:at]
+        ]
+        starts.append(max(0, max(shared, default=0) - 1))
+    return starts
+
+
+def _same(one: Row, other: Row) -> bool:
+    # NaN, which differs from itself, stands for None in a column of numbers.
+    return one == other or all(
+        value == other.get(name) or value != value for name, value in one.items()
+    )
+
+
+def _panel(
+    axes: Axes,
+    item: Series,
+    lines: Sequence[Line],
+    starts: Sequence[int],
+    beside: Mapping[str, Points],
+    *,
+    large: bool,
+) -> None:
+    for at, (line, start) in enumerate(zip(lines, starts, strict=True)):
+        axes.plot(
+            *line.points(item.column, start),
+            color=SERIES_COLOURS[at % len(SERIES_COLOURS)],
+            linestyle=STYLES[at // len(SERIES_COLOURS) % len(STYLES)],
+            linewidth=2 if large else 1.5,
+            label=drawable(line.name, 60) if large else "_",
+        )
+    look: dict[str, Any] = {"color": _GREY, "linewidth": 1}
+    for place, (name, points) in enumerate(beside.items()):
+        if item.column in points:
+            label = drawable(name, 60) if large else "_"
+            axes.plot(*points[item.column], linestyle=STYLES[1 + place % 3], label=label, **look)
+    for value in {line.prediction[item.column] for line in lines if item.column in line.prediction}:
+        label = f"prediction {number(value)}" if large else "_"
+        axes.axhline(value, linestyle=(0, (5, 2)), label=label, **look)
+    low, high = axes.get_ylim()
+    near = _NEAR * (high - low)
+    ends = {end for line in lines for end in line.bounds.get(item.column, ()) if end is not None}
+    for end in ends:
+        if low - near <= end <= high + near:
+            axes.axhline(end, linestyle=STYLES[3], **look)
+    words = f"{item.label}, {item.unit}" if item.unit else item.label
+    if large:
+        axes.set_ylabel(drawable(words, 60))
+    else:
+        axes.set_title(drawable(words, 34), loc="left", fontsize="small")
+        axes.tick_params(labelsize="small")
+    axes.locator_params(axis="x", integer=True, nbins=9 if large else 4)
+
+
+def _done(lines: Sequence[Line]) -> dict[int, str]:
+    """Return what was done from outside, in words, by turn."""
+    found: dict[int, dict[str, None]] = {}
+    for line in lines:
+        for row in line.rows:
+            if isinstance(words := row.get("interventions"), str) and words:
+                found.setdefault(int(row["turn"]), {})[_TURN.sub(r"\1", words)] = None
+    return {turn: "; ".join(words) for turn, words in sorted(found.items())}
+
+
+def _mark_interventions(main: Axes, panels: Iterable[Axes], lines: Sequence[Line]) -> None:
+    done = _done(lines)
+    for axes in panels:
+        for turn in done:
+            axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    for place, (turn, words) in enumerate(done.items()):
+        if len(done) <= _MOST_WORDED:
+            behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+            look: Any = {"fontsize": 7.5, "color": _GREY, "va": "top", "in_layout": False}
+            look["bbox"] = behind
+            offset = (3, -4 - 10 * (place % 3))
+            at = (turn, 1.0)
+            main.annotate(
+                drawable(words, 34), at, offset, ("data", "axes fraction"), "offset points", **look
+            )
+
+
+def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
+    """Name the quarters on the axis, if the runs agree on them."""
+    names: dict[int, set[str]] = {}
+    for line in lines:
+        for row in line.rows:
+            names.setdefault(int(row["turn"]), set()).add(str(row.get("period") or ""))
+    if any(len(its) > 1 or its == {""} for its in names.values()):
+        main.set_xlabel("turn")
+        return
+    turns = sorted(names)[:: -(-len(names) // _MOST_TICKS)]
+    main.set_xticks(turns, [drawable(next(iter(names[turn])), 10) for turn in turns])
+    main.tick_params(axis="x", labelsize="small")
+
+
+def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Iterator[str]:
+    """Yield what the picture shows, a line each, where there is no picture."""
+    yield f"Chart: {clip(printable(title), 100)}"
+    for line in lines[:20]:
+        first, last = line.rows[0], line.rows[-1]
+        parts = [
+            f"{item.label} {_from_to(first.get(item.column), last.get(item.column))}"
+            for item in series
+            if _drawn(last.get(item.column))
+        ]
+        turns = f"turns {first['turn']} to {last['turn']}"
+        yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
+    if len(lines) > 20:
+        yield f"and {len(lines) - 20} more runs"
+    for turn, words in _done(lines).items():
+        yield f"turn {turn}: {clip(printable(words), 120)}"
+    predicted = {item for line in lines for item in line.prediction.items()}
+    for name, value in sorted(predicted):
+        yield f"prediction: {name} {number(value)}"
+    yield from dict.fromkeys(note for line in lines for note in line.notes)
+
+
+def _from_to(first: Any, last: Any) -> str:
+    if not _drawn(first) or first == last or not isfinite(first):
+        return number(last)
+    return f"{number(first)} → {number(last)}"
+
+
+def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
+    """Return a figure as a small image with its ``alt`` text, for a saved notebook."""
+    png = base64.b64encode(small_png(figure_bytes(figure, "png", dpi=dpi))).decode()
+    # White below and around, so that it reads on a dark page.
+    style = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box"
+    look = Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}" class="llmsim-figure">')
+    return look.format(getattr(figure, "alt", ""), png, style)

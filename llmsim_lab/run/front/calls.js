@@ -1,6 +1,8 @@
 // The calls: a list to filter and to search, and one of them with its prompt and its reply.
 import { h } from "./dom.js";
-import { clip, fieldsIn, figure, marksIn, oneLine, plural, slots, visible } from "./text.js";
+import {
+  clip, fieldsIn, figure, flatten, marksIn, oneLine, plural, slots, visible,
+} from "./text.js";
 
 const ROW = 54, MARGIN = 12; // height of a row in pixels; rows that are drawn beyond those in sight
 const LONG = 20000; // characters of a text that are shown at once: a browser lays out no million
@@ -137,7 +139,7 @@ function CallFilters({ store, listed }) {
       [["", "All players"], ...named(values.player)]),
     values.component.length > 1 && choice("component", "Component",
       [["", "All components"], ...named(values.component)]),
-    choice("status", "Status", [["", "All statuses"], ...statuses,
+    (values.status.length > 1 || values.faulty) && choice("status", "Status", [["", "All statuses"], ...statuses,
       ...(values.faulty ? [[FAULTY, "with failed attempts"]] : [])]),
     choice("scope", "From", reading.runs.size > 1 ? [...turn, ["all", "All runs"]] : turn),
     h("span", { class: "soft calls-count", role: "status" }, countInWords(listed, all.length)));
@@ -192,6 +194,7 @@ function CallRow({ store, call, place, all, chosen, hits }) {
       call.player && h("small", { dir: "auto" }, clip(oneLine(call.component), 24)),
       h("small", { class: "call-when" }, [
         store.at.scope === "all" && `run ${call.run}`, call.n != null && `turn ${call.n}`,
+        call.replicate && `sample ${call.replicate}`,
       ].filter(Boolean).join(" · ")),
       h(Status, { word: call.status, quiet: call.status === "ok" })),
     h("div", null,
@@ -210,10 +213,10 @@ function answerLine(reading, call) {
 /** What a call answered: its reply's fields but for the reasons, or the reply as it is. */
 function answerOf(reading, call) {
   const { reply, tools, detail } = call.tries.at(-1) ?? {}, text = reading.text(reply);
-  const fields = Object.entries(fieldsIn(text) ?? {}).filter(([name]) => !REASONS.has(name));
+  const fields = [...flatten(fieldsIn(text) ?? {})].filter(([path]) => !REASONS.has(path));
   if (!fields.length) return text || reading.text(tools ?? detail);
-  if (fields.length === 1 && typeof fields[0][1] === "string") return fields[0][1];
-  return fields.map(([name, value]) => `${name} ${figure(value)}`).join(", ");
+  if (fields.length === 1) return fields[0][1];
+  return fields.map(([path, value]) => `${path.split(".").at(-1)} ${value}`).join(", ");
 }
 
 /** Choose the call so many rows further on. */
@@ -281,12 +284,12 @@ function CallHead({ store, call, tried }) {
     reading.runs.size > 1 && `run ${call.run}`,
     call.n != null && (onTurn ? `turn ${call.n}`
       : h("button", { class: "plain", onclick: toTurn }, `turn ${call.n}`)),
-    call.replicate && `replicate ${call.replicate}`,
+    call.replicate && `sample ${call.replicate}`,
     h("span", { dir: "auto" }, visible(settings.model ?? "")),
     tried.read != null && `${plural(tried.read, "token")} read`,
     tried.written != null && `${figure(tried.written)} written`,
     tried.cut && "cut at its length limit",
-    `${figure(Math.round(100 * (tried.seconds ?? 0)) / 100)} s`,
+    `${figure(Number((tried.seconds ?? 0).toPrecision(3)))} s`,
   ].filter(Boolean);
   return h("header", { class: "call-head" },
     h("div", null,
@@ -389,7 +392,7 @@ export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{
 function Slot({ store, piece }, parts) {
   const show = () => store.show({ slot: piece.index });
   return h("mark", {
-    class: `slot${store.ui.slot === piece.index ? " lit" : ""}`, tabindex: "0",
+    class: `slot${piece.text.length > 200 ? " long" : ""}${store.ui.slot === piece.index ? " lit" : ""}`, tabindex: "0",
     "aria-describedby": "call-slot", onpointerenter: show, onfocus: show,
   }, parts);
 }
@@ -428,10 +431,12 @@ function Reply({ store, call, tried, wanted, number }) {
 function ReplyFields({ fields, passage }) {
   const { reasoning, ...own } = fields;
   const content = (value, name) => {
-    if (typeof value === "string") return passage(value, `.${name}`);
-    const nested = value && typeof value === "object";
-    if (nested) return passage(JSON.stringify(value, null, 1), `.${name}`, true);
-    return typeof value === "number" ? String(value).replace("-", "−") : String(value);
+    if (typeof value === "number") return String(value).replace("-", "−");
+    const texts = [...flatten(value)];
+    if (texts.length === 1 && texts[0][0] === "") return passage(texts[0][1], `.${name}`);
+    return h("table", null, h("tbody", null, texts.map(([path, text]) => h("tr", { key: path },
+      h("th", { scope: "row" }, visible(path.replaceAll(".", " · "))),
+      h("td", null, passage(text, `.${name}.${path}`))))));
   };
   return [
     reasoning !== undefined && h("div", { class: "call-why" }, content(reasoning, "reasoning")),

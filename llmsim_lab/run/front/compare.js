@@ -1,8 +1,8 @@
 // Two runs, or two calls, side by side: only what differs stands out.
 import { callWords, neighbours, Passage } from "./calls.js";
-import { Charts, runLabel } from "./chart.js";
+import { Charts, runLabel, Swatch } from "./chart.js";
 import { h } from "./dom.js";
-import { clip, diff, fieldsIn, figure, oneLine, plural, visible } from "./text.js";
+import { clip, diff, fieldsIn, figure, flatten, plural, visible } from "./text.js";
 
 const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_DECISIONS = 200;
 
@@ -20,13 +20,13 @@ export function Compare({ store }) {
 }
 
 /** The row of controls: what is compared, and with what. */
-function Pickers({ store, kinds, options, pair }) {
+function Pickers({ store, kinds, options, pair, swatches }) {
   const pick = (name, label, chosen) => h("select", {
     "aria-label": label, value: String(chosen), key: name,
     onchange: (event) => store.go({ a: pair[0], b: pair[1], [name]: Number(event.target.value) }),
   }, options);
-  return h("div", { class: "compare-pick" }, kinds, pick("a", "Left", pair[0]),
-    pick("b", "Right", pair[1]),
+  return h("div", { class: "compare-pick" }, kinds,
+    swatches?.[0], pick("a", "Left", pair[0]), swatches?.[1], pick("b", "Right", pair[1]),
     h("button", { onclick: () => store.go({ a: pair[1], b: pair[0] }) }, "Swap"));
 }
 
@@ -49,7 +49,10 @@ function RunPair({ store, kinds }) {
     h("option", { value: String(run.id), key: run.id }, runWords(reading, run)))));
   const keys = [first, second, reading.size, ui.more, ui.shown];
   return [
-    h(Pickers, { store, kinds, options, pair: [first.id, second.id] }),
+    h(Pickers, {
+      store, kinds, options, pair: [first.id, second.id],
+      swatches: [first, second].map((run) => h(Swatch, { run })),
+    }),
     first !== second && h(Charts, {
       store, run: second, turn: at.turn ?? reading.last(second), beside: [first, second],
     }),
@@ -62,16 +65,6 @@ function RunPair({ store, kinds }) {
 }
 
 const manifestOf = (store, run) => JSON.parse(store.reading.text(run.manifest) || "{}");
-
-/** A nested value as names with dots and texts; no name is special. */
-function flatten(value, prefix = "", found = new Map()) {
-  for (const [name, item] of Object.entries(value)) {
-    const path = prefix ? `${prefix}.${name}` : name;
-    if (item && typeof item === "object" && Object.keys(item).length) flatten(item, path, found);
-    else found.set(path, figure(item) || "—");
-  }
-  return found;
-}
 
 /** What defines two runs, where it differs. */
 function Definitions({ store, runs, names }) {
@@ -191,10 +184,8 @@ const lastTry = (call) => call.tries.at(-1) ?? { messages: [] };
 
 function replyText(reading, call) {
   const { reply, tools, fault } = lastTry(call), text = reading.text(reply);
-  const fields = fieldsIn(text);
-  const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
-  const lines = fields && Object.entries(fields).map(([name, value]) => `${name}: ${said(value)}`);
-  return [lines ? lines.join("\n") : text, reading.text(tools), fault].filter(Boolean).join("\n");
+  const fields = fieldsIn(text), lines = [...flatten(fields ?? {})].map((it) => it.join(": "));
+  return [lines.join("\n") || text, reading.text(tools), fault].filter(Boolean).join("\n");
 }
 
 const promptText = (reading, call) => lastTry(call).messages

@@ -64,9 +64,21 @@ export function fieldsIn(text) {
   if (from < 0 || to < from) return null;
   try {
     const read = JSON.parse(text.slice(from, to + 1));
-    JSON.stringify(read, null, 1); // fails on what is nested too deeply to be shown
-    return Object.keys(read).length <= MOST_FIELDS ? read : null;
+    return flatten(read).size <= MOST_FIELDS ? read : null; // fails if nested too deeply
   } catch { return null; }
+}
+
+/** A nested value as texts by their paths, exact; no name is special. */
+export function flatten(value, path = "", found = new Map()) {
+  const list = Array.isArray(value) && value.every(isPlain);
+  if (isPlain(value)) found.set(path, typeof value === "string" ? value : String(value));
+  else if (list) found.set(path, value.join(", "));
+  else {
+    for (const [name, item] of Object.entries(value)) {
+      flatten(item, path ? `${path}.${name}` : name, found);
+    }
+  }
+  return found;
 }
 
 /** Where a text has what is searched for, in any case: pairs of start and end. */

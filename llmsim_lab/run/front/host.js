@@ -1,0 +1,273 @@
+// The two hosts of the views: a page that was mailed, and a notebook's widget (anywidget).
+/* global CSS */
+
+import { h, patch } from "./dom.js";
+import { Reading } from "./reading.js";
+import { App, onKey } from "./view.js";
+
+const SLOW_MS = 600; // after which a command without an answer is waited for in words
+const ADDRESS_MS = 250;
+const NUMBERS = new Set(["run", "turn", "call", "a", "b"]);
+const STEPS = ["view", "run", "call", "a", "b", "of"]; // to which the browser goes back
+const ENDED = new Set(["dead", "restarting", "autorestarting", "terminating"]);
+const PAGE_PANELS = ["head", "transport", "overview", "turn", "calls", "compare"];
+
+/** What one view shows; `shared` is what all views of a widget know. */
+export function makeStore(shared, { panels, at, commands = null }) {
+  let due = 0;
+  const kept = new Map();
+  const store = {
+    ...shared,
+    panels,
+    commands,
+    at: { view: null, run: null, turn: null, call: null, ...at },
+    ui: {},
+    draw() {}, // by the host
+    went() {},
+    set(next) {
+      Object.assign(store, next);
+      store.changed();
+    },
+    go(next) {
+      store.at = { ...store.at, ...next };
+      store.went();
+      store.changed();
+    },
+    /** Set what is typed, folded or pointed at. */
+    show(next) {
+      Object.assign(store.ui, next);
+      store.changed();
+    },
+    changed() {
+      due ||= requestAnimationFrame(() => {
+        due = 0;
+        store.draw();
+      });
+    },
+    /** Keep what `build` returns while the things it depends on stay the same. */
+    keep(name, things, build) {
+      const known = kept.get(name);
+      if (known?.things.every((it, index) => Object.is(it, things[index]))) return known.value;
+      const value = build();
+      kept.set(name, { things, value });
+      return value;
+    },
+  };
+  return store;
+}
+
+const nothing = () => ({
+  reading: new Reading(), live: {}, form: null, ask: null, fault: "", slow: false, gone: false,
+});
+
+async function unpack(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+// --- drawing -----------------------------------------------------------------------------------
+
+/** Draw into an element, behind a shadow root; returns what takes it away again. */
+function draw(el, store) {
+  const root = el.attachShadow({ mode: "open" }), place = document.createElement("div");
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(CSS);
+  root.adoptedStyleSheets = [sheet];
+  root.append(place);
+  place.className = "root";
+  store.draw = () => {
+    try {
+      patch(place, h(App, { store }));
+    } catch (error) { // the page before it stays
+      console.error(error);
+      store.broken ??= place.insertAdjacentElement("beforebegin", document.createElement("p"));
+      store.broken.textContent = `This view could not be drawn: ${error.message}`;
+    }
+  };
+  store.draw();
+  const forget = [followTheme(place), takeKeys(place, store)];
+  return () => {
+    store.draw = () => {};
+    for (const act of forget) act();
+    patch(place, null);
+  };
+}
+
+/** Light or dark as the host is, by the colour behind us. */
+function followTheme(place) {
+  const look = () => {
+    const [r, g, b] = getComputedStyle(place).backgroundColor.match(/[\d.]+/g).map(Number);
+    place.dataset.dark = 0.3 * r + 0.59 * g + 0.11 * b < 128;
+  };
+  const later = () => requestAnimationFrame(look), watch = new MutationObserver(later);
+  const names = ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme"];
+  for (const node of [document.documentElement, document.body]) {
+    watch.observe(node, { attributeFilter: names });
+  }
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", later);
+  look();
+  later();
+  return () => {
+    watch.disconnect();
+    scheme.removeEventListener("change", later);
+  };
+}
+
+/**
+ * Take keys before the host does: JupyterLab, which sees no further than the shadow root, takes
+ * keys typed into our fields as its own, and a cell was cut that way.
+ */
+function takeKeys(place, store) {
+  const alone = () => !store.commands; // a page is all ours
+  const hear = (event) => {
+    const path = event.composedPath(), ours = path.includes(place);
+    const free = alone() && [document.body, document.documentElement].includes(path[0]);
+    if (!(ours || free) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (ours && !alone() && event.key !== "Tab" && !event.isComposing) stopAtUs(event, path);
+    if (!event.isComposing && !event.defaultPrevented) onKey(store, event, path[0]);
+  };
+  addEventListener("keydown", hear, true);
+  return () => removeEventListener("keydown", hear, true);
+}
+
+/** Keep a key from the host; a field or list of ours that listens hears of it from here. */
+function stopAtUs(event, path) {
+  event.stopImmediatePropagation();
+  const { key, code, shiftKey } = event;
+  const copy = new KeyboardEvent("keydown", { key, code, shiftKey, bubbles: true, cancelable: true });
+  if (!path[0].dispatchEvent(copy)) event.preventDefault();
+}
+
+// --- a page ------------------------------------------------------------------------------------
+
+export async function mountPage(el) {
+  try {
+    const { title, start, records } = await pageData();
+    const shared = { ...nothing(), title };
+    shared.reading.take(0, records);
+    const store = makeStore(shared, { panels: PAGE_PANELS, at: { run: start } });
+    followAddress(store, start);
+    draw(el, store);
+  } catch (error) {
+    console.error(error);
+    const old = typeof DecompressionStream === "undefined" || !("adoptedStyleSheets" in document);
+    el.append(old ? "This page needs a newer browser: Chrome or Edge 103, Firefox 113, Safari 16.4."
+      : `This page could not be drawn: ${error.message}`);
+  }
+  document.documentElement.dataset.ready = "yes";
+}
+
+async function pageData() {
+  const node = document.getElementById("reading"), coded = atob(node.textContent);
+  node.remove();
+  const bytes = new Uint8Array(coded.length);
+  for (let at = 0; at < coded.length; at += 1) bytes[at] = coded.charCodeAt(at);
+  return unpack(bytes);
+}
+
+/** Keep a page's address and what it shows the same, so that links and "back" work. */
+function followAddress(store, start) {
+  let written = store.at, timer = 0;
+  const write = () => {
+    const told = Object.entries(store.at).filter(([, value]) => value != null && value !== "");
+    const step = STEPS.some((name) => (store.at[name] ?? null) !== (written[name] ?? null));
+    written = store.at;
+    const address = `#${new URLSearchParams(told)}`;
+    try {
+      if (address !== location.hash) history[step ? "pushState" : "replaceState"](null, "", address);
+    } catch { /* a frame without an address of its own */ }
+  };
+  const read = () => {
+    const at = { view: null, run: start, turn: null, call: null };
+    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
+      at[name] = NUMBERS.has(name) ? numberIn(value) : value;
+    }
+    if (!store.reading.runs.has(at.run)) at.run = start;
+    if (!location.hash.includes("run=")) at.run = store.reading.calls.get(at.call)?.run ?? at.run;
+    store.at = written = at;
+    store.changed();
+  };
+  store.went = () => {
+    clearTimeout(timer);
+    timer = setTimeout(write, ADDRESS_MS);
+  };
+  addEventListener("popstate", read);
+  addEventListener("hashchange", read);
+  read();
+}
+
+const numberIn = (text) => (/^-?\d+$/.test(text) ? Number(text) : null);
+
+// --- a widget ----------------------------------------------------------------------------------
+
+/**
+ * A widget: what is known is shared by all views of its model in this page. A factory, since
+ * `initialize` and `render` are given different proxies of the model.
+ */
+export default function widget() {
+  const shared = nothing(), stores = new Set();
+  let first = {}, panels = [], send = () => {}, timer = 0;
+
+  const tell = (next) => {
+    Object.assign(shared, next);
+    for (const store of stores) store.set(next);
+  };
+
+  function command(message) {
+    clearTimeout(timer);
+    timer = setTimeout(() => tell({ slow: true }), SLOW_MS);
+    tell({ fault: "" });
+    send(message);
+  }
+
+  function take({ at, records, live, form, ask, show, fault }) {
+    clearTimeout(timer);
+    const next = { slow: false, gone: false };
+    if (records && !shared.reading.take(at, records)) {
+      send({ do: "since", at: shared.reading.size });
+    }
+    if (live) next.live = live;
+    if (form) next.form = form;
+    if (ask !== undefined) next.ask = ask;
+    if (fault !== undefined) next.fault = fault;
+    tell(next);
+    if (show) for (const store of stores) store.set({ at: { ...store.at, turn: null, ...show }, form: null });
+    if (show) first = { ...first, turn: null, ...show };
+  }
+
+  function initialize({ model }) {
+    send = (message) => model.send(message);
+    first = model.get("first") ?? {};
+    panels = model.get("panels") ?? [];
+    let queue = Promise.resolve(); // in order, though some are unpacked first
+    const hear = (message, buffers) => {
+      queue = queue.then(async () => take(message.packed ? await unpack(buffers[0]) : message));
+    };
+    const lost = () => { // an answer takes it back
+      tell({ gone: true, live: {} });
+      send({ do: "since", at: shared.reading.size });
+    };
+    const status = (_, now) => { if (ENDED.has(now)) tell({ gone: true, live: {} }); };
+    const signal = model.widget_manager?.kernel?.statusChanged;
+    model.on("msg:custom", hear);
+    model.on("comm_live_update", lost);
+    signal?.connect(status);
+    send({ do: "since", at: 0 });
+    return () => signal?.disconnect(status);
+  }
+
+  function render({ el }) {
+    const store = makeStore(shared, { panels, at: first, commands: command });
+    el.classList.add("llmsim-live");
+    el.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys
+    stores.add(store);
+    const leave = draw(el.appendChild(document.createElement("div")), store);
+    return () => {
+      stores.delete(store);
+      leave();
+    };
+  }
+
+  return { initialize, render };
+}

@@ -1,0 +1,210 @@
+// A reading of runs: a log of records that only grows, and what the views ask of it. No DOM here.
+
+const FOLD_FROM = 3; // runs that differ only in their seed
+const SEED = /^seed\b/i;
+/** Columns that count calls or say where a turn is, beside the world's own. */
+const COUNTS = new Set(["turn", "period", "calls", "ok", "repaired", "fallback", "failed",
+  "tokens", "seconds", "interventions"]);
+
+export class Reading {
+  constructor() {
+    this.size = 0;
+    this.runs = new Map();
+    this.calls = new Map();
+    this.lines = [];
+    this.texts = [];
+    this.forms = [];
+    this.kept = new Map(); // answers, until the log grows
+  }
+
+  /** Take the records from a place in the log on; false if some before it are missing. */
+  take(at, records) {
+    if (at > this.size) return false;
+    for (const record of records.slice(this.size - at)) this.add(record);
+    return true;
+  }
+
+  add({ lines = [], texts = [], forms = [], run, turn, calls = [] }) {
+    this.size += 1;
+    this.kept.clear();
+    for (const line of lines) this.lines.push(line);
+    for (const text of texts) this.texts.push(text);
+    for (const form of forms) this.forms.push(form);
+    if (run) this.addRun(run);
+    if (turn) this.runs.get(turn.run)?.own.set(turn.n, turn);
+    for (const call of calls) this.calls.set(call.k, call);
+  }
+
+  addRun(run) {
+    let known = this.runs.get(run.id);
+    if (!known) {
+      known = { parent: null, fork: null, changes: [], notes: [], columns: [], series: [] };
+      Object.assign(known, { name: "", model: "", own: new Map(), look: this.runs.size });
+      this.runs.set(run.id, known);
+    }
+    Object.assign(known, run);
+    known.place = new Map(known.columns.map((name, index) => [name, index]));
+  }
+
+  /** Keep what `build` returns until the log grows. */
+  keep(name, build) {
+    if (!this.kept.has(name)) this.kept.set(name, build());
+    return this.kept.get(name);
+  }
+
+  text(number) {
+    return number == null ? "" : this.texts[number].map((line) => this.lines[line]).join("\n");
+  }
+
+  // --- turns -----------------------------------------------------------------------------------
+
+  /** Which turns led to a run's latest: of each run, the last that it played for this one. */
+  lineOf(run) {
+    return this.keep(`line ${run.id}`, () => {
+      const line = new Map([[run.id, Infinity]]);
+      let last = Infinity;
+      for (let at = run; at.fork != null; ) {
+        last = Math.min(last, at.fork);
+        at = this.runs.get(at.parent);
+        if (!at || line.has(at.id)) break;
+        line.set(at.id, last);
+      }
+      return line;
+    });
+  }
+
+  /** All turns of a run in their order, with those that its ancestors played for it. */
+  turns(run) {
+    return this.keep(`turns ${run.id}`, () => {
+      const found = new Map();
+      for (const [id, last] of this.lineOf(run)) {
+        for (const [n, turn] of this.runs.get(id).own) {
+          if (n <= last && !found.has(n)) found.set(n, turn);
+        }
+      }
+      return new Map([...found].sort(([a], [b]) => a - b));
+    });
+  }
+
+  turn(run, n) { return this.turns(run).get(n); }
+  first(run) { return this.turns(run).keys().next().value ?? 0; }
+  last(run) { return this.keep(`last ${run.id}`, () => Math.max(0, ...this.turns(run).keys())); }
+  decisions(run, n) { return this.turn(run, n)?.decisions ?? []; }
+
+  /** A column's value in a turn; each run has its own order of columns. */
+  value(turn, column) { return turn?.row[this.runs.get(turn.run).place.get(column)] ?? null; }
+
+  /** A column as points [turn, number or null]. */
+  points(run, column) {
+    return this.keep(`points ${run.id} ${column}`, () => [...this.turns(run)].map(([n, turn]) => {
+      const value = this.value(turn, column);
+      return [n, typeof value === "number" ? value : null];
+    }));
+  }
+
+  /** What can be charted: the named series, then the other columns with numbers. */
+  charted(run) {
+    return this.keep(`charted ${run.id}`, () => {
+      const some = (column) => this.points(run, column).some(([, value]) => value != null);
+      const named = run.series.filter((it) => some(it.column));
+      const known = new Set([...named.map((it) => it.column), ...COUNTS]);
+      const rest = run.columns.filter((column) => !known.has(column) && some(column));
+      return [...named, ...rest.map((column) => ({ column, label: column, unit: "" }))];
+    });
+  }
+
+  /** Columns of a turn that are the world's own: not of calls, and not charted by name. */
+  otherColumns(run) {
+    const known = new Set([...run.series.map((it) => it.column), ...COUNTS]);
+    return run.columns.filter((column) => !known.has(column));
+  }
+
+  // --- calls -----------------------------------------------------------------------------------
+
+  /** The calls of a run, or of one of its turns, those of its ancestors included. */
+  callsOf(run, n) {
+    const byTurn = this.keep(`calls ${run.id}`, () => {
+      const line = this.lineOf(run), found = [];
+      for (const [id, last] of line) {
+        for (const call of this.callsByRun().get(id) ?? []) {
+          if (call.n == null ? id === run.id : call.n <= last) found.push(call);
+        }
+      }
+      found.sort((a, b) => (a.n ?? Infinity) - (b.n ?? Infinity) || a.k - b.k || 0);
+      return { all: found, turns: groupBy(found, (call) => call.n) };
+    });
+    return n === undefined ? byTurn.all : byTurn.turns.get(n) ?? [];
+  }
+
+  callsByRun() {
+    return this.keep("calls", () => groupBy([...this.calls.values()], (call) => call.run));
+  }
+
+  /** How many of a run's own calls ended in which way. */
+  statuses(run) {
+    return this.keep(`statuses ${run.id}`, () => {
+      const calls = groupBy(this.callsByRun().get(run.id) ?? [], (call) => call.status);
+      return new Map([...calls].map(([status, its]) => [status, its.length]));
+    });
+  }
+
+  // --- the tree of runs ------------------------------------------------------------------------
+
+  children() {
+    return this.keep("children", () => groupBy([...this.runs.values()], (run) => (
+      this.runs.has(run.parent) ? run.parent : null)));
+  }
+
+  depth(run) {
+    const parent = this.runs.get(run.parent);
+    return parent ? 1 + this.depth(parent) : 0;
+  }
+
+  /** Runs in the order of the tree: `{run, depth}`, or `{runs, depth}` for a group of seeds. */
+  tree() {
+    return this.keep("tree", () => {
+      const rows = [], children = this.children();
+      const below = (parent, depth) => {
+        for (const runs of groupBy(children.get(parent) ?? [], (run) => this.likeness(run)).values()) {
+          if (runs.length >= FOLD_FROM) rows.push({ runs, run: runs[0], depth });
+          for (const run of runs.length >= FOLD_FROM ? [] : runs) {
+            rows.push({ run, depth });
+            below(run.id, depth + 1);
+          }
+        }
+      };
+      below(null, 0);
+      return rows;
+    });
+  }
+
+  /** The same for runs that differ only in their seed and have no forks. */
+  likeness(run) {
+    if (this.children().has(run.id)) return run.id;
+    const changes = run.changes.filter((words) => !SEED.test(words));
+    return JSON.stringify([run.fork, run.verb, run.model, run.name, changes]);
+  }
+
+  /** Runs to chart with one: all, if they are few; else its line and its siblings. */
+  relatives(run, most = 12) {
+    return this.keep(`relatives ${run.id} ${most}`, () => {
+      if (this.runs.size <= most) return [...this.runs.values()];
+      const line = [...this.lineOf(run).keys()].map((id) => this.runs.get(id));
+      const children = this.children();
+      const siblings = run.fork == null ? [] : children.get(run.parent) ?? [];
+      const near = [...siblings, ...children.get(run.id) ?? []];
+      return [...new Set([...line, ...near])].slice(0, Math.max(most, line.length));
+    });
+  }
+}
+
+/** Things by what `key` says of them, in a Map. */
+export function groupBy(things, key) {
+  const groups = new Map();
+  for (const thing of things) {
+    const name = key(thing), group = groups.get(name);
+    if (group) group.push(thing);
+    else groups.set(name, [thing]);
+  }
+  return groups;
+}

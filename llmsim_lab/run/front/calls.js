@@ -128,6 +128,7 @@ function CallFilters({ store, listed }) {
   }, options.map(([value, text]) => h("option", { value, key: value }, text)));
   const named = (items) => items.map((it) => [it, clip(oneLine(it), 40)]);
   const statuses = values.status.map((it) => [it, STATUS_WORDS[it === NO_STATUS ? "" : it] ?? it]);
+  if (values.faulty) statuses.push([FAULTY, "with failed attempts"]);
   const turn = [["", "This run"], ["turn", "This turn"]];
   return h("div", { class: "calls-filters" },
     h("input", {
@@ -139,8 +140,7 @@ function CallFilters({ store, listed }) {
       [["", "All players"], ...named(values.player)]),
     values.component.length > 1 && choice("component", "Component",
       [["", "All components"], ...named(values.component)]),
-    (values.status.length > 1 || values.faulty) && choice("status", "Status", [["", "All statuses"], ...statuses,
-      ...(values.faulty ? [[FAULTY, "with failed attempts"]] : [])]),
+    statuses.length > 1 && choice("status", "Status", [["", "All statuses"], ...statuses]),
     choice("scope", "From", reading.runs.size > 1 ? [...turn, ["all", "All runs"]] : turn),
     h("span", { class: "soft calls-count", role: "status" }, countInWords(listed, all.length)));
 }
@@ -221,11 +221,12 @@ function answerOf(reading, call) {
 
 /** Choose the call so many rows further on. */
 function moveInList(store, by) {
-  const { el, calls, chosen, height } = store.ui.list, was = calls.indexOf(chosen);
+  const { list } = store.ui, { el, calls, height } = list, was = calls.indexOf(list.chosen);
   const next = Math.max(0, Math.min(calls.length - 1, was < 0 ? 0 : was + by)), top = next * ROW;
   if (!calls.length) return;
   if (top < el.scrollTop) el.scrollTop = top;
   else if (top + ROW > el.scrollTop + height) el.scrollTop = top + ROW - height;
+  list.chosen = calls[next]; // the next key may come before the next drawing
   store.go({ call: calls[next].k });
 }
 
@@ -289,7 +290,7 @@ function CallHead({ store, call, tried }) {
     tried.read != null && `${plural(tried.read, "token")} read`,
     tried.written != null && `${figure(tried.written)} written`,
     tried.cut && "cut at its length limit",
-    `${figure(Number((tried.seconds ?? 0).toPrecision(3)))} s`,
+    `${Number((tried.seconds ?? 0).toPrecision(3))} s`,
   ].filter(Boolean);
   return h("header", { class: "call-head" },
     h("div", null,
@@ -391,8 +392,9 @@ export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{
 
 function Slot({ store, piece }, parts) {
   const show = () => store.show({ slot: piece.index });
+  const long = piece.text.length > 200 ? " long" : "", lit = store.ui.slot === piece.index;
   return h("mark", {
-    class: `slot${piece.text.length > 200 ? " long" : ""}${store.ui.slot === piece.index ? " lit" : ""}`, tabindex: "0",
+    class: `slot${long}${lit ? " lit" : ""}`, tabindex: "0",
     "aria-describedby": "call-slot", onpointerenter: show, onfocus: show,
   }, parts);
 }

@@ -4,7 +4,7 @@ import { Charts, runLabel, Swatch } from "./chart.js";
 import { h } from "./dom.js";
 import { clip, diff, fieldsIn, figure, flatten, plural, visible } from "./text.js";
 
-const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_DECISIONS = 200;
+const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_APART = 200;
 
 export function Compare({ store }) {
   const { reading, at } = store, several = reading.runs.size > 1;
@@ -42,8 +42,8 @@ function RunPair({ store, kinds }) {
   const { reading, at, ui } = store, runs = [...reading.runs.values()];
   const shown = reading.runs.get(at.run);
   const beside = reading.runs.get(shown.parent) ?? runs.find((run) => run !== shown);
-  const first = reading.runs.get(at.a) ?? beside;
-  const second = reading.runs.get(at.b) ?? (first === shown ? beside : shown);
+  const [early, late] = beside.id < shown.id ? [beside, shown] : [shown, beside];
+  const first = reading.runs.get(at.a) ?? early, second = reading.runs.get(at.b) ?? late;
   const names = [first, second].map((run) => `Run ${run.id}`);
   const options = store.keep("runOptions", [reading.size], () => runs.map((run) => (
     h("option", { value: String(run.id), key: run.id }, runWords(reading, run)))));
@@ -82,7 +82,7 @@ function Definitions({ store, runs, names }) {
 }
 
 const columnHeads = (names) => h("thead", null, h("tr", null, names.map((name) => (
-  h("th", { scope: "col" }, name)))));
+  h(name ? "th" : "td", { scope: name ? "col" : null }, name)))));
 
 /** Templates of prompts that differ; those that differ in the same way are shown once. */
 function Templates({ store, runs, names }) {
@@ -103,20 +103,20 @@ function Templates({ store, runs, names }) {
 /** Decisions of the same place (turn, player, component) that two runs took differently. */
 function DecisionsApart({ store, runs, names }) {
   const { reading, ui } = store, [one, other] = runs.map((run) => decisionsByPlace(reading, run));
-  const rows = [];
-  for (const [place, b] of other) {
-    const a = one.get(place);
-    if (a?.turn !== b.turn) rows.push([a, b]);
-  }
-  for (const [place, a] of one) if (!other.has(place)) rows.push([a, undefined]);
-  const apart = rows.map((pair) => ({ pair, words: pair.map((it) => decisionWords(reading, it)) }))
+  const last = Math.min(...runs.map((run) => reading.last(run)));
+  const apart = [...new Set([...one.keys(), ...other.keys()])]
+    .map((place) => [one.get(place), other.get(place)])
+    .filter((pair) => (pair[0] ?? pair[1]).n <= last && pair[0]?.decision !== pair[1]?.decision)
+    .map((pair) => ({ pair, words: wordsApart(reading, pair) }))
     .filter(({ words }) => words[0] !== words[1])
-    .sort((a, b) => (a.pair[0] ?? a.pair[1]).turn.n - (b.pair[0] ?? b.pair[1]).turn.n);
-  const shown = ui.shown?.decisions ?? MOST_DECISIONS;
+    .sort((a, b) => (a.pair[0] ?? a.pair[1]).n - (b.pair[0] ?? b.pair[1]).n);
+  const shown = ui.shown?.decisions ?? MOST_APART;
   const more = () => store.show({ shown: { ...ui.shown, decisions: 10 * shown } });
-  return h(CompareSection, { title: "Decisions that differ" },
-    apart.length === 0 ? h("p", { class: "soft" }, "None.") : h("table", null,
-      columnHeads(["turn", "player", ...names, "calls"]),
+  const title = runs.every((run) => reading.last(run) === last) ? "Decisions that differ"
+    : `Decisions that differ, up to turn ${last}`;
+  return h(CompareSection, { title },
+    apart.length === 0 ? h("p", { class: "soft" }, "None.") : h("table", { class: "compare-apart" },
+      columnHeads(["turn", "player", ...names, ""]),
       h("tbody", null, apart.slice(0, shown).map((it) => h(DecisionRow, { store, ...it })))),
     apart.length > shown && h("button", { class: "plain", onclick: more },
       plural(apart.length - shown, "more decision")));
@@ -124,34 +124,36 @@ function DecisionsApart({ store, runs, names }) {
 
 function decisionsByPlace(reading, run) {
   const found = new Map();
-  for (const turn of reading.turns(run).values()) {
+  for (const [n, turn] of reading.turns(run)) {
     for (const decision of turn.decisions) {
-      let place = JSON.stringify([turn.n, decision.player, decision.component]);
+      let place = JSON.stringify([n, decision.player, decision.component]);
       while (found.has(place)) place += "+";
-      found.set(place, { turn, decision });
+      found.set(place, { n, decision });
     }
   }
   return found;
 }
 
-function decisionWords(reading, it) {
-  if (!it) return "—";
-  const { answer, became, why, status } = it.decision;
-  const words = Object.entries({ ...answer, ...became })
+/** A pair of decisions in words: what was answered, or what became of it, or the reasons. */
+function wordsApart(reading, pair) {
+  const inWords = (fields) => Object.entries(fields ?? {})
     .filter(([, value]) => value != null && value !== "")
     .map(([name, value]) => `${name.replaceAll("_", " ")} ${figure(value)}`).join(" · ");
-  return words || reading.text(why) || status;
+  const tellers = [({ answer }) => inWords(answer), ({ became }) => inWords(became),
+    ({ why }) => reading.text(why)];
+  const all = tellers.map((tell) => pair.map((it) => (it ? tell(it.decision) : "—")));
+  return all.find(([a, b]) => a !== b && a && b) ?? all[0];
 }
 
 function DecisionRow({ store, pair, words }) {
-  const { turn, decision } = pair[1] ?? pair[0];
-  const [a, b] = pair.map((it) => it?.decision.calls.at(-1));
+  const { n, decision } = pair[1] ?? pair[0], [a, b] = pair.map((it) => it?.decision.calls.at(-1));
   const link = a != null && b != null && a !== b && h("button", {
     class: "plain", onclick: () => store.go({ view: "compare", of: "calls", a, b }),
   }, "compare");
   return h("tr", null,
-    h("td", { class: "n" }, turn.n),
-    h("th", { scope: "row", dir: "auto" }, visible(decision.player || decision.component)),
+    h("td", { class: "n" }, n),
+    h("th", { scope: "row", dir: "auto" }, visible(decision.player || decision.component),
+      decision.player && h("small", null, ` ${visible(decision.component)}`)),
     words.map((text) => h("td", { dir: "auto" }, visible(clip(text, 300)))),
     h("td", null, link));
 }

@@ -134,6 +134,9 @@ class Lab(AnyWidget):
     panels: t.List[str] = t.List(t.Unicode()).tag(sync=True)
     first: t.Dict[str, Any] = t.Dict().tag(sync=True)
     parts: ClassVar[Sequence[str]] = ALL
+    # Of the class, since ``__del__`` calls close also where __init__ raised.
+    _stop_listening: Sequence[Callable[[], None]] = ()
+    _playing: asyncio.Future[Any] | None = None
 
     def __init__(
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
@@ -149,13 +152,13 @@ class Lab(AnyWidget):
         self._changes: dict[int, Sequence[str]] = {}
         self._forms: dict[tuple[int, int], dict[str, list[Field]]] = {}
         self._live: Message = {"busy": False}
-        self._playing: asyncio.Future[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._busy = self._pausing = False
         self._sent, self._sent_at = 0, 0.0
         self._timers: set[str] = set()
         self._lock = threading.RLock()
         self._kept: DisplayHandle | None = None
-        self._stop_listening: list[Callable[[], None]] = []
+        self._stop_listening = []
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -200,7 +203,8 @@ class Lab(AnyWidget):
     def _keep(self, number: int, run: Any, info: RunInfo) -> None:
         self.runs[number], self._infos[number] = run, info
         if isinstance(run, Run):
-            self._stop_listening += [
+            self._stop_listening = [
+                *self._stop_listening,
                 run.listen(lambda _: self._grew(number)),  # also of turns played in a cell
                 *(person.listen(self._asked) for person in run.people),
             ]
@@ -241,12 +245,13 @@ class Lab(AnyWidget):
         timer.start()
 
     def _send_new(self) -> None:
-        with self._lock:
+        with self._lock:  # until it is sent, so that what another thread sends comes after it
             self._sent_at = time.monotonic()
             at, self._sent = self._sent, len(self.reading.records)
-        if at < self._sent:
+            if at == self._sent:
+                return
             self._say({"at": at, "records": self.reading.since(at)})
-            self._later(self.keep, _KEEP_S)
+        self._later(self.keep, _KEEP_S)
 
     def _say(self, message: Message) -> None:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
@@ -423,9 +428,9 @@ class Lab(AnyWidget):
             self._playing.cancel()
 
     def _play(self, run: int, turns: int = 1) -> None:
-        if not self._busy:  # a second click while work is under way does nothing
-            task = self._loop.create_task(self._play_turns(turns, run))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if self._task is None or self._task.done():  # a second click meanwhile does nothing
+            self._task = self._loop.create_task(self._play_turns(turns, run))
+            self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _tell(self, live: Message) -> None:
         if live != self._live:

@@ -268,6 +268,9 @@ class Reading:
 
     def _put_rest(self, run: int, source: Any, calls: Iterable[tuple[Attempt, bool]]) -> None:
         """Add requests that no turn names: of turns that failed, and those that were made again."""
+        calls = list(calls)
+        if not calls:
+            return
         named = {
             number for turn in source.turns for call in _calls_of(turn) for number in call.numbers
         }

@@ -1,0 +1,400 @@
+"""The window in Python: what the browser asks for is done, and what is done is sent once."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import answer, make_client, make_simulation
+from lab_kit import Browser, eventually, same_reading
+from worlds import PublicGoods
+
+from llmsim_lab._util.files import data_path
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.lab import Lab, PromptViewer, RateChart, RunTree, TurnStepper
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
+from llmsim_lab.run import Run, load
+from llmsim_lab.simulation import Simulation
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+RECORDED = data_path("tapes/first_run.tape")
+TAPES = ["first_run", "crisis", "social", "assistant", "two_nations"]
+TEMPLATES = sorted(path.stem for path in data_path("templates").glob("*.py"))
+
+
+def game(**more: Any) -> PublicGoods:
+    return PublicGoods(players="random", seed=3, **more)
+
+
+class Gate:
+    """A model that waits until it is let go on."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, request: Any) -> Any:
+        self.asked.set()
+        await self.go.wait()
+        return answer(request)
+
+
+# --- worlds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TAPES)
+def test_every_recorded_world_is_shown_with_all_its_runs(name: str) -> None:
+    path = data_path(f"tapes/{name}.tape")
+    lab = Lab(path)
+    browser = Browser(lab)
+    assert same_reading(lab.reading, browser.records)
+    assert set(lab.runs) == {info.id for info in Tape(path, read_only=True).runs()}
+    assert lab.static_text().startswith(f"Lab of {name}.tape")
+    lab.close()
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_a_world_of_ones_own_is_played_and_forked(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(data_path("templates")))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    found = vars(importlib.import_module(name)).values()
+    world: Any = next(
+        it for it in found if isinstance(it, type) and issubclass(it, Run) and it is not Run
+    )
+    lab = Lab(world(players={"*": "rule"}))
+    browser = Browser(lab)
+    await lab.play(2)
+    lab.fork(1)
+    await lab.play(1)
+    assert browser.turns == [(1, 0), (1, 1), (1, 2), (2, 2)]
+    assert same_reading(lab.reading, browser.records)
+    browser.send("form", run=2, turn=2)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    lab.close()
+
+
+# --- playing --------------------------------------------------------------------------------------
+
+
+async def test_a_click_plays_and_a_second_one_meanwhile_does_nothing() -> None:
+    gate = Gate()
+    lab = Lab(make_simulation(gate, names=("Aland",)))
+    browser = Browser(lab)
+    for _ in range(3):
+        browser.send("play", run=1, turns=1)
+    await gate.asked.wait()
+    await eventually(lambda: browser.latest("live").get("waiting"))
+    assert browser.latest("live")["waiting"][0]["who"] == "Aland"
+    with pytest.raises(ConfigError, match="turns are being played"):
+        await lab.play()
+    with pytest.raises(ConfigError, match="a fork has to wait"):
+        lab.fork()
+    gate.go.set()
+    await eventually(lambda: not browser.latest("live")["busy"])
+    assert lab.runs[1].turn_number == 1
+    assert browser.turns == [(1, 0), (1, 1)]
+
+
+async def test_pause_ends_after_the_turn_and_stop_drops_it() -> None:
+    gate = Gate()
+    lab = Lab(make_simulation(gate, names=("Aland",)))
+    browser = Browser(lab)
+    browser.send("play", run=1, turns=5)
+    await gate.asked.wait()
+    browser.send("pause")
+    await asyncio.sleep(0)
+    gate.go.set()
+    await eventually(lambda: not browser.latest("live")["busy"])
+    assert browser.latest("live")["says"] == "Paused after turn 1."
+    gate.go.clear()
+    gate.asked.clear()
+    browser.send("play", run=1, turns=5)
+    await gate.asked.wait()
+    browser.send("stop")
+    await eventually(lambda: not browser.latest("live")["busy"])
+    assert browser.latest("live")["says"].startswith("Stopped. The run is at turn 1")
+    assert browser.latest("live")["fault"] == ""
+    gate.go.set()
+    await lab.play()  # and goes on
+    assert lab.runs[1].turn_number == 2
+
+
+async def test_a_cell_that_is_interrupted_frees_the_buttons() -> None:
+    gate = Gate()
+    lab = Lab(make_simulation(gate, names=("Aland",)))
+    browser = Browser(lab)
+    cell = asyncio.create_task(lab.play(3))
+    await gate.asked.wait()
+    cell.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cell
+    assert browser.latest("live") == {"busy": False, "says": "", "fault": ""} or browser.latest(
+        "live"
+    )["says"].startswith("Stopped.")
+    gate.go.set()
+    await lab.play()
+    assert lab.runs[1].turn_number == 1
+
+
+async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Path) -> None:
+    broken = [True]
+
+    def gives(request: Any) -> Any:
+        if broken[0]:
+            raise TimeoutError("the model does not answer")
+        return answer(request)
+
+    client = LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(gives))
+    config = make_simulation(names=("Aland",)).config
+    lab = Lab(Simulation(config, llm_client=client, tape=tmp_path / "a.tape"))
+    browser = Browser(lab)
+    with pytest.raises(LLMFailureException):
+        await lab.play()
+    assert "timeout after 2 attempts: no reply within 60 s" in browser.latest("live")["fault"]
+    lost = [call for record in browser.records for call in record.get("calls", ())]
+    assert [call["status"] for call in lost] == [""]
+    assert [tried["fault"] for tried in lost[0]["tries"]] == ["timeout", "timeout"]
+    broken[0] = False
+    browser.send("play", run=1, turns=1)  # Try again
+    await eventually(lambda: (1, 1) in browser.turns)
+    assert browser.latest("live")["fault"] == ""
+
+
+async def test_turns_played_in_a_cell_arrive_too_ten_times_a_second_at_most() -> None:
+    run = game(turns=60)
+    lab = Lab(run)
+    browser = Browser(lab)
+    before = len(browser.heard)
+    run.run(60, progress=False)  # on another thread's loop, while this one is blocked
+    await eventually(lambda: len(browser.turns) == 61)
+    assert same_reading(lab.reading, browser.records)
+    assert len(browser.heard) - before <= 30
+
+
+async def test_commands_from_another_thread_are_done_on_the_loop() -> None:
+    run = game()
+    lab, where = Lab(run), []
+    run.listen(lambda _: where.append(threading.current_thread()))
+    browser = Browser(lab)
+    thread = threading.Thread(target=browser.send, args=("play",), kwargs={"run": 1, "turns": 2})
+    thread.start()
+    thread.join()
+    await eventually(lambda: len(browser.turns) == 3)
+    assert set(where) == {threading.main_thread()}
+
+
+async def test_a_view_that_comes_later_and_one_with_a_gap_ask_for_what_they_lack() -> None:
+    lab = Lab(game())
+    first = Browser(lab)
+    await lab.play(2)
+    second = Browser(lab)
+    assert second.records == first.records
+    second.send("since", at=1)
+    assert second.heard[-3]["at"] == 1
+    assert second.heard[-3]["records"] == first.records[1:]
+
+
+async def test_a_step_costs_few_bytes_whatever_the_length() -> None:
+    lab = Lab(make_simulation(names=("Aland",)))
+    browser = Browser(lab)
+    await lab.play(3)
+    early = len(browser.sizes)
+    await lab.play(1)
+    cost = sum(browser.sizes[early:])
+    await lab.play(60)
+    late = len(browser.sizes)
+    await lab.play(1)
+    assert sum(browser.sizes[late:]) < 1.5 * cost < 18_000
+
+
+def test_nothing_of_a_run_is_in_a_trait_and_so_in_a_notebook() -> None:
+    state = Lab(RECORDED).get_state()
+    text = " ".join(str(value) for name, value in state.items() if name != "_esm")
+    assert "one nation" not in text
+    assert len(text) < 2_000
+
+
+# --- changing -------------------------------------------------------------------------------------
+
+
+async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> None:
+    lab = Lab(game())
+    browser = Browser(lab)
+    await lab.play(3)
+    browser.send("form", run=1, turn=2)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    coins = browser.field("set", "coins.Ann")
+    assert coins["value"] == round(lab.runs[1].turns[2].state.coins["Ann"], 4)
+    assert coins["label"] == "coins.Ann"
+    browser.send("fork", run=1, turn=2, changes={"set": {"coins.Ann": "7"}})
+    await eventually(lambda: 2 in lab.runs)
+    assert lab.runs[2].state.coins["Ann"] == 7
+    known = [record["run"] for record in browser.records if "run" in record][-1]
+    assert (known["parent"], known["fork"], known["changes"]) == (1, 2, ["set coins.Ann 7"])
+    assert browser.latest("show") == {"run": 2, "turn": None}
+
+
+async def test_a_shock_acts_on_the_way_to_the_next_turn_and_fields_are_in_words() -> None:
+    lab = Lab(make_simulation(names=("Aland",)))
+    browser = Browser(lab)
+    await lab.play(2)
+    browser.send("form", run=1, turn=2)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    assert browser.field("set", "inflation")["label"].startswith("Inflation, %")
+    assert "percentage points" in browser.field("shock", "supply")["help"]
+    browser.send("fork", run=1, turn=2, changes={"shock": {"supply": "1.5"}, "note": "oil"})
+    await eventually(lambda: 2 in lab.runs)
+    [[at, [done]]] = lab.runs[2].planned.items()
+    assert (at, done.shock, done.note) == (3, {"supply": 1.5}, "oil")
+
+
+async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
+    lab = Lab(make_simulation(names=("Aland",)))
+    browser = Browser(lab)
+    await lab.play(1)
+    browser.send("form", run=1, turn=1)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    name = next(iter(lab.runs[1].prompts.values())).name
+    text = browser.field("prompt", name)["value"]
+    browser.send("fork", run=1, turn=1, changes={"prompt": {name: f"{text}\nBe brief."}})
+    await eventually(lambda: 2 in lab.runs)
+    assert any("Be brief." in prompt.text for prompt in lab.runs[2].prompts.values())
+    browser.send("restart", run=1, changes={"economy": {"shock_scale": "0.5"}})
+    await eventually(lambda: 3 in lab.runs)
+    assert lab.runs[3].config.economy.shock_scale == 0.5
+    assert lab.runs[3].turn_number == 0
+
+
+@pytest.mark.parametrize(
+    ("do", "changes", "message"),
+    [
+        ("restart", {"seed": "many"}, "Seed must be a whole number, not 'many'"),
+        ("fork", {"set": {"coins.Ann": ""}}, "coins.Ann is missing"),
+        ("fork", {"set": {"coins.Zoe": "5"}}, r"set · coins.Zoe cannot be changed here"),
+        ("fork", 5, "this cannot be changed here"),
+    ],
+)
+async def test_a_wrong_value_is_explained_and_makes_no_run(
+    do: str, changes: Any, message: str
+) -> None:
+    lab = Lab(game())
+    browser = Browser(lab)
+    browser.send("form", run=1, turn=0)
+    more = {"turn": 0} if do == "fork" else {}
+    browser.send(do, run=1, changes=changes, **more)
+    await eventually(lambda: any("fault" in it for it in browser.heard))
+    assert message in browser.latest("fault")
+    assert list(lab.runs) == [1]
+
+
+async def test_a_fork_of_a_recorded_run_needs_a_model_and_says_where() -> None:
+    lab = Lab(RECORDED, run=1)
+    with pytest.raises(ConfigError, match=r"for the button: Lab\(\.\.\., llm_client=connect"):
+        lab.fork(3)
+    live = Lab(RECORDED, run=1, llm_client=make_client(answer))
+    live.fork(3)
+    assert "not recorded" in " ".join(live.reading.runs[4]["changes"])
+    await live.play(1)
+    assert live.shown == (4, 4)
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
+    lab = Lab(PublicGoods(players={"Ann": Person(), "*": "random"}))
+    browser = Browser(lab)
+    assert browser.latest("ask") is None
+    browser.send("play", run=1, turns=1)
+    await eventually(lambda: browser.latest("ask"))
+    asked = browser.latest("ask")
+    assert (asked["who"], asked["turn"]) == ("Ann", 1)
+    assert "You are Ann" in asked["messages"][-1][1]
+    amount = next(field for field in asked["fields"] if field["place"] == ["amount"])
+    assert amount["help"] == "coins for the pot from 0 to 20, whole"
+    browser.send("answer", id=asked["id"], values={"amount": "99"})
+    assert "Amount is 99; it must be from 0 to 20" in browser.latest("fault")
+    values = {"amount": "4", "reasoning": "So.", "confidence": "0.5"}
+    browser.send("answer", id=asked["id"], values=values)
+    await eventually(lambda: not browser.latest("live")["busy"])
+    assert browser.latest("ask") is None
+    assert lab.runs[1].state.given["Ann"] == 4
+
+
+async def test_an_answer_to_nothing_is_refused() -> None:
+    lab = Lab(game())
+    with pytest.raises(ConfigError, match="nobody in this run is asked anything"):
+        lab.answer(amount=3)
+
+
+# --- presets, static views ------------------------------------------------------------------------
+
+
+async def test_presets_are_windows_with_fewer_parts() -> None:
+    run = load(RECORDED, 1)
+    texts = {cls: cls(run).static_text() for cls in (Lab, TurnStepper, PromptViewer, RateChart)}
+    assert "Turn 8 (1981Q3)" in texts[TurnStepper]
+    assert "Chart:" not in texts[TurnStepper]
+    assert "Policy rate 9.67 → 16.75" in texts[RateChart]
+    assert "[system]" in texts[PromptViewer]
+    assert "[reply]" in texts[PromptViewer]
+    tree = RunTree(RECORDED).static_text()
+    assert "   2 one nation · fork at turn 3 · turn 4: shock supply 4, note oil" in tree
+
+
+def test_the_static_view_is_the_same_each_time_and_hides_behind_the_live_one() -> None:
+    one, other = Lab(RECORDED, run=2), Lab(RECORDED, run=2)
+    assert one._repr_mimebundle_()["text/html"] == other._repr_mimebundle_()["text/html"]
+    html = str(one.static_html())
+    assert html.count("<img") == 1
+    assert "United States" in html
+    one.show(3)
+    assert "Turn 3 (1980Q2)" in one.static_text()
+
+
+def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) -> None:
+    first, second = game(), game()
+    first.run(2)
+    second.run(3)
+    chart = RateChart({"one": first, "other": second.to_frame()}, columns=["coins.Ann"])
+    assert "coins.Ann 20 → " in chart.static_text()
+    for kind in ("svg", "png", "pdf", "csv"):
+        assert chart.save(tmp_path / f"c.{kind}").stat().st_size > 0
+    assert chart.frame["run"].unique().tolist() == ["one", "other"]
+    with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf or \.csv"):
+        chart.save(tmp_path / "c.txt")
+    with pytest.raises(ConfigError, match="no run has the column 'gold'; there are coins.Ann"):
+        RateChart(first, columns=["gold"])
+
+
+async def test_what_is_closed_follows_no_run_any_more() -> None:
+    run = game()
+    lab = Lab(run)
+    browser = Browser(lab)
+    lab.close()
+    heard = len(browser.heard)
+    await run.arun(1, progress=False)
+    assert len(browser.heard) == heard
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Lab(5), "int is neither a simulation nor a tape"),
+        (lambda: Lab(game(), run=1), "run=1 goes with a tape"),
+        (lambda: Lab(game(), llm_client="auto"), "llm_client is a str, not a client"),
+        (lambda: RateChart(5), "int is not a run"),
+        (lambda: Lab(game()).show(9), "the run has no turn 9; it has turns 0 to 0"),
+        (lambda: Lab(game()).show(0, run=9), "there is no run 9 here"),
+        (lambda: Lab(RECORDED, run=99), "has no run 99; it has: 1, 2, 3"),
+    ],
+)
+def test_a_wrong_argument_is_named(make: Any, message: str) -> None:
+    with pytest.raises((ConfigError, TapeError), match=message):
+        make()

@@ -11,7 +11,7 @@ const STATUS_WORDS = { "": "no decision", lost: "made again" };
 
 /** How a call or a decision ended: a word, with a form and a colour of its own. */
 export function Status({ word, quiet }) {
-  const text = STATUS_WORDS[word] ?? word, kind = `status ${word || "lost"}`;
+  const text = STATUS_WORDS[word ?? ""] ?? word, kind = `status ${word || "lost"}`;
   if (quiet) return h("span", { class: kind, role: "img", "aria-label": text, title: text });
   return h("span", { class: kind }, text);
 }
@@ -51,7 +51,7 @@ const wantedIn = (at) => (at.q ?? "").trim().toLowerCase();
 function hitsOf(call, found) {
   let sum = 0;
   const add = (text) => { sum += found.get(text) ?? 0; };
-  for (const { messages, reply, thinking, tools, detail } of call.tries) {
+  for (const { messages = [], reply, thinking, tools, detail } of call.tries) {
     for (const message of messages) add(message[1]);
     [reply, thinking, tools, detail].forEach(add);
   }
@@ -213,10 +213,11 @@ function answerLine(reading, call) {
 /** What a call answered: its reply's fields but for the reasons, or the reply as it is. */
 function answerOf(reading, call) {
   const { reply, tools, detail } = call.tries.at(-1) ?? {}, text = reading.text(reply);
-  const fields = [...flatten(fieldsIn(text) ?? {})].filter(([path]) => !REASONS.has(path));
+  const fields = Object.entries(fieldsIn(text) ?? {}).filter(([name]) => !REASONS.has(name));
   if (!fields.length) return text || reading.text(tools ?? detail);
-  if (fields.length === 1) return fields[0][1];
-  return fields.map(([path, value]) => `${path.split(".").at(-1)} ${value}`).join(", ");
+  if (fields.length === 1 && typeof fields[0][1] === "string") return fields[0][1];
+  return [...flatten(Object.fromEntries(fields))]
+    .map(([path, value]) => `${path.split(".").at(-1)} ${value}`).join(", ");
 }
 
 /** Choose the call so many rows further on. */
@@ -236,10 +237,10 @@ export function callsKey(store, event, target) {
   if (!list?.el) return false;
   const typing = target.closest("input, select, textarea"), inList = target === list.el;
   const page = Math.max(1, Math.floor(list.height / ROW) - 1), far = list.calls.length;
-  const by = { ArrowDown: 1, ArrowUp: -1, ...(!typing && { j: 1, k: -1 }),
+  const by = { ArrowDown: typing ? 0 : 1, ArrowUp: typing ? 0 : -1, ...(!typing && { j: 1, k: -1 }),
     ...(inList && { PageDown: page, PageUp: -page, Home: -far, End: far }) }[key];
   if (typing && typing !== field) return false;
-  if (by && !event.shiftKey) {
+  if (by !== undefined && !event.shiftKey) {
     if (target === field) list.el.focus();
     moveInList(store, by);
   } else if (key === "Enter" && (inList || target === field) && list.chosen) {
@@ -263,8 +264,7 @@ export function CallDetail({ store, call }) {
   const number = ui.attempt?.call === call ? ui.attempt.number : call.tries.length - 1;
   const keys = [call, number, wanted, ui.slot, ui.more, store.reading.size];
   return store.keep("callDetail", keys, () => {
-    const tried = call.tries[number] ?? { messages: [] };
-    const it = { store, call, tried, wanted, number };
+    const it = { store, call, tried: call.tries[number] ?? {}, wanted, number };
     return h("article", {
       class: "call", key: `${call.k}.${number}.${wanted}`, tabindex: "-1",
       "aria-label": `Call of ${visible(call.player || call.component)}`,
@@ -343,7 +343,7 @@ function Prompt({ store, call, tried, wanted, number }) {
   return h("div", { class: "call-side" },
     h("div", { class: "call-box call-prompt", tabindex: "0", role: "group",
       "aria-label": "Prompt" },
-      tried.messages.map(([role, text], index) => h("div", { class: "call-message", key: index },
+      tried.messages?.map(([role, text], index) => h("div", { class: "call-message", key: index },
         h("h4", null, visible(role)),
         h(Passage, {
           store, id: `${call.k}.${number}.${index}`, text: reading.text(text), wanted, mono: true,
@@ -370,12 +370,14 @@ function SlotSource({ spans, chosen }) {
           h("td", { class: "n" }, tokens(span))))))));
 }
 
+const wholeText = (text) => [{ text }];
+
 /**
  * A text that keeps its lines, with slots and hits marked; of a very long one the beginning, and
  * more on request. `cut` makes pieces of it, by default one; a piece may name a `tag`.
  */
-export function Passage({ store, id, text, wanted = "", mono, cut = (part) => [{ text: part }] }) {
-  const { ui } = store, limit = ui.more?.[id] ?? LONG;
+export function Passage({ store, id, text, wanted = "", mono, cut = wholeText, most = LONG }) {
+  const { ui } = store, limit = ui.more?.[id] ?? most;
   const end = limit - (text.codePointAt(limit - 1) > 0xffff), rest = text.length - end;
   const part = text.length > limit ? text.slice(0, end) : text;
   const more = () => store.show({ more: { ...ui.more, [id]: 10 * limit } });
@@ -438,13 +440,15 @@ function ReplyFields({ fields, passage }) {
     if (texts.length === 1 && texts[0][0] === "") return passage(texts[0][1], `.${name}`);
     return h("table", null, h("tbody", null, texts.map(([path, text]) => h("tr", { key: path },
       h("th", { scope: "row" }, visible(path.replaceAll(".", " · "))),
-      h("td", null, passage(text, `.${name}.${path}`))))));
+      h("td", { class: /^[-\d.]+$/.test(text) ? "n" : null },
+        passage(text, `.${name}.${path}`))))));
   };
   return [
     reasoning !== undefined && h("div", { class: "call-why" }, content(reasoning, "reasoning")),
     h("dl", null, Object.entries(own).map(([name, value]) => [
       h("dt", { dir: "auto" }, visible(name)),
-      h("dd", { class: typeof value === "number" ? "num" : null }, content(value, name)),
+      h("dd", { class: { number: "num", object: value && "nested" }[typeof value] },
+        content(value, name)),
     ])),
   ];
 }

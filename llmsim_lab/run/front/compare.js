@@ -75,9 +75,10 @@ function Definitions({ store, runs, names }) {
   const row = (path) => h("tr", { key: path },
     h("th", { scope: "row" }, visible(path)),
     [one, other].map((its, side) => h("td", null,
-      h(Passage, { store, id: `${path}.${side}`, text: its.get(path) ?? "—" }))));
+      h(Passage, { store, id: `${path}.${side}`, text: its.get(path) ?? "—", most: 300 }))));
   return h(CompareSection, { title: "What defines them" },
-    apart.length === 0 ? h(Same) : h("table", null, columnHeads(["what", ...names]),
+    apart.length === 0 ? h(Same) : h("table", { class: "compare-facts" },
+      columnHeads(["what", ...names]),
       h("tbody", null, apart.map(row))));
 }
 
@@ -182,7 +183,7 @@ function CallPair({ store, kinds }) {
   ];
 }
 
-const lastTry = (call) => call.tries.at(-1) ?? { messages: [] };
+const lastTry = (call) => call.tries.at(-1) ?? {};
 
 function replyText(reading, call) {
   const { reply, tools, fault } = lastTry(call), text = reading.text(reply);
@@ -190,7 +191,7 @@ function replyText(reading, call) {
   return [lines.join("\n") || text, reading.text(tools), fault].filter(Boolean).join("\n");
 }
 
-const promptText = (reading, call) => lastTry(call).messages
+const promptText = (reading, call) => (lastTry(call).messages ?? [])
   .map(([role, text]) => `[${role}]\n${reading.text(text)}`).join("\n\n");
 
 function settingsText(reading, call) {

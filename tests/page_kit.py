@@ -14,12 +14,12 @@ from typing import Any
 from worlds import Pot, PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.run._page import PageRun
+from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 
-__all__ = ["HOSTILE", "PageData", "hostile_game", "long_run", "odd_run"]
+__all__ = ["HOSTILE", "PageData", "add_odd_run", "hostile_game", "long_run"]
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror='window.hacked=2'></noscript></title>"
@@ -38,51 +38,34 @@ class PageData:
 
     def __init__(self, path: Path) -> None:
         self.html = path.read_text("utf-8")
-        self.head, self._texts, self.decided = (
-            json.loads(gzip.decompress(base64.b64decode(coded)))
-            for coded in re.findall(
-                r'<script type="[^"]+" id="data-\w+">([^<]*)</script>', self.html
-            )
+        [coded] = re.findall(r'<script type="[^"]+" id="reading">([^<]*)</script>', self.html)
+        data = json.loads(gzip.decompress(base64.b64decode(coded)))
+        self.title, self.start, self.records = data["title"], data["start"], data["records"]
+        self.lines, self._texts, self._forms = (
+            [item for record in self.records for item in record.get(name, ())]
+            for name in ("lines", "texts", "forms")
         )
-
-    @property
-    def calls(self) -> list[dict[str, Any]]:
-        """The requests, with their texts."""
-        columns: Mapping[str, Sequence[Any]] = self.head["calls"]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        for row in rows:
-            row["prompt"] = [self.text(number) for _, number in row["messages"]]
-            row["reply"] = None if row["reply"] is None else self.text(row["reply"])
-            for name in ("player", "component", "status", "fault"):
-                row[name] = self.head["words"][row[name]]
-        return rows
-
-    @property
-    def decisions(self) -> list[dict[str, Any]]:
-        names = [*self.decided["columns"], "call"]
-        return [dict(zip(names, row, strict=True)) for row in self.decided["rows"]]
-
-    @property
-    def lines(self) -> list[str]:
-        """Every line of the calls' texts, as it is kept."""
-        return list(self._texts["lines"])
+        self.runs: dict[int, dict[str, Any]] = {}
+        self.turns: dict[tuple[int, int], dict[str, Any]] = {}
+        self.calls: dict[int, dict[str, Any]] = {}
+        for record in self.records:
+            if run := record.get("run"):
+                self.runs[run["id"]] = {**self.runs.get(run["id"], {}), **run}
+            if turn := record.get("turn"):
+                self.turns[turn["run"], turn["n"]] = turn
+            self.calls |= {call["k"]: call for call in record.get("calls", ())}
 
     def text(self, number: int) -> str:
-        place, lines = 0, []
-        for step in self._texts["texts"][number]:
-            place += step
-            lines.append(self._texts["lines"][place])
-        return "\n".join(lines)
+        return "\n".join(self.lines[line] for line in self._texts[number])
 
-    def slots(self, call: Mapping[str, Any]) -> dict[str, str]:
-        """Return what stands in a call's slots, cut out as a browser does: by UTF-16 units."""
-        form, *places = self._texts["slots"][str(call["id"])]
-        spans = self._texts["forms"][form]
+    def slots(self, tried: Mapping[str, Any]) -> dict[str, str]:
+        """Return what stands in a request's slots, cut out as a browser does: by UTF-16 units."""
+        form, *places = tried["slots"]
         found = {}
         for (message, name, _, _), start, length in zip(
-            spans, places[::2], places[1::2], strict=True
+            self._forms[form], places[::2], places[1::2], strict=True
         ):
-            units = call["prompt"][message].encode("utf-16-le")
+            units = self.text(tried["messages"][message][1]).encode("utf-16-le")
             found[name] = units[2 * start : 2 * (start + length)].decode("utf-16-le")
         return found
 
@@ -105,10 +88,40 @@ def hostile_game(**more: Any) -> PublicGoods:
     return game
 
 
-def odd_run(number: int, names: Sequence[str], texts: Sequence[str]) -> PageRun:
-    """Return a run of one turn in which each name is a player, a column and a setting.
+class FakeRun:
+    """A run made of turns and rows, with no class behind it."""
+
+    tape = None
+    notes: Sequence[str] = ()
+
+    def __init__(
+        self,
+        turns: Sequence[RunTurn],
+        rows: Mapping[int, Mapping[str, Any]],
+        columns: Sequence[str],
+    ) -> None:
+        self.turns, self._rows = turns, rows
+        self.series = [Series(column=name, label=name) for name in columns]
+        self.last_planned = turns[-1].number
+
+    def own_columns(self, turn: RunTurn) -> Mapping[str, Any]:
+        return self._rows[turn.number]
+
+    def in_words(self, _turn: RunTurn) -> Sequence[str]:
+        return ()
+
+    def prediction(self) -> Mapping[str, float]:
+        return {}
+
+    def outcomes(self, _turn: RunTurn, chains: Sequence[Any]) -> list[dict[str, Any]]:
+        return [{} for _ in chains]
+
+
+def add_odd_run(reading: Reading, number: int, names: Sequence[str], texts: Sequence[str]) -> None:
+    """Add a run of one turn in which each name is a player, a column and a setting.
 
     Args:
+        reading: the log.
         number: the run's.
         names: the first run has all of them, another none as settings.
         texts: what is asked and answered, a call each.
@@ -120,9 +133,6 @@ def odd_run(number: int, names: Sequence[str], texts: Sequence[str]) -> PageRun:
         request = ChatRequest(model="scripted", messages=asked, options={}, site=site)
         attempt = Attempt(request=request, reply=ChatReply(text=text), seconds=1.0)
         calls.append(CallRecord(history=(attempt,), status="ok"))
-    rows: dict[int, dict[str, Any]] = {
-        at: {"turn": at, **dict.fromkeys(names, at + 0.5)} for at in range(2)
-    }
     nested = {name: {name: name} for name in names} if number == 1 else {}
     info = RunInfo(
         id=number,
@@ -138,23 +148,12 @@ def odd_run(number: int, names: Sequence[str], texts: Sequence[str]) -> PageRun:
         manifest={"kind": "odd", "seed": 1, **nested, "prompts": nested},
     )
     turns = [RunTurn(number=0, state=None), RunTurn(number=1, state=None, calls=tuple(calls))]
-    series = [Series(column=name, label=name) for name in names]
-    return PageRun(info=info, turns=turns, rows=rows, series=series, source=_Rows(rows))
+    rows = {at: dict.fromkeys(names, at + 0.5) for at in range(2)}
+    reading.add(info, FakeRun(turns, rows, names))
 
 
-class _Rows:
-    def __init__(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        self._rows = rows
-
-    def own_columns(self, turn: RunTurn) -> Mapping[str, Any]:
-        return self._rows[turn.number]
-
-    def outcomes(self, _turn: RunTurn, chains: Sequence[Any]) -> list[dict[str, Any]]:
-        return [{} for _ in chains]
-
-
-def long_run(*, turns: int = 250, players: int = 40) -> PageRun:
-    """Return a run of as many calls as turns times players, each with a prompt of about 3 kB."""
+def long_run(*, turns: int = 250, players: int = 40) -> Reading:
+    """Return a run of turns times players calls, each with a prompt of about 3 kB, as a log."""
     rng = random.Random(1)
 
     def say(count: int) -> str:
@@ -179,7 +178,7 @@ def long_run(*, turns: int = 250, players: int = 40) -> PageRun:
             attempt = Attempt(request=request, reply=reply, seconds=1.0)
             calls.append(CallRecord(history=(attempt,), status="ok"))
         played.append(RunTurn(number=number, state=None, calls=tuple(calls)))
-    rows = {turn.number: {"turn": turn.number, "given": rng.random()} for turn in played}
+    rows = {turn.number: {"given": rng.random()} for turn in played}
     info = RunInfo(
         id=1,
         name="a long run",
@@ -193,5 +192,6 @@ def long_run(*, turns: int = 250, players: int = 40) -> PageRun:
         calls=turns * players,
         manifest={"kind": "town", "seed": 1},
     )
-    series = [Series(column="given", label="Given")]
-    return PageRun(info=info, turns=played, rows=rows, series=series, source=_Rows(rows))
+    reading = Reading("a long run")
+    reading.add(info, FakeRun(played, rows, ["given"]))
+    return reading

@@ -47,6 +47,7 @@ class Recorded:
     """
 
     def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
+        self.tape = tape
         self._rows = tape.frame_rows(info.id)
         self.series = series
         self.notes = [
@@ -220,6 +221,8 @@ class Reading:
                 statuses.get(id(call), call.status),
             )
             for call in turn.calls
+            # A comparison of prompts names the calls of the run that it asks again.
+            if self.calls.get(numbers[id(call)], {}).get("run", run) == run
         ]
         told: Record = {
             "run": run,
@@ -230,7 +233,7 @@ class Reading:
             "seconds": round(turn.seconds, 2),
             "tokens": turn.tokens,
             "decisions": decisions,
-            "calls": [call["k"] for call in calls],
+            "calls": [numbers[id(call)] for call in turn.calls],
         }
         self.turns[run, turn.number] = told
         self._append({"turn": told, "calls": calls})
@@ -395,13 +398,12 @@ class Reading:
 
     def turn(self, run: int, number: int) -> Record | None:
         """Return a turn of a run, which an ancestor may have played; None where there is none."""
-        at: int | None = run
-        while at is not None and (run, number) not in self.turns:
-            known = self.runs[at]
-            if known["parent"] is None or known["fork"] is None:
+        while (run, number) not in self.turns:
+            known = self.runs[run]
+            if known["fork"] is None or number > known["fork"] or known["parent"] not in self.runs:
                 return None
-            run = at = known["parent"]
-        return self.turns.get((run, number))
+            run = known["parent"]
+        return self.turns[run, number]
 
     def _append(self, record: Record) -> None:
         self.calls |= {call["k"]: call for call in record.get("calls", ())}

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from builders import make_simulation
+from llmsim_lab.lab.charts._tracks import chartable
 
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.charts._tracks import chartable
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.simulation import Simulation, SimulationConfig
 

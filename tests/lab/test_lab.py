@@ -158,7 +158,7 @@ async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Pat
         await lab.play()
     assert "timeout after 2 attempts: no reply within 60 s" in browser.latest("live")["fault"]
     lost = [call for record in browser.records for call in record.get("calls", ())]
-    assert [call["status"] for call in lost] == [""]
+    assert [call["status"] for call in lost] == ["lost"]
     assert [tried["fault"] for tried in lost[0]["tries"]] == ["timeout", "timeout"]
     broken[0] = False
     browser.send("play", run=1, turns=1)  # Try again
@@ -369,7 +369,7 @@ def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) 
     assert chart.frame["run"].unique().tolist() == ["one", "other"]
     with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf or \.csv"):
         chart.save(tmp_path / "c.txt")
-    with pytest.raises(ConfigError, match="no run has the column 'gold'; there are coins.Ann"):
+    with pytest.raises(ConfigError, match="no run has the column 'gold'; there are coins"):
         RateChart(first, columns=["gold"])
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import ipywidgets as w
 import pytest
+from llmsim_lab.lab.charts._export import figure_html
 from social_kit import make_social
 from viewer_kit import HOSTILE
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import PromptViewer, RateChart, RunTree, TurnStepper
-from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import (
     cascade_figure,
     feed_figure,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_kit import HOSTILE, PageData, hostile_game, long_run
+from page_kit import PageData, hostile_game, long_run
 from tape_text import changed_manifest, rewrite
 from worlds import Gift, Pot, PublicGoods
 
@@ -20,7 +19,7 @@ from llmsim_lab._util.html import SERIES_COLOURS, STATUS_COLOURS
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
-from llmsim_lab.run._page import page_html, write_page
+from llmsim_lab.run._page import module, write_page
 from llmsim_lab.run._run import page
 
 TAPES = [
@@ -49,48 +48,65 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> PageData:
 
 
 @pytest.mark.parametrize("tape", TAPES, ids=lambda path: path.stem)
-def test_every_world_has_a_page_with_each_call_word_for_word(tape: Path, tmp_path: Path) -> None:
+def test_every_world_has_a_page_with_each_request_word_for_word(tape: Path, tmp_path: Path) -> None:
     shown = PageData(page(tape, tmp_path / "run.html"))
-    assert shown.head["title"] == tape.name
-    calls = {call["id"]: call for call in shown.calls}
+    assert shown.title == tape.name
     with Tape(tape, read_only=True) as read:
         recorded = [it for run in read.runs() for it in read.calls(run.id, forgotten=True)]
-        assert [run["id"] for run in shown.head["runs"]] == [run.id for run in read.runs()]
-    assert len(calls) == len(recorded) > 0
-    for call in recorded:
-        request, reply = call.attempt.request, call.attempt.reply
-        prompts = zip(calls[call.id]["prompt"], request.messages, strict=True)
-        assert all(text.startswith(message.content) for text, message in prompts)
-        assert calls[call.id]["reply"] == (reply.text if reply else None)
-    assert {call["status"] for call in shown.calls} <= {*STATUS_COLOURS, "lost", ""}
+        assert list(shown.runs) == [run.id for run in read.runs()]
+    tries = [(call, tried) for call in shown.calls.values() for tried in call["tries"]]
+    assert len(tries) == len(recorded) > 0
+
+    def words(messages: Any, reply: str | None) -> str:
+        return repr((list(messages), reply))
+
+    asked = sorted(
+        words(
+            (message.content for message in it.attempt.request.messages if not message.tool_calls),
+            it.attempt.reply.text if it.attempt.reply else None,
+        )
+        for it in recorded
+    )
+    told = sorted(
+        words(
+            (text for _, at in tried["messages"] if "→ " not in (text := shown.text(at))),
+            shown.text(tried["reply"]) if "reply" in tried else None,
+        )
+        for _, tried in tries
+    )
+    assert told == asked
+    assert {call.get("status", "") for call, _ in tries} <= {*STATUS_COLOURS, "lost", ""}
 
 
 def test_the_runs_say_what_each_fork_changed(first_run: PageData) -> None:
-    runs = first_run.head["runs"]
-    assert [(run["id"], run["parent"], run["fork"]) for run in runs] == [
+    runs = first_run.runs
+    assert [(at, run["parent"], run["fork"]) for at, run in runs.items()] == [
         (1, None, None),
         (2, 1, 3),
         (3, 1, 3),
     ]
-    assert runs[1]["changes"] == ["turn 4: shock supply 4, note oil"]
-    assert "central banker who fears inflation" in runs[2]["changes"][0]
-    assert first_run.head["start"] == 3
-    assert [run["series"][0]["label"] for run in runs] == ["Policy rate"] * 3
-    assert runs[1]["at"] == list(range(9))
-    assert runs[1]["rows"]["interventions"][4] == "turn 4: supply shock +4 (oil)"
+    assert runs[2]["changes"] == ["turn 4: shock supply 4, note oil"]
+    assert "central banker who fears inflation" in runs[3]["changes"][0]
+    assert first_run.start == 3
+    assert [run["series"][0]["label"] for run in runs.values()] == ["Policy rate"] * 3
+    # A fork has its own turns; those before them are its parent's.
+    assert [n for run, n in first_run.turns if run == 2] == [4, 5, 6, 7, 8]
+    assert first_run.turns[2, 4]["done"] == ["turn 4: supply shock +4 (oil)"]
 
 
 def test_decisions_are_those_of_the_run_each_with_its_call(first_run: PageData) -> None:
-    own = [row for row in first_run.decisions if row["run"] == 1]
+    own = [
+        made for (run, _), turn in first_run.turns.items() if run == 1 for made in turn["decisions"]
+    ]
     frame = load(RECORDED, 1).decisions()
-    assert [row["reasoning"] for row in own] == list(frame["reasoning"])
-    assert [row["accepted"] for row in own] == list(frame["accepted"])
-    said = {call["id"]: call["reply"] for call in first_run.calls}
-    agents = [row for row in own if row["component"] == "agent"]
+    assert [first_run.text(made["why"]) for made in own] == list(frame["reasoning"])
+    assert [made["became"].get("accepted") for made in own] == list(frame["accepted"])
+    agents = [made for made in own if made["component"] == "agent"]
     assert len(agents) == 8
-    assert all(row["reasoning"][:40] in said[row["call"]] for row in agents)
-    # A fork has those of its own turns; the page puts its parent's before them.
-    assert {row["turn"] for row in first_run.decisions if row["run"] == 2} == {4, 5, 6, 7, 8}
+    for made in agents:
+        [call] = made["calls"]
+        reply = first_run.text(first_run.calls[call]["tries"][-1]["reply"])
+        assert first_run.text(made["why"])[:40] in reply
 
 
 def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_decisions(
@@ -102,10 +118,11 @@ def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_deci
     kind = Tape(tape).run().manifest["kind"]
     changed_manifest(tape, 1, kind=kind.replace("worlds:", "gone:"))
     unknown = PageData(page(tape, tmp_path / "unknown.html"))
-    assert "without its class, gone:PublicGoods" in unknown.head["runs"][0]["note"]
-    assert known.head["runs"][0]["note"] == ""
-    assert unknown.decisions == known.decisions
-    assert unknown.calls == known.calls
+    assert "without its class, gone:PublicGoods" in unknown.runs[1]["notes"][0]
+    assert known.runs[1]["notes"] == []
+    assert unknown.calls.keys() == known.calls.keys()
+    made = [turn["decisions"] for turn in unknown.turns.values()]
+    assert made == [turn["decisions"] for turn in known.turns.values()]
 
 
 def test_a_run_that_lost_its_turns_is_shown_as_far_as_it_is_there(tmp_path: Path) -> None:
@@ -113,7 +130,7 @@ def test_a_run_that_lost_its_turns_is_shown_as_far_as_it_is_there(tmp_path: Path
     hostile_game(tape=tape)
     rewrite(tape, lambda line: None if "record" in line and line["turn"] else line)
     shown = PageData(page(tape, tmp_path / "cut.html"))
-    assert shown.head["runs"][0]["at"] == [0]
+    assert list(shown.turns) == [(1, 0)]
     assert len(shown.calls) == 8
 
 
@@ -152,38 +169,38 @@ def test_slots_are_where_a_browser_counts_them_also_behind_letters_it_takes_for_
     run = Smiling(llm_client=client)
     run.run(1)
     shown = PageData(run.page(tmp_path / "names.html"))
-    [call] = shown.calls
-    assert shown.slots(call) == {"who": f"A{SMILE}nn", "more": "x"}
+    [call] = shown.calls.values()
+    assert shown.slots(call["tries"][0]) == {"who": f"A{SMILE}nn", "more": "x"}
 
 
 def test_a_run_in_memory_has_a_page_too(tmp_path: Path) -> None:
-    game = hostile_game()
-    shown = PageData(game.page(tmp_path / "game.html"))
-    assert [call["id"] for call in shown.calls] == list(range(1, 9))
-    assert [row["call"] for row in shown.decisions] == list(range(1, 9))
-    assert {call["turn"] for call in shown.calls} == {1, 2}
-    assert shown.head["runs"][0]["at"] == [0, 1, 2]
+    shown = PageData(hostile_game().page(tmp_path / "game.html"))
+    assert {call["n"] for call in shown.calls.values()} == {1, 2}
+    assert list(shown.turns) == [(1, 0), (1, 1), (1, 2)]
+    named = [
+        k for turn in shown.turns.values() for made in turn["decisions"] for k in made["calls"]
+    ]
+    assert named == list(shown.calls)
+    assert len(named) == 8
 
 
 def test_a_run_is_shown_with_its_family_and_first(tmp_path: Path) -> None:
     tape = data_path("tapes/demo.tape.gz")
-    every = PageData(page(tape, tmp_path / "all.html"))
     family = PageData(page(tape, tmp_path / "two.html", run=2))
-    assert len(every.head["runs"]) == 24
-    assert [run["id"] for run in family.head["runs"]] == [1, 2]
-    assert family.head["start"] == 2
-    assert PageData(load(tape, 1).page(tmp_path / "run.html")).head["start"] == 1
+    assert list(family.runs) == [1, 2]
+    assert family.start == 2
+    assert PageData(load(tape, 1).page(tmp_path / "run.html")).start == 1
 
 
 def test_no_text_of_a_run_is_in_the_page_as_html(tmp_path: Path) -> None:
     shown = PageData(hostile_game(tape=tmp_path / "a.tape").page(tmp_path / "poison.html"))
     # The data are letters and digits; what is left is the shell and the static part.
-    shell = re.sub(r'id="data-\w+">[^<]*<', "<", shown.html)
+    shell = re.sub(r'id="reading">[^<]*<', "<", shown.html)
     for bad in ("<img", "window.hacked=1<", "onerror='", "\x1b", "\u202e", "<!--"):
         assert bad not in shell
     assert shell.count("</noscript>") == shell.count("</title>") == shell.count("</style>") == 1
     assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in shell
-    assert any(HOSTILE in call["reply"] or "window.hacked" in call["reply"] for call in shown.calls)
+    assert any("window.hacked=1" in line for line in shown.lines)
 
 
 def test_the_page_allows_its_own_script_and_style_and_nothing_else(first_run: PageData) -> None:
@@ -191,10 +208,10 @@ def test_the_page_allows_its_own_script_and_style_and_nothing_else(first_run: Pa
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
     for tag, rule in (("script", "script-src"), ("style", "style-src")):
-        [text] = re.findall(rf"<{tag}>(.*?)</{tag}>", first_run.html, re.DOTALL)
+        [text] = re.findall(rf"<{tag}(?: type=.module.)?>(.*?)</{tag}>", first_run.html, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert rules[rule] == f"'sha256-{digest}'"
-    own = files("llmsim_lab.run").joinpath("page/page.js").read_text("utf-8")
+    own = module()
     for way in (
         "innerHTML",
         "outerHTML",
@@ -208,8 +225,7 @@ def test_the_page_allows_its_own_script_and_style_and_nothing_else(first_run: Pa
 
 def test_what_is_essential_is_read_where_scripts_do_not_run(first_run: PageData) -> None:
     [static] = re.findall(r"<noscript>(.*?)</noscript>", first_run.html, re.DOTALL)
-    assert "└─ 3 one nation · fork at turn 3 · prompt agent_policy" in static
-    assert "config.llm.temperature" in static
+    assert "Run 3: one nation · fork of run 1 · qwen2.5-coder-1.5b · prompt agent_policy" in static
     assert "The current high inflation rate (11.09%) indicates" in static
     assert "style=" not in static, "the page's policy would block it"
 
@@ -220,19 +236,17 @@ def test_the_same_runs_give_the_same_file(first_run: PageData, tmp_path: Path) -
 
 
 def test_a_line_that_many_prompts_share_is_kept_once(tmp_path: Path) -> None:
-    run = long_run(turns=20, players=10)
-    path = write_page(tmp_path / "long.html", [run], title="long", start=1)
+    path = write_page(tmp_path / "long.html", long_run(turns=20, players=10), start=1)
     shown = PageData(path)
-    prompts = [text for call in shown.calls for text in call["prompt"]]
-    assert sum(map(len, prompts)) > 400_000
+    tries = [tried for call in shown.calls.values() for tried in call["tries"]]
+    assert sum(len(shown.text(at)) for tried in tries for _, at in tried["messages"]) > 400_000
     assert len(shown.lines) == len(set(shown.lines))
-    assert path.stat().st_size < 260_000
+    assert path.stat().st_size < 320_000
 
 
-def test_the_page_has_the_colours_of_all_charts_and_statuses() -> None:
-    style = files("llmsim_lab.run").joinpath("page/page.css").read_text("utf-8")
+def test_the_page_has_the_colours_of_all_charts() -> None:
     for colour in SERIES_COLOURS:
-        assert colour.lower() in style
+        assert colour.lower() in module()
 
 
 def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:
@@ -249,9 +263,3 @@ def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     with pytest.raises(TapeError, match="no run 9"):
         page(RECORDED, tmp_path / "run.html", run=9)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_number_that_json_does_not_know_is_shown_as_a_word() -> None:
-    run = long_run(turns=1, players=1)
-    run.rows[1]["given"] = float("nan")  # type: ignore[index]
-    assert "a long run" in page_html([run], title="odd", start=1)

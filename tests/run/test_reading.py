@@ -1,0 +1,107 @@
+"""A run as a log of records: whole, growing at its end only, and small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from worlds import PublicGoods
+
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.run._reading import Reading, plain
+
+
+def client(*replies: Any) -> LLMClient:
+    return LLMClient(
+        LLMConfig(model="scripted", seed=5, retry_wait_s=0), ScriptedBackend(list(replies))
+    )
+
+
+GIFT = {"amount": 3, "reasoning": "So.", "confidence": 0.5}
+
+
+def read(run: PublicGoods) -> Reading:
+    reading = Reading("a game")
+    reading.add(run.about(1), run)
+    return reading
+
+
+def test_records_hold_what_a_turn_was_in_json() -> None:
+    run = PublicGoods(llm_client=client(*[GIFT] * 4), state=None, name="gifts")
+    run.run(1)
+    reading = read(run)
+    assert json.loads(json.dumps(reading.records)) == reading.records
+    turn = reading.turns[1, 1]
+    columns = reading.runs[1]["columns"]
+    assert dict(zip(columns, turn["row"], strict=True))["given.Ann"] == 3
+    ann = turn["decisions"][0]
+    assert (ann["player"], ann["status"], ann["sure"]) == ("Ann", "ok", 0.5)
+    assert ann["answer"] == {"amount": 3}
+    assert reading.text(ann["why"]) == "So."
+    [tried] = reading.calls[ann["calls"][0]]["tries"]
+    assert json.loads(reading.text(tried["reply"])) == GIFT
+    settings = json.loads(reading.text(tried["settings"]))
+    assert settings["model"] == "scripted"
+    assert "amount" in settings["schema"]["properties"]
+    assert tried["seed"] == 5
+
+
+def test_a_repaired_call_has_both_attempts_with_what_was_wrong() -> None:
+    run = PublicGoods(llm_client=client({"amount": 99}, *[GIFT] * 4))
+    run.run(1)
+    reading = read(run)
+    [repaired] = [call for call in reading.calls.values() if call["status"] == "repaired"]
+    first, second = repaired["tries"]
+    assert first["fault"] == "invalid_response"
+    assert "amount" in reading.text(first["detail"])
+    assert "fault" not in second
+    assert len(second["messages"]) > len(first["messages"])
+
+
+def test_the_log_only_grows_and_what_changed_comes_again() -> None:
+    run = PublicGoods(players="random")
+    reading = read(run)
+    run.run(2)
+    reading.add(run.about(1), run)
+    before = list(reading.records)
+    reading.add(run.about(1), run)
+    assert reading.records == before
+    run.intervene(2, {"coins.Ann": 5})
+    reading.add(run.about(1), run)
+    [again] = reading.since(len(before))
+    assert again["turn"]["n"] == 2
+    assert again["turn"]["done"] == ["turn 2: coins.Ann = 5"]
+    assert reading.turn(1, 2) == again["turn"]
+    assert reading.records[: len(before)] == before
+
+
+def test_a_fork_has_its_own_turns_and_its_parents_before() -> None:
+    run = PublicGoods(players="random")
+    run.run(3)
+    fork = run.fork(1)
+    fork.run(1)
+    reading = read(run)
+    reading.add(fork.about(2, parent=1, verb="fork", fork_turn=1), fork, changes=["a change"])
+    assert [n for at, n in reading.turns if at == 2] == [2]
+    assert reading.turn(2, 1) is reading.turns[1, 1]
+    assert reading.turn(2, 3) is None
+    assert reading.runs[2]["changes"] == ["a change"]
+
+
+def test_calls_on_a_tape_have_its_numbers_and_others_have_none(tmp_path: Path) -> None:
+    taped = PublicGoods(llm_client=client(*[GIFT] * 4), tape=tmp_path / "a.tape")
+    taped.run(1)
+    loose = PublicGoods(llm_client=client(*[GIFT] * 4))
+    loose.run(1)
+    reading = read(taped)
+    reading.add(loose.about(2), loose)
+    assert sorted(reading.calls) == [-8, -7, -6, -5, 1, 2, 3, 4]
+    assert reading.turns[1, 1]["calls"] == [1, 2, 3, 4]
+
+
+def test_a_number_that_json_does_not_know_is_a_word() -> None:
+    assert plain({"a": [float("nan"), 0.1 + 0.2], "b": {1: (True, None)}}) == {
+        "a": ["nan", 0.3],
+        "b": {"1": [True, None]},
+    }

@@ -71,6 +71,7 @@ function callsInScope({ reading, at }) {
   return reading.callsOf(run, at.scope === "turn" ? at.turn ?? reading.last(run) : undefined);
 }
 
+const NO_FILTER = { q: null, player: null, component: null, status: null, scope: null };
 const FAULTY = "attempts", NO_STATUS = "none";
 const hasStatus = (call, status) => (status === FAULTY
   ? call.tries.some((it) => it.fault) : (call.status || NO_STATUS) === status);
@@ -107,7 +108,9 @@ export function Calls({ store }) {
         h("button", { class: "plain calls-back", onclick: back }, "← All calls"),
         call ? h(CallDetail, { store, call })
           : h("p", { class: "calls-none" }, reading.calls.size
-            ? "No call matches these filters." : "This run made no calls to a model."))));
+            ? ["No call matches these filters. ",
+              h("button", { class: "plain", onclick: () => store.go(NO_FILTER) }, "Show all")]
+            : "This run made no calls to a model."))));
 }
 
 function CallFilters({ store, listed }) {
@@ -196,7 +199,7 @@ function CallRow({ store, call, place, all, chosen, hits }) {
         store.at.scope === "all" && `run ${call.run}`, call.n != null && `turn ${call.n}`,
         call.replicate && `sample ${call.replicate}`,
       ].filter(Boolean).join(" · ")),
-      h(Status, { word: call.status, quiet: call.status === "ok" })),
+      h(Status, { word: call.status, quiet: !call.status || call.status === "ok" })),
     h("div", null,
       h("span", { class: "call-said", dir: "auto" }, fault && `${visible(fault)}: `,
         answerLine(store.reading, call)),
@@ -217,7 +220,7 @@ function answerOf(reading, call) {
   if (!fields.length) return text || reading.text(tools ?? detail);
   if (fields.length === 1 && typeof fields[0][1] === "string") return fields[0][1];
   return [...flatten(Object.fromEntries(fields))]
-    .map(([path, value]) => `${path.split(".").at(-1)} ${value}`).join(", ");
+    .map(([path, value]) => `${path.split(" · ").at(-1)} ${value}`).join(", ");
 }
 
 /** Choose the call so many rows further on. */
@@ -413,7 +416,7 @@ function Hit({ text }) {
 
 function Reply({ store, call, tried, wanted, number }) {
   const { reading } = store, read = (text) => reading.text(text), reply = read(tried.reply);
-  const fields = fieldsIn(reply), id = `${call.k}.${number}`;
+  const fields = fieldsIn(reply), tools = read(tried.tools), id = `${call.k}.${number}`;
   const passage = (text, name, mono) => h(Passage, { store, id: id + name, text, wanted, mono });
   const fold = (title, name, text, mono) => h("details", {
     key: name, open: wanted !== "" && text.toLowerCase().includes(wanted),
@@ -424,8 +427,8 @@ function Reply({ store, call, tried, wanted, number }) {
       tried.fault && h("div", { class: "call-fault" }, h("b", null, visible(tried.fault)),
         tried.detail != null && passage(read(tried.detail), "detail")),
       fields ? h(ReplyFields, { fields, passage }) : reply && passage(reply, "reply"),
-      tried.tools != null && passage(read(tried.tools), "tools", true),
-      !reply && tried.tools == null && !tried.fault
+      tools && [h("h4", null, "tool calls"), passage(tools, "tools", true)],
+      !reply && !tools && !tried.fault
         && h("p", { class: "soft" }, tried.reply == null ? "No reply yet." : "The reply is empty."),
       tried.thinking != null && fold("Thinking", "thinking", read(tried.thinking)),
       fields && fold("As it was written", "raw", reply, true)));
@@ -435,20 +438,19 @@ function Reply({ store, call, tried, wanted, number }) {
 function ReplyFields({ fields, passage }) {
   const { reasoning, ...own } = fields;
   const content = (value, name) => {
-    if (typeof value === "number") return String(value).replace("-", "−");
-    const texts = [...flatten(value)];
-    if (texts.length === 1 && texts[0][0] === "") return passage(texts[0][1], `.${name}`);
-    return h("table", null, h("tbody", null, texts.map(([path, text]) => h("tr", { key: path },
-      h("th", { scope: "row" }, visible(path.replaceAll(".", " · "))),
-      h("td", { class: /^[-\d.]+$/.test(text) ? "n" : null },
-        passage(text, `.${name}.${path}`))))));
+    const number = typeof value === "number", texts = [...flatten(value)];
+    if (number) return h("dd", { class: "num" }, String(value).replace("-", "−"));
+    if (texts[0]?.[0] === "") return h("dd", null, passage(texts[0][1], `.${name}`));
+    const row = ([path, text]) => h("tr", { key: path },
+      h("th", { scope: "row" }, visible(path)),
+      h("td", { class: /^[-\d.]+$/.test(text) ? "n" : null }, passage(text, `.${name}.${path}`)));
+    return h("dd", { class: "nested" }, h("table", null, h("tbody", null, texts.map(row))));
   };
   return [
-    reasoning !== undefined && h("div", { class: "call-why" }, content(reasoning, "reasoning")),
+    reasoning !== undefined && h("div", { class: "call-why" },
+      passage([...flatten(reasoning).values()].join("\n"), "why")),
     h("dl", null, Object.entries(own).map(([name, value]) => [
-      h("dt", { dir: "auto" }, visible(name)),
-      h("dd", { class: { number: "num", object: value && "nested" }[typeof value] },
-        content(value, name)),
+      h("dt", { dir: "auto" }, visible(name)), content(value, name),
     ])),
   ];
 }

@@ -54,7 +54,7 @@ function RunPair({ store, kinds }) {
       swatches: [first, second].map((run) => h(Swatch, { run })),
     }),
     first !== second && h(Charts, {
-      store, run: second, turn: at.turn ?? reading.last(second), beside: [first, second],
+      store, runs: [first, second], turn: at.turn ?? reading.last(second),
     }),
     ...store.keep("runPair", keys, () => [
       h(Definitions, { store, runs: [first, second], names }),
@@ -139,7 +139,11 @@ function decisionsByPlace(reading, run) {
 function wordsApart(reading, pair) {
   const inWords = (fields) => Object.entries(fields ?? {})
     .filter(([, value]) => value != null && value !== "")
-    .map(([name, value]) => `${name.replaceAll("_", " ")} ${figure(value)}`).join(" · ");
+    .map(([key, value]) => {
+      const name = key.replaceAll("_", " ");
+      if (typeof value === "boolean") return value ? name : `not ${name}`;
+      return `${name} ${figure(value)}`;
+    }).join(" · ");
   const tellers = [({ answer }) => inWords(answer), ({ became }) => inWords(became),
     ({ why }) => reading.text(why)];
   const all = tellers.map((tell) => pair.map((it) => (it ? tell(it.decision) : "—")));

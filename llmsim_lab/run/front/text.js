@@ -4,7 +4,7 @@ const HIDDEN = new RegExp( // first those that combine with the one before
   "[\\u{e0100}-\\u{e01ef}\\u034f\\u17b4\\u17b5\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u00ad\\u061c"
   + "\\u115f\\u1160\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0"
   + "\\ufff9-\\ufffb\\ud800-\\udfff\\u{e0000}-\\u{e007f}]", "gu");
-const MOST_FIELDS = 200, MOST_MARKS = 1000; // of a reply, in a text
+const MOST_FIELDS = 200, DEEPEST = 8, MOST_MARKS = 1000; // of a reply, in a text
 
 /** A text with its hidden characters written out, so that none of them takes effect. */
 export const visible = (text) => String(text).replaceAll("\r\n", "\n").replace(HIDDEN, (letter) => {
@@ -64,20 +64,17 @@ export function fieldsIn(text) {
   if (from < 0 || to < from) return null;
   try {
     const read = JSON.parse(text.slice(from, to + 1));
-    return flatten(read).size <= MOST_FIELDS ? read : null; // fails if nested too deeply
+    return flatten(read).size <= MOST_FIELDS ? read : null; // or fails: nested too deeply
   } catch { return null; }
 }
 
-/** A nested value as texts by their paths, exact; no name is special. */
-export function flatten(value, path = "", found = new Map()) {
+/** A nested value as exact texts by their paths. */
+export function flatten(value, path = [], found = new Map()) {
   const list = Array.isArray(value) && value.every(isPlain);
-  if (isPlain(value)) found.set(path, typeof value === "string" ? value : String(value));
-  else if (list) found.set(path, value.join(", "));
-  else {
-    for (const [name, item] of Object.entries(value)) {
-      flatten(item, path ? `${path}.${name}` : name, found);
-    }
-  }
+  if (isPlain(value)) found.set(path.join(" · "), String(value));
+  else if (list) found.set(path.join(" · "), value.join(", "));
+  else if (path.length === DEEPEST) found.set(path.join(" · "), JSON.stringify(value));
+  else for (const [name, item] of Object.entries(value)) flatten(item, [...path, name], found);
   return found;
 }
 

@@ -75,6 +75,7 @@ function draw(el, store) {
   root.adoptedStyleSheets = [sheet];
   root.append(place);
   place.className = "root";
+  place.tabIndex = -1; // so that a click makes keys ours
   store.draw = () => {
     try {
       patch(place, h(App, { store }));

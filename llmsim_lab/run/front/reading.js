@@ -102,13 +102,19 @@ export class Reading {
     }));
   }
 
+  /** The columns of a run's turns, those that its ancestors played included. */
+  columns(run) {
+    return this.keep(`columns ${run.id}`, () => new Set([...this.lineOf(run).keys()].reverse()
+      .flatMap((id) => this.runs.get(id).columns)));
+  }
+
   /** What can be charted: the named series, then the other columns with numbers. */
   charted(run) {
     return this.keep(`charted ${run.id}`, () => {
       const some = (column) => this.points(run, column).some(([, value]) => value != null);
       const named = run.series.filter((it) => some(it.column));
       const known = new Set([...named.map((it) => it.column), ...COUNTS]);
-      const rest = run.columns.filter((column) => !known.has(column) && some(column));
+      const rest = [...this.columns(run)].filter((column) => !known.has(column) && some(column));
       return [...named, ...rest.map((column) => ({ column, label: column, unit: "" }))];
     });
   }
@@ -116,7 +122,7 @@ export class Reading {
   /** Columns of a turn that are the world's own: not of calls, and not charted by name. */
   otherColumns(run) {
     const known = new Set([...run.series.map((it) => it.column), ...COUNTS]);
-    return run.columns.filter((column) => !known.has(column));
+    return [...this.columns(run)].filter((column) => !known.has(column));
   }
 
   // --- calls -----------------------------------------------------------------------------------
@@ -165,7 +171,8 @@ export class Reading {
     return this.keep("tree", () => {
       const rows = [], children = this.children();
       const below = (parent, depth) => {
-        for (const runs of groupBy(children.get(parent) ?? [], (run) => this.likeness(run)).values()) {
+        const groups = groupBy(children.get(parent) ?? [], (run) => this.likeness(run));
+        for (const runs of groups.values()) {
           if (runs.length >= FOLD_FROM) rows.push({ runs, run: runs[0], depth });
           for (const run of runs.length >= FOLD_FROM ? [] : runs) {
             rows.push({ run, depth });

@@ -1,53 +1,56 @@
-// What is shown of a reading: head, controls, the overview and a turn. Text stays text.
+// What is shown of a reading: head, controls, the overview and a turn. All text stays text.
 
 import { CallDetail, Calls, callsKey, Passage, Status } from "./calls.js";
-import { Charts, answerIn, look, openTurn, runLabel, Swatch, turnName } from "./chart.js";
+import { answerIn, Charts, look, openTurn, runLabel, Swatch, turnName } from "./chart.js";
 import { Compare } from "./compare.js";
 import { h } from "./dom.js";
 import { groupBy } from "./reading.js";
 import { change, clip, figure, oneLine, plural, visible } from "./text.js";
 
-const VIEWS = { overview: "Overview", turn: "Turn", calls: "Calls", compare: "Compare" };
-const MOST_PILLS = 4, MOST_RUNS = 60, MOST_FACTS = 12, FEW_PLAYERS = 10, LONG_VALUE = 44;
-const TYPED_IN = "input:not([type=range], [type=checkbox]), textarea, select";
+const VIEWS = { overview: Overview, turn: Turn, calls: Calls, compare: Compare };
+const TYPED_IN = "input:not([type=range]), textarea, select";
+const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
+const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44, LONG_FIELD = 60;
 const ICONS = {
-  step: "M3 3l6 5-6 5zM11 3h2v10h-2z", play: "M4 2.5l9 5.5-9 5.5z", stop: "M3.5 3.5h9v9h-9z",
-  pause: "M4 3h3v10H4zM9 3h3v10H9z",
-  fork: "M5 2v5.2C5 9.5 7 10 9 10h2.2L9.4 8.2l1.1-1.1 3.5 3.6-3.5 3.5-1.1-1.1 1.8-1.6H9C6 11.5 "
-    + "3.5 10.4 3.5 7.2V2z",
+  Step: "M3 3l6 5-6 5zM11 3h2v10h-2z",
+  Play: "M4 2.5l9 5.5-9 5.5z",
+  Pause: "M4 3h3v10H4zM9 3h3v10H9z",
+  Stop: "M3.5 3.5h9v9h-9z",
 };
 
-const Icon = ({ name }) => h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
-  h("path", { d: ICONS[name] }));
 const words = (name) => visible(name).replaceAll("_", " ");
+const titled = (word) => word[0].toUpperCase() + word.slice(1);
+const note = (text) => h("p", { class: "note", dir: "auto" }, visible(text));
+const soft = (text) => h("p", { class: "soft" }, text);
+const plain = (text, onclick, props) => h("button", { class: "plain", type: "button", onclick, ...props },
+  text);
 
 /** A part that is drawn only while it is open; `content` is a function. */
 function Fold({ store, id, title }, [content]) {
-  const open = store.ui[`open ${id}`] ?? false;
-  return h("details", { open, ontoggle: (event) => {
-    if (event.target.open !== open) store.show({ [`open ${id}`]: event.target.open });
-  } }, h("summary", null, title), open && content());
+  const name = `open ${id}`, open = store.ui[name] ?? false;
+  const ontoggle = ({ target }) => target.open !== open && store.show({ [name]: target.open });
+  return h("details", { open, ontoggle }, h("summary", null, title), open && content());
 }
 
-// --- where we are ------------------------------------------------------------------------------
+// --- the frame ---------------------------------------------------------------------------------
 
 export function App({ store }) {
-  const { reading, panels } = store;
-  if (!reading.runs.size) return h("div", { class: "app wait", role: "status" }, liveWords(store) || "Reading …");
+  const { reading, panels, commands, ask, form, ui } = store, has = (name) => panels.includes(name);
+  if (!reading.runs.size) return h("p", { class: "wait", role: "status" }, liveWords(store) || "Reading …");
   const views = viewsOf(store);
   settle(store, views);
-  const { view } = store.at, now = here(store), part = (name) => panels.includes(name);
-  const View = { overview: Overview, turn: Turn, calls: Calls, compare: Compare }[view];
-  return h("div", { class: "app" },
-    part("head") && h(Head, { store, ...now }),
-    store.commands && part("transport") && h(Transport, { store, ...now }),
-    h(Live, { store, ...now }),
-    store.ask && h(Ask, { key: `ask ${store.ask.id}`, store }),
-    store.form && h(Change, { key: "change", store, form: store.form }),
-    h(Tabs, { store, views, ...now }),
-    store.ui.help && h(Help, { store }),
-    View && h(store.commands ? "div" : "main", { class: "view", key: view },
-      h("h2", { class: "hidden" }, VIEWS[view]), h(View, { store, ...now })));
+  const { view } = store.at, now = { store, ...here(store) };
+  return [
+    has("head") && h(Head, now),
+    commands && has("transport") && h(Transport, now),
+    commands && h(Live, now),
+    ask && h(Ask, { key: `ask ${ask.id}`, store }),
+    form?.parts.length > 0 && h(Change, { store, form }),
+    h(Tabs, { views, ...now }),
+    ui.help && h(Help, { store }),
+    view && h(commands ? "div" : "main", { class: "view", key: view },
+      h("h2", { class: "hidden" }, titled(view)), h(VIEWS[view], now)),
+  ];
 }
 
 function viewsOf({ panels, reading }) {
@@ -59,12 +62,11 @@ function viewsOf({ panels, reading }) {
 function settle(store, views) {
   const { reading, at } = store;
   const run = reading.runs.has(at.run) ? at.run : reading.runs.keys().next().value;
-  const asked = at.call != null ? "calls" : at.a != null ? "compare" : at.turn != null ? "turn" : "";
-  const view = [at.view, asked, views[0]].find((name) => views.includes(name));
-  store.at = { ...at, run, view };
+  const meant = at.call != null ? "calls" : at.a != null ? "compare" : at.turn != null ? "turn" : "";
+  store.at = { ...at, run, view: [at.view, meant, views[0]].find((it) => views.includes(it)) };
 }
 
-/** The run, its turns and the one that is shown; without one in the address, the latest. */
+/** The run, its turns and the one that is shown: without one in the address, the latest. */
 function here({ reading, at }) {
   const run = reading.runs.get(at.run), first = reading.first(run), last = reading.last(run);
   const n = Math.max(first, Math.min(at.turn ?? last, last));
@@ -74,37 +76,30 @@ function here({ reading, at }) {
 /** Show a turn; the latest is followed while a run is played. */
 const toTurn = (store, n, last) => store.go({ turn: n >= last && store.commands ? null : n });
 
-// --- keys --------------------------------------------------------------------------------------
-
 export function onKey(store, event, target) {
-  if (!store.reading.runs.size || !target.closest) return;
-  const { at, ui } = store, { first, last, n } = here(store), views = viewsOf(store);
+  const { reading, at, ui, commands, live } = store;
+  if (!reading.runs.size || !target.closest) return;
   if (at.view === "calls" && callsKey(store, event, target)) return event.preventDefault();
-  const key = event.key === " " ? "Space" : event.key;
-  if (key === "Escape" && (ui.help || store.form)) {
-    ui.help = false;
-    return store.set({ form: null });
-  }
-  if (target.closest(TYPED_IN) || (["Space", "Enter"].includes(key) && target.closest("button, summary, [tabindex]"))) return;
-  const play = (turns) => store.commands?.({ do: "play", run: at.run, turns });
-  const acts = {
-    ArrowLeft: () => toTurn(store, Math.max(n - 1, first), last),
-    ArrowRight: () => toTurn(store, n + 1 > last ? last : n + 1, last),
-    "/": () => {
-      if (!views.includes("calls")) return;
-      store.go({ view: "calls" });
-      store.draw();
-      ui.search?.focus();
-    },
-    "?": () => store.show({ help: !ui.help }),
-    ...(store.commands && {
-      Space: () => (store.live.busy ? store.commands({ do: "pause" }) : play(turnsToPlay(store))),
-      Enter: () => !store.live.busy && play(1),
-    }),
-    ...Object.fromEntries(views.map((view, index) => [index + 1, () => store.go({ view })])),
+  const views = viewsOf(store), { first, last, n } = here(store), { key } = event;
+  const pressed = [" ", "Enter"].includes(key) && target.closest("button, summary, [tabindex='0']");
+  if (key !== "Escape" && (pressed || target.closest(TYPED_IN))) return;
+  const play = (turns) => commands({ do: "play", run: at.run, turns });
+  const search = () => {
+    store.go({ view: "calls" });
+    store.draw();
+    ui.search?.focus();
   };
-  if (!Object.hasOwn(acts, key)) return;
-  acts[key]();
+  const act = {
+    ArrowLeft: () => toTurn(store, Math.max(n - 1, first), last),
+    ArrowRight: () => toTurn(store, Math.min(n + 1, last), last),
+    "?": () => store.show({ help: !ui.help }),
+    "/": views.includes("calls") && search,
+    Escape: (ui.help || store.form) && (() => store.set({ form: null, ui: { ...ui, help: false } })),
+    " ": commands && (() => (live.busy ? commands({ do: "pause" }) : play(turnsToPlay(store)))),
+    Enter: commands && !live.busy && (() => play(1)),
+  }[key] ?? (views[key - 1] && (() => store.go({ view: views[key - 1] })));
+  if (!act) return;
+  act();
   event.preventDefault();
 }
 
@@ -113,81 +108,84 @@ function Help({ store }) {
     ["/", "search the calls"], ["j k ↓ ↑", "in the list of calls: next, previous"],
     ["Enter", "in the list: to the call"], ["Esc", "back to the list; close a form"],
     ...(store.commands ? [["Space", "play, pause"], ["Enter", "play one turn"]] : [])];
-  return h("section", { class: "card", "aria-label": "Keys" },
-    h("dl", { class: "keys" }, keys.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
+  return h("section", { class: "card", "aria-label": "Keys" }, h("dl", { class: "keys" },
+    keys.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
 }
 
 // --- head --------------------------------------------------------------------------------------
 
 function Head({ store, run, n }) {
-  const { reading, title } = store, name = title ?? run.name;
-  const facts = [name !== run.name && reading.runs.size === 1 && run.name, run.model,
-    run.started?.slice(0, 10)].filter(Boolean);
+  const { reading, title } = store, name = title || run.name, one = reading.runs.size === 1;
+  const facts = [one && name !== run.name && run.name, run.model, run.started?.slice(0, 10)];
   return h("header", null,
     h("div", { class: "title" },
       h(store.commands ? "h2" : "h1", { dir: "auto" }, visible(name)),
-      h("span", { class: "soft", dir: "auto" }, facts.map(oneLine).join(" · ")),
+      h("span", { class: "soft", dir: "auto" }, facts.filter(Boolean).map(oneLine).join(" · ")),
       h("span", { class: "when" }, turnName(reading, run, n))),
-    reading.runs.size > 1 && h(Runs, { store, run }));
+    !one && h(Runs, { store, run }));
 }
 
-/** The runs: a few as a row, more as a tree that is folded away. */
+/** The runs: a few in a line, more as a tree that can be folded away. */
 function Runs({ store, run }) {
-  const { reading, ui } = store, rows = reading.tree();
-  if (reading.runs.size <= MOST_PILLS) {
-    return h("div", { class: "runs", role: "group", "aria-label": "Runs" }, rows.map((row) => (
-      row.runs ?? [row.run]).map((it) => h(Pill, { key: it.id, store, it, chosen: it === run }))));
-  }
-  return h("div", { class: "runs" },
-    h(Pill, { store, it: run, chosen: true, run }),
-    h("button", { class: "plain", "aria-expanded": Boolean(ui.tree),
-      onclick: () => store.show({ tree: !ui.tree }) }, ui.tree ? "Hide the runs" : `All ${reading.runs.size} runs`),
-    ui.tree && h(Tree, { store, run, rows }));
+  const { reading, ui, at } = store, rows = reading.tree(), few = reading.runs.size <= FEW_RUNS;
+  const open = !few && (ui.tree ?? (at.view === "overview" && rows.length <= FEW_ROWS));
+  const pills = few ? rows.flatMap((row) => row.runs ?? row.run) : [run];
+  return h("div", { class: "runs", role: "group", "aria-label": "Runs" },
+    pills.map((it) => h("button", {
+      key: it.id, class: `run ${look(it)}`, "aria-pressed": it === run, dir: "auto",
+      onclick: () => store.go({ run: it.id, call: null }),
+    }, h(Swatch, { run: it }), clip(runName(reading, it), 70))),
+    !few && plain(open ? "Hide the runs" : `All ${plural(reading.runs.size, "run")}`,
+      () => store.show({ tree: !open }), { "aria-expanded": open }),
+    open && h(Tree, { store, run, rows }));
 }
 
-function Pill({ store, it, chosen }) {
-  return h("button", { class: `run ${look(it)}`, "aria-pressed": chosen, dir: "auto",
-    onclick: () => store.go({ run: it.id, call: null }) },
-  h(Swatch, { run: it }), clip(runName(store.reading, it), 70));
+function runName(reading, run) {
+  const fork = run.fork != null && reading.runs.has(run.parent);
+  return (fork ? `fork at ${run.fork} · ` : "") + runLabel(reading, run);
 }
-
-const runName = (reading, run) => (run.fork != null && reading.runs.has(run.parent)
-  ? `from turn ${run.fork}: ${runLabel(reading, run)}` : runLabel(reading, run));
 
 function Tree({ store, run, rows }) {
   const { reading, ui } = store, wanted = (ui.treeSearch ?? "").toLowerCase();
-  const open = rows.flatMap((row) => (row.runs && (ui[`seeds ${row.run.id}`] || wanted)
+  const all = rows.flatMap((row) => (row.runs && (wanted || ui[`seeds ${row.run.id}`])
     ? [row, ...row.runs.map((it) => ({ run: it, depth: row.depth + 1, seed: true }))] : [row]));
-  const fits = ({ run: it, runs }) => !wanted || (!runs && `${it.id} ${runName(reading, it)}`.toLowerCase().includes(wanted));
-  const found = open.filter(fits), most = ui.mostRuns ?? MOST_RUNS;
+  const fits = (row) => !wanted || (!row.runs
+    && `run ${row.run.id} ${runName(reading, row.run)}`.toLowerCase().includes(wanted));
+  const found = all.filter(fits), most = ui.mostRuns ?? MOST_RUNS;
   return h("div", { class: "tree" },
-    rows.length > 12 && h("input", { type: "search", placeholder: "Find a run", "aria-label": "Find a run",
-      oninput: (event) => store.show({ treeSearch: event.target.value }) }),
-    h("ul", null, found.slice(0, most).map((row) => h("li", { key: row.runs ? `g${row.run.id}` : row.run.id,
-      style: `--depth: ${row.depth}` }, h(row.runs ? Seeds : RunRow, { store, row, run })))),
-    found.length > most && h("button", { class: "plain", onclick: () => store.show({ mostRuns: 10 * most }) },
-      `${plural(found.length - most, "more run")}`));
+    rows.length > 2 * FEW_ROWS && h("input", {
+      type: "search", placeholder: "Find a run", "aria-label": "Find a run",
+      oninput: (event) => store.show({ treeSearch: event.target.value }),
+    }),
+    h("ul", null, found.slice(0, most).map((row) => h("li", {
+      key: `${row.run.id}${row.runs ? " seeds" : ""}`, style: `--depth: ${row.depth}`,
+    }, h(row.runs ? Seeds : RunRow, { store, row, run })))),
+    found.length > most && plain(plural(found.length - most, "more run"),
+      () => store.show({ mostRuns: 10 * most })));
 }
 
 /** Runs that differ only in their seed, as one line. */
-function Seeds({ store, row, run }) {
-  const name = `seeds ${row.run.id}`, its = row.runs, bad = its.filter((it) => it.outcome && it.outcome !== "done");
-  return h("button", { class: "tree-row", "aria-expanded": Boolean(store.ui[name]),
-    onclick: () => store.show({ [name]: !store.ui[name] }) },
-  h(Swatch, { run: row.run }), h("span", { class: "what", dir: "auto" }, h("b", null, plural(its.length, "seed")),
-    ` ${runName(store.reading, row.run)}`),
-  its.includes(run) && h("small", null, `run ${run.id} is shown`),
-  bad.length > 0 && h("small", null, `${bad.length} not finished`));
+function Seeds({ store, row: { run: one, runs }, run }) {
+  const name = `seeds ${one.id}`, open = Boolean(store.ui[name]);
+  return h("button", {
+    class: "tree-row", "aria-expanded": open, onclick: () => store.show({ [name]: !open }),
+  },
+  h(Swatch, { run: one }),
+  h("span", { class: "what", dir: "auto" }, h("b", null, plural(runs.length, "seed")),
+    ` ${clip(runName(store.reading, one), 160)}`),
+  runs.includes(run) && h("small", null, `run ${run.id} is shown`));
 }
 
 function RunRow({ store, row: { run: it, seed }, run }) {
-  const { reading } = store, counts = reading.statuses(it);
-  return h("button", { class: "tree-row", "aria-current": it === run ? "true" : null,
-    onclick: () => store.go({ run: it.id, call: null }) },
-  h(Swatch, { run: it }), h("span", { class: "what", dir: "auto" },
-    seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
-  [...counts].filter(([status]) => status && status !== "ok").map(([status, count]) => h("small", { key: status },
-    h(Status, { word: status }), ` ${count}`)),
+  const { reading } = store;
+  const bad = [...reading.statuses(it)].filter(([status]) => status && status !== "ok");
+  return h("button", {
+    class: "tree-row", "aria-current": it === run ? "true" : null,
+    onclick: () => store.go({ run: it.id, call: null }),
+  },
+  h(Swatch, { run: it }),
+  h("span", { class: "what", dir: "auto" }, seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
+  bad.map(([status, count]) => h("small", { key: status }, h(Status, { word: status }), ` ${count}`)),
   it.outcome && it.outcome !== "done" && h("small", { dir: "auto" }, clip(oneLine(it.outcome), 60)),
   h("small", { class: "n" }, `run ${it.id}`),
   h("small", { class: "n" }, it.own.size ? `to turn ${reading.last(it)}` : "no turn yet"));
@@ -198,39 +196,48 @@ function RunRow({ store, row: { run: it, seed }, run }) {
 const turnsToPlay = (store) => store.ui.turns ?? 4;
 
 function Transport({ store, run, first, last, n }) {
-  const { commands, live, form } = store, busy = Boolean(live.busy);
-  const play = (turns) => commands({ do: "play", run: run.id, turns });
+  const { commands, live, form, ui } = store, busy = Boolean(live.busy);
+  const button = (name, message, props) => h("button", {
+    key: name, disabled: name === "Stop" ? !busy : busy && name === "Step",
+    onclick: () => commands(message()), ...props,
+  }, h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
+    h("path", { d: ICONS[name] })), name);
+  const play = (turns) => ({ do: "play", run: run.id, turns });
+  const count = (event) => { ui.turns = Math.max(1, Math.round(event.target.valueAsNumber) || 1); };
+  const openForm = () => (form ? store.set({ form: null }) : commands({ do: "form", run: run.id, turn: n }));
   return h("div", { class: "bar" },
     h("div", { class: "buttons" },
-      h("button", { class: "primary", disabled: busy, onclick: () => play(1) }, h(Icon, { name: "step" }), "Step"),
-      busy ? h("button", { key: "pause", onclick: () => commands({ do: "pause" }) }, h(Icon, { name: "pause" }), "Pause")
-        : h("button", { key: "play", onclick: () => play(turnsToPlay(store)) }, h(Icon, { name: "play" }), "Play"),
-      h("label", { class: "turns" }, h("input", { type: "number", min: 1, max: 100000, value: 4, "aria-label": "Turns to play",
-        oninput: (event) => { store.ui.turns = Math.max(1, Math.round(event.target.valueAsNumber) || 1); } }), " turns"),
-      h("button", { disabled: !busy, onclick: () => commands({ do: "stop" }) }, h(Icon, { name: "stop" }), "Stop")),
+      button("Step", () => play(1), { class: "primary" }),
+      busy ? button("Pause", () => ({ do: "pause" })) : button("Play", () => play(turnsToPlay(store))),
+      h("label", { class: "turns" }, h("input", {
+        type: "number", min: 1, max: 100000, value: turnsToPlay(store), oninput: count,
+        "aria-label": "Turns to play",
+      }), " turns"),
+      button("Stop", () => ({ do: "stop" }))),
     h(Slider, { store, first, last, n }),
-    h("button", { disabled: busy, "aria-expanded": Boolean(form), onclick: () => (form ? store.set({ form: null })
-      : commands({ do: "form", run: run.id, turn: n })) }, h(Icon, { name: "fork" }), "Fork or change …"));
+    h("button", { disabled: busy, "aria-expanded": Boolean(form), onclick: openForm }, "Fork or change …"));
 }
 
 function Slider({ store, first, last, n }) {
   return h("div", { class: "slide" }, h("span", { class: "n" }, first),
-    h("input", { type: "range", min: first, max: last, "aria-label": "Turn", disabled: first === last, value: n,
-      oninput: (event) => toTurn(store, Number(event.target.value), last) }),
-    h("span", { class: "n" }, last));
+    h("input", {
+      type: "range", min: first, max: last, "aria-label": "Turn", disabled: first === last, value: n,
+      oninput: (event) => toTurn(store, Number(event.target.value), last),
+    }), h("span", { class: "n" }, last));
 }
 
 function Tabs({ store, views, first, last, n, run }) {
-  const { reading, panels, ui } = store, counts = { calls: reading.callsOf(run).length };
-  const slider = !store.commands && panels.includes("transport");
-  if (views.length < 2 && !slider) return null;
+  const { reading, panels, ui, at, commands } = store, calls = reading.callsOf(run).length;
+  const slider = !commands && panels.includes("transport");
+  if (views.length < 2 && !panels.includes("transport")) return null;
   return h("div", { class: "tabs" },
     views.length > 1 && h("nav", { "aria-label": "Views" }, views.map((view) => h("button", {
-      key: view, "aria-current": view === store.at.view ? "page" : null, onclick: () => store.go({ view }),
-    }, VIEWS[view], counts[view] > 0 && h("small", null, figure(counts[view]))))),
+      key: view, "aria-current": view === at.view ? "page" : null, onclick: () => store.go({ view }),
+    }, titled(view), view === "calls" && calls > 0 && h("small", null, figure(calls))))),
     slider && h(Slider, { store, first, last, n }),
-    h("button", { class: "plain", "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help),
-      onclick: () => store.show({ help: !ui.help }) }, "?"));
+    commands && h("p", { class: "says", role: "status" }, liveWords(store)),
+    plain("?", () => store.show({ help: !ui.help }),
+      { "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help) }));
 }
 
 // --- while a run is played ---------------------------------------------------------------------
@@ -239,149 +246,159 @@ function liveWords({ live, slow, gone }) {
   if (gone) return "The kernel is gone: run the cell again.";
   if (slow) return "Sent; waiting for the kernel, which is busy.";
   if (!live.busy) return oneLine(live.says ?? "");
-  const more = live.left > 1 ? `, ${plural(live.left - 1, "more turn")} after it` : "";
-  return `Playing turn ${live.turn}${more}`;
+  const more = live.left > 1 ? `, then ${plural(live.left - 1, "more turn")}` : "";
+  const waiting = (live.waiting ?? []).map(({ who, attempt, seconds }) => (
+    `${oneLine(who)} ${attempt > 1 ? `attempt ${attempt}, ` : ""}${seconds} s`));
+  return `Playing turn ${live.turn}${more}. ${clip(waiting.join(" · "), 200)}`;
 }
 
+/** What models write while a turn is played, and what went wrong. */
 function Live({ store, run }) {
-  if (!store.commands) return null;
-  const { live } = store, fault = store.fault || live.fault, waiting = live.busy ? live.waiting ?? [] : [];
-  const who = waiting.map((it) => `${it.who} (${[it.attempt > 1 && `attempt ${it.attempt}`, `${it.seconds} s`].filter(Boolean).join(", ")})`);
-  return h("div", { class: "live" },
-    h("p", { role: "status" }, liveWords(store)),
-    who.length > 0 && h("p", { class: "soft" }, `waiting for ${oneLine(clip(who.join(", "), 300))}`),
-    waiting.filter((it) => it.text).slice(0, 6).map((it) => h("div", { key: `text ${it.who}`, class: "writing" },
-      h("b", { dir: "auto" }, oneLine(it.who)),
-      h("p", { class: "text mono", dir: "auto" }, visible(it.text.slice(-600)), h("span", { class: "caret" })))),
-    fault && h("div", { class: "fault", role: "alert" }, h("p", { class: "text", dir: "auto" }, visible(fault)),
-      live.fault && h("button", { onclick: () => store.commands({ do: "play", run: run.id, turns: 1 }) }, "Try again")));
+  const { live, commands, ui } = store, fault = store.fault || live.fault;
+  const writing = (live.busy && live.waiting ? live.waiting : []).filter((it) => it.text);
+  ui.wrote = live.busy && (ui.wrote || writing.length > 0); // its place stays until the end
+  const again = () => commands({ do: "play", run: live.run ?? run.id, turns: 1 });
+  return [
+    ui.wrote && h("div", { class: "writings" }, writing.slice(0, 6).map((it, index) => (
+      h("div", { key: index, class: "writing" }, h("b", { dir: "auto" }, oneLine(it.who)),
+        h("p", { class: "text mono", dir: "auto" }, visible(it.text.slice(-600)),
+          h("span", { class: "caret" })))))),
+    fault && h("div", { class: "fault", role: "alert" },
+      h("p", { class: "text", dir: "auto" }, visible(fault)),
+      live.fault && h("button", { onclick: again }, "Try again")),
+  ];
 }
 
 // --- forms -------------------------------------------------------------------------------------
 
-/** A schema without "or nothing": pydantic writes that as a choice. */
-const plainSchema = (schema) => schema.anyOf?.find((it) => it.type !== "null") ?? schema;
-const textOf = (value) => (value == null ? "" : typeof value === "object" ? JSON.stringify(value, null, 1) : String(value));
-
-function valueIn(field, text) {
-  const { type, enum: choices } = plainSchema(field.schema);
-  if (choices) return choices.find((it) => String(it) === text) ?? text;
-  if (text === "" && type !== "string") return null;
-  if (type === "integer" || type === "number") return Number(text);
-  return type === "string" || type === undefined ? text : JSON.parse(text);
-}
-
-/** What was typed as nested values; with `all`, also what was left as it is. */
-export function valuesIn(fields, typed, all = false) {
+/** What was typed, nested by the places of its fields; Python reads it by their schemas. */
+export function valuesIn(fields, typed) {
   const values = {};
-  fields.forEach((field, index) => {
-    if (typed[index] === undefined && !all) return;
-    const value = typed[index] === undefined ? field.value : valueIn(field, typed[index]);
-    if (!all && JSON.stringify(value) === JSON.stringify(field.value ?? null)) return;
-    const path = field.place.slice(0, -1);
-    path.reduce((at, name) => (at[name] ??= {}), values)[field.place.at(-1)] = value;
+  fields.forEach(({ place, value }, index) => {
+    if ((typed[index] ?? textOf(value)) === textOf(value)) return;
+    const inner = place.slice(0, -1).reduce((at, name) => (at[name] ??= {}), values);
+    inner[place.at(-1)] = typed[index];
   });
   return values;
 }
 
+const textOf = (value) => (value == null ? "" : String(value));
+
 function Fields({ store, fields, typed }) {
+  const type = (index, text) => {
+    typed[index] = text;
+    store.changed();
+  };
   return h("div", { class: "fields" }, fields.map((field, index) => {
-    const schema = plainSchema(field.schema ?? {}), was = textOf(field.value);
-    const props = { value: typed[index] ?? was, oninput: (event) => {
-      typed[index] = event.target.value;
-      store.changed();
-    } };
-    const changed = typed[index] !== undefined && typed[index] !== was;
-    const number = ["integer", "number"].includes(schema.type), choices = schema.type === "boolean" ? [true, false] : schema.enum;
-    const long = schema.type === "object" || schema.type === "array" || was.length > 60 || was.includes("\n") || (schema.maxLength ?? 0) > 120;
-    const control = choices ? h("select", props, field.value == null && h("option", { value: "" }, "—"),
-      choices.map((it) => h("option", { value: String(it) }, it === true ? "yes" : it === false ? "no" : visible(it))))
-      : long ? h("textarea", { rows: 3, dir: "auto", ...props })
-        : h("input", { type: number ? "number" : "text", step: schema.type === "integer" ? 1 : "any",
-          min: schema.minimum, max: schema.maximum, dir: "auto", ...props });
-    return h("label", { key: index, class: `field${changed ? " changed" : ""}${long ? " long" : ""}` },
-      h("span", { dir: "auto" }, visible(field.label)), control, field.help && h("small", { dir: "auto" }, visible(field.help)));
+    const told = field.help === fields[index - 1]?.help; // one help for fields of a kind
+    const made = h(Field, { key: index, ...field, help: told ? "" : field.help, typed: typed[index],
+      type: (text) => type(index, text) });
+    return !field.schema.long ? made : h("div", { key: index, class: "long" },
+      h(Fold, { store, id: `field ${index}`, title: visible(field.label) }, () => made));
   }));
 }
 
-/** Send a form's values; what cannot be read as its type is said in place. */
-function send(store, event, values, message) {
-  event.preventDefault();
-  try {
-    store.commands(message(values()));
-  } catch (error) {
-    store.set({ fault: `This cannot be read: ${error.message}` });
-  }
+function Field({ label, help, schema, value, typed, type }) {
+  const part = schema.anyOf?.find((it) => it.type !== "null") ?? schema, was = textOf(value);
+  const choices = part.type === "boolean" ? [true, false] : part.enum;
+  const long = part.long || was.length > LONG_FIELD || part.maxLength > 2 * LONG_FIELD;
+  const number = ["integer", "number"].includes(part.type), changed = (typed ?? was) !== was;
+  const props = { value: typed ?? was, dir: "auto", oninput: (event) => type(event.target.value) };
+  const option = (it) => h("option", { value: textOf(it) },
+    it === null ? "—" : it === true ? "yes" : it === false ? "no" : visible(it));
+  return h("label", { class: `field${changed ? " changed" : ""}${long ? " long" : ""}` },
+    h("span", { dir: "auto" }, visible(label)),
+    choices ? h("select", props, [...(value == null ? [null] : []), ...choices].map(option))
+      : long ? h("textarea", { ...props, rows: part.long ? 12 : 3 })
+        : h("input", { ...props, type: number ? "number" : "text", step: "any" }),
+    help && h("small", { dir: "auto" }, visible(help)));
 }
+
+const sending = (act) => (event) => {
+  event.preventDefault();
+  act();
+};
 
 /** The form of what can be changed: a fork from a turn, or the run again from its start. */
 function Change({ store, form }) {
-  const part = form.parts[Math.min(store.ui.part ?? 0, form.parts.length - 1)];
+  const { ui } = store, part = form.parts[ui.part] ?? form.parts[0], { fields } = part;
   const typed = store.keep(`typed ${part.do}`, [form], () => ({}));
-  const changed = Object.keys(typed).filter((index) => typed[index] !== textOf(part.fields[index].value)).length;
-  const message = (changes) => ({ do: part.do, run: form.run, ...(part.do === "fork" && { turn: form.turn }), changes });
-  return h("form", { class: "card", "aria-label": visible(part.title), ref: (el) => el.querySelector("input, select, textarea")?.focus(),
-    onsubmit: (event) => send(store, event, () => valuesIn(part.fields, typed), message) },
-  form.parts.length > 1 ? h("div", { class: "seg", role: "group", "aria-label": "What to change" }, form.parts.map((it, index) => h("button", {
-    key: index, type: "button", "aria-pressed": it === part, onclick: () => store.show({ part: index }) }, visible(it.title))))
-    : h("h3", null, visible(part.title)),
-  h(Fields, { key: part.do, store, fields: part.fields, typed }),
+  const changes = valuesIn(fields, typed), turn = part.do === "fork" ? { turn: form.turn } : {};
+  const count = Object.keys(typed).filter((at) => typed[at] !== textOf(fields[at].value)).length;
+  const send = () => store.commands({ do: part.do, run: form.run, ...turn, changes });
+  return h("form", {
+    class: "card", key: `${form.run} ${form.turn}`, "aria-label": "Fork or change",
+    onsubmit: sending(send), ref: (el) => el.querySelector("input, select, textarea")?.focus(),
+  },
+  h("div", { class: "seg", role: "group", "aria-label": "What to change" },
+    form.parts.map((it, index) => h("button", {
+      type: "button", "aria-pressed": it === part, onclick: () => store.show({ part: index }),
+    }, visible(it.title)))),
+  h(Fields, { key: part.do, store, fields, typed }),
   h("div", { class: "row" },
-    h("button", { class: "primary", type: "submit" }, `${part.do === "fork" ? "Fork" : "Start again"}${changed ? ` with ${plural(changed, "change")}` : ""}`),
+    h("button", { class: "primary", type: "submit" }, part.do === "fork" ? "Fork" : "Start again",
+      count > 0 && ` with ${plural(count, "change")}`),
     h("button", { type: "button", onclick: () => store.set({ form: null }) }, "Cancel")));
 }
 
 /** A person plays: what a model would have read, and a form for the answer. */
 function Ask({ store }) {
-  const { ask } = store, typed = store.keep("answer", [ask.id], () => ({}));
-  return h("form", { class: "card ask", "aria-label": `${oneLine(ask.who)}, turn ${ask.turn}`,
-    onsubmit: (event) => send(store, event, () => valuesIn(ask.fields, typed, true), (values) => ({ do: "answer", id: ask.id, values })) },
-  h("h3", { dir: "auto" }, `${oneLine(ask.who)}, turn ${ask.turn}: your answer`),
-  h("div", { class: "asked", tabindex: 0, role: "group", "aria-label": "What is asked" }, ask.messages.map(([role, text], index) => h("div", { key: index },
-    h("h4", null, visible(role)), h(Passage, { store, id: `ask ${ask.id} ${index}`, text })))),
-  ask.fault && h("p", { class: "fault", role: "alert" }, visible(ask.fault)),
-  h(Fields, { store, fields: ask.fields, typed }),
-  h("button", { class: "primary", type: "submit" }, "Answer"));
+  const { id, who, turn, messages, fields, fault } = store.ask, name = `${oneLine(who)}, turn ${turn}`;
+  const typed = store.keep("answer", [id], () => ({}));
+  const send = () => store.commands({ do: "answer", id, values: valuesIn(fields, typed) });
+  return h("form", { class: "card", "aria-label": name, onsubmit: sending(send) },
+    h("h3", { dir: "auto" }, `${name}: your answer`),
+    h("div", { class: "asked", tabindex: 0, role: "group", "aria-label": "What is asked" },
+      messages.map(([role, text], index) => h("div", { key: index }, h("h4", null, visible(role)),
+        h(Passage, { store, id: `ask ${id} ${index}`, text })))),
+    fault && h("p", { class: "fault", role: "alert", dir: "auto" }, visible(fault)),
+    h(Fields, { store, fields, typed }),
+    h("button", { class: "primary", type: "submit" }, "Answer"));
 }
 
 // --- overview ----------------------------------------------------------------------------------
 
 function Overview({ store, run, n, turn }) {
-  const bad = run.outcome && run.outcome !== "done" && !store.live.busy && `This run did not finish: ${run.outcome}`;
+  const { panels, live, reading } = store, unfinished = run.outcome && run.outcome !== "done" && !live.busy;
   return [
-    [bad, ...run.notes].filter(Boolean).map((text) => h("p", { class: "note", dir: "auto" }, visible(text))),
-    h("div", { class: "overview" },
-      h(Charts, { store, run, turn: n }),
-      store.panels.includes("turn") && turn && h(Brief, { store, run, n, turn })),
-    h(Definition, { store, run }),
+    !panels.includes("head") && reading.runs.size > 1 && h(Runs, { store, run }),
+    [unfinished && `This run did not finish: ${run.outcome}`, ...run.notes].filter(Boolean).map(note),
+    h("div", { class: "overview" }, h(Charts, { store, run, turn: n }),
+      panels.includes("turn") && turn && h(Brief, { store, run, n, turn })),
+    run.manifest != null && h(Definition, { store, run }),
   ];
 }
 
+const playersOf = (turn) => [...groupBy(turn.decisions, (made) => made.player).values()];
+const nameOf = (made) => oneLine(made.player || made.component);
+const statusOf = (made) => (made.status === "ok" && !made.calls?.length ? "by rule" : made.status);
+
 /** The decisions of the turn that is shown, a line or two each. */
 function Brief({ store, run, n, turn }) {
-  const { reading } = store, players = [...groupBy(turn.decisions, (it) => it.player).values()];
+  const players = playersOf(turn), more = players.length - FEW_BRIEF;
   return h("section", { class: "brief", "aria-label": "Decisions of the turn" },
     h("h3", null, n === 0 ? "At the start" : `Decisions of turn ${n}`,
-      h("button", { class: "plain", onclick: () => openTurn(store, n) }, "All of the turn")),
-    turn.done.map((text) => h("p", { class: "note", dir: "auto" }, visible(text))),
-    !players.length && h("p", { class: "soft" }, n === 0 ? "Nothing was decided before the first turn." : "Nothing was decided in this turn."),
-    h("ul", { class: "decisions" }, players.slice(0, 6).map(([own]) => h("li", { key: own.player },
-      h("div", { class: "row" }, h("b", { dir: "auto" }, clip(oneLine(own.player || own.component), 40)), h(Status, { word: statusOf(own) })),
-      h("p", { dir: "auto" }, clip(answerIn(own), 120)),
-      h("p", { class: "why", dir: "auto" }, clip(oneLine(reading.text(own.why)), 200))))),
-    players.length > 6 && h("p", { class: "soft" }, `${plural(players.length - 6, "more player")} in the turn`));
+      plain("All of the turn", () => openTurn(store, run, n))),
+    turn.done?.map(note),
+    !players.length && soft(n === 0 ? "Nothing is decided before the first turn." : "None."),
+    h("ul", { class: "decisions" }, players.slice(0, FEW_BRIEF).map(([own]) => h("li", { key: own.player },
+      h("div", { class: "row" }, h("b", { dir: "auto" }, clip(nameOf(own), 40)),
+        h(Status, { word: statusOf(own) })),
+      h("p", { dir: "auto" }, clip(answerIn(store.reading, own), 120)),
+      h("p", { class: "why", dir: "auto" }, clip(oneLine(store.reading.text(own.why)), 200))))),
+    more > 0 && soft(`${plural(more, "more player")} in the turn`));
 }
 
-const statusOf = (made) => (made.calls?.length ? made.status : made.status === "ok" ? "by rule" : made.status);
-
 function Definition({ store, run }) {
+  const fold = (id, title, content) => h(Fold, { key: id, store, id: `${id} ${run.id}`, title }, content);
+  const passage = (id, text) => h(Passage, { store, id: `${id} ${run.id}`, text, mono: true });
   return h("section", { class: "definition", "aria-label": "What defines this run" },
-    h(Fold, { store, id: "definition", title: "What defines this run" }, () => {
+    fold("definition", "What defines this run", () => {
       const { prompts = {}, ...rest } = JSON.parse(store.reading.text(run.manifest) || "{}");
       return [
-        h(Passage, { store, id: `manifest ${run.id}`, text: JSON.stringify(rest, null, 1), mono: true }),
-        Object.entries(prompts).map(([place, prompt]) => h(Fold, { key: place, store, id: `prompt ${place}`, title: `Prompt template: ${visible(place)}` },
-          () => h(Passage, { store, id: `prompt ${place} ${run.id}`, text: prompt?.text ?? textOf(prompt), mono: true }))),
+        passage("manifest", JSON.stringify(rest, null, 1)),
+        Object.entries(prompts).map(([place, prompt]) => fold(`prompt ${place}`,
+          `Prompt template: ${visible(place)}`, () => passage(place, textOf(prompt?.text ?? prompt)))),
       ];
     }));
 }
@@ -389,88 +406,120 @@ function Definition({ store, run }) {
 // --- a turn ------------------------------------------------------------------------------------
 
 function Turn({ store, run, n, turn }) {
-  if (!turn) return h("p", { class: "soft" }, "No turn has been played yet.");
+  if (!turn) return soft("No turn has been played yet.");
   const { reading, at } = store, calls = reading.callsOf(run, n), named = reading.calls.get(at.call);
-  const call = calls.find((it) => it === named) ?? calls.find((it) => it.player === named?.player) ?? calls[0];
-  const story = turn.words.map((text) => reading.text(text));
+  const here = named && (calls.includes(named) || turn.decisions.some((it) => it.calls?.includes(named.k)));
+  const call = here ? named
+    : calls.find((it) => it.player === named?.player && it.component === named?.component) ?? calls[0];
   return [
-    turn.done.map((text) => h("p", { class: "note", dir: "auto" }, visible(text))),
+    turn.done?.map(note),
     h("div", { class: "both" },
       h("section", { "aria-label": "State" }, h(State, { store, run, n, turn }),
-        story.length > 0 && [h("h3", null, "What happened"), h("div", { class: "story" }, story.map((text, index) => (
-          h(Passage, { key: index, store, id: `story ${run.id} ${n} ${index}`, text }))))]),
+        turn.words?.length > 0 && [h("h3", null, "What happened"), h("div", { class: "story" },
+          turn.words.map((text, index) => h(Passage, {
+            key: index, store, id: `story ${run.id} ${n} ${index}`, text: titled(reading.text(text) || " "),
+          })))]),
       turn.decisions.length > 0 && h(Decisions, { store, run, n, turn })),
-    call && h("section", { class: "turn-call", "aria-label": "Prompt and reply" },
-      calls.length > 1 && h(CallPicker, { store, calls, call }), h(CallDetail, { store, call })),
+    call && h("section", {
+      class: "turn-call", "aria-label": "Prompt and reply", ref: (el) => { store.ui.callPlace = el; },
+    }, calls.length > 1 && h(CallPicker, { store, calls, call }), h(CallDetail, { store, call })),
   ];
 }
 
 function CallPicker({ store, calls, call }) {
-  return h("div", { class: "row" }, h("h3", null, "Prompt and reply"),
-    h("select", { "aria-label": "Call", value: String(call.k), onchange: (event) => store.go({ call: Number(event.target.value) }) },
-      calls.map((it) => h("option", { key: it.k, value: String(it.k) },
-        clip([oneLine(it.player), oneLine(it.component), it.replicate && `replicate ${it.replicate}`].filter(Boolean).join(" · "), 60)))));
+  const name = (it) => [it.player, it.component, it.replicate && `replicate ${it.replicate}`]
+    .filter(Boolean).map(oneLine).join(" · ");
+  return h("div", { class: "row" }, h("h3", null, "Prompt and reply of"), h("select", {
+    "aria-label": "Call", value: String(call.k),
+    onchange: (event) => store.go({ call: Number(event.target.value) }),
+  }, calls.map((it) => h("option", { key: it.k, value: String(it.k) }, clip(name(it), 60)))));
 }
 
+/** The state's values with their changes; what has no label, and long texts, are folded. */
 function State({ store, run, n, turn }) {
   const { reading } = store, before = reading.turn(run, n - 1);
-  const fact = ({ column, label, unit }) => ({ label: label ?? words(column), unit, column,
-    now: reading.value(turn, column), was: before ? reading.value(before, column) : null });
-  const named = run.series.map(fact), rest = reading.otherColumns(run).map((column) => fact({ column }));
-  const isText = (it) => typeof it.now === "string" && it.now.length > LONG_VALUE;
-  const facts = [...named, ...rest.filter((it) => !isText(it))].filter((it) => it.now != null && it.now !== "");
-  const most = Math.min(named.length || MOST_FACTS, MOST_FACTS);
-  const texts = rest.filter(isText);
+  const fact = ({ column, label = words(column), unit }) => ({
+    column, label, unit, now: reading.value(turn, column),
+    was: before ? reading.value(before, column) : null,
+  });
+  const named = run.series.map(fact);
+  const other = reading.otherColumns(run).map((column) => fact({ column }));
+  const isLong = (it) => typeof it.now === "string" && it.now.length > SHORT_VALUE;
+  const facts = [...named, ...other.filter((it) => !isLong(it))]
+    .filter((it) => it.now != null && it.now !== "");
+  const first = Math.min(named.length || FEW_FACTS, FEW_FACTS), texts = other.filter(isLong);
   return [
-    h(Facts, { facts: facts.slice(0, most) }),
-    facts.length > most && h(Fold, { store, id: "facts", title: `${facts.length - most} more` }, () => h(Facts, { facts: facts.slice(most) })),
-    texts.length > 0 && h(Fold, { store, id: "texts", title: plural(texts.length, "text") }, () => texts.map((it) => [
-      h("h4", null, it.label), h(Passage, { store, id: `state ${run.id} ${n} ${it.column}`, text: it.now })])),
+    h(Facts, { facts: facts.slice(0, first) }),
+    facts.length > first && h(Fold, { store, id: "facts", title: `${facts.length - first} more` },
+      () => h(Facts, { facts: facts.slice(first) })),
+    texts.length > 0 && h(Fold, { store, id: "texts", title: plural(texts.length, "text") },
+      () => texts.map((it) => [h("h4", null, it.label),
+        h(Passage, { store, id: `state ${run.id} ${n} ${it.column}`, text: it.now })])),
   ];
 }
 
+const sayValue = (value) => (value === true ? "yes" : value === false ? "no" : oneLine(figure(value)));
+
 function Facts({ facts }) {
   return h("table", { class: "facts" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "State"), h("th", { class: "n", scope: "col" }, "value"),
-      h("th", { class: "n", scope: "col" }, "change"))),
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "State"),
+      h("th", { class: "n", scope: "col" }, "value"), h("th", { class: "n", scope: "col" }, "change"))),
     h("tbody", null, facts.map((it) => h("tr", { key: it.column },
       h("th", { scope: "row", dir: "auto" }, visible(it.label), it.unit && h("small", null, ` ${visible(it.unit)}`)),
-      h("td", { class: "n" }, typeof it.now === "boolean" ? (it.now ? "yes" : "no") : figure(it.now)),
+      h("td", { class: "n" }, sayValue(it.now)),
       h("td", { class: "n soft" }, change(it.was, it.now))))));
 }
 
 function Decisions({ store, run, n, turn }) {
-  const players = [...groupBy(turn.decisions, (it) => it.player).values()], most = store.ui.mostDecisions ?? FEW_PLAYERS;
-  return h("section", { "aria-label": "Decisions" },
-    h("h3", null, "Decisions"),
+  const players = playersOf(turn), most = store.ui.mostPlayers ?? FEW_PLAYERS;
+  return h("section", { "aria-label": "Decisions" }, h("h3", null, "Decisions"),
     h("ul", { class: "decisions" }, players.slice(0, most).map((its) => h("li", { key: its[0].player },
-      its.map((made, index) => h(Decision, { key: index, store, made, then: index > 0, id: `${run.id} ${n} ${made.player} ${index}` }))))),
-    players.length > most && h("button", { class: "plain", onclick: () => store.show({ mostDecisions: 10 * most }) },
-      plural(players.length - most, "more player")));
+      its.map((made, index) => h(Decision, {
+        key: index, store, made, own: its[0], id: `${run.id} ${n} ${made.player} ${index}`,
+      }))))),
+    players.length > most && plain(plural(players.length - most, "more player"),
+      () => store.show({ mostPlayers: 10 * most })));
 }
 
-/** What one player, or a part of the world, decided; `then`: what was made of it after. */
-function Decision({ store, made, then, id }) {
-  const { reading } = store, answer = Object.entries(made.answer ?? {}), why = reading.text(made.why);
-  const isShort = ([, value]) => figure(value).length <= LONG_VALUE;
-  const pair = ([name, value]) => h("span", { key: name }, h("small", null, words(name)), " ", h("b", { dir: "auto" }, clip(sayValue(value), 200)));
-  const call = made.calls?.at(-1);
-  return h("div", { class: then ? "then" : null },
+/** What a player decided, or, after it, what a part of the world made of that: what is new in it. */
+function Decision({ store, made, own, id }) {
+  const call = made.calls?.at(-1), first = made === own, why = store.reading.text(made.why);
+  const isNew = ([name, value]) => value != null
+    && (first || JSON.stringify(value) !== JSON.stringify(own.became?.[name]));
+  const answer = Object.entries(made.answer ?? {}).filter(isNew);
+  const became = Object.entries(made.became ?? {}).filter(([, value]) => value != null);
+  const isShort = ([, value]) => figure(value).length <= (typeof value === "string" ? 24 : SHORT_VALUE);
+  const pair = ([name, value]) => h("span", { key: name }, h("small", null, words(name)), " ",
+    h("b", { dir: "auto" }, clip(sayValue(value), 200)));
+  return h("div", { class: first ? null : "then" },
     h("div", { class: "row" },
-      h(then ? "span" : "b", { dir: "auto", class: then ? "soft" : null }, oneLine(then ? made.component : made.player || made.component)),
+      h(first ? "b" : "span", { dir: "auto" }, first ? nameOf(made) : oneLine(made.component)),
       h(Status, { word: statusOf(made) }),
-      made.sure != null && call != null && h("span", { class: "sure", title: `confidence ${figure(made.sure)}` },
-        h("meter", { min: 0, max: 1, value: made.sure, "aria-label": "Confidence" }), h("small", null, figure(made.sure))),
+      made.sure != null && call != null && h(Confidence, { sure: made.sure }),
       h("span", { class: "answer" }, answer.filter(isShort).slice(0, 6).map(pair)),
-      call != null && h("button", { class: "plain", "aria-label": `Prompt of ${oneLine(made.player || made.component)}`, "aria-pressed": store.at.call === call,
-        onclick: () => showCall(store, call) }, "prompt")),
-    answer.filter((it) => !isShort(it)).map(([name, value]) => h("div", { key: name, class: "said" }, h("small", null, words(name)),
-      h(Passage, { store, id: `${id} ${name}`, text: clip(textOf(value), 2000) }))),
-    why && h("div", { class: "why" }, h(Passage, { store, id: `why ${id}`, text: clip(why, 2000) })),
-    Object.keys(made.became ?? {}).length > 0 && h("p", { class: "became" }, Object.entries(made.became).map(pair)));
+      call != null && plain("prompt", () => showCall(store, call),
+        { "aria-label": `Prompt of ${nameOf(made)}, ${oneLine(made.component)}` })),
+    answer.filter((it) => !isShort(it)).map(([name, value]) => h(LongAnswer, {
+      key: name, store, id: `${id} ${name}`, name, value, alone: name === "action" || answer.length === 1,
+    })),
+    why && !answer.some(([, value]) => value === why)
+      && h("div", { class: "why" }, h(Passage, { store, id: `why ${id}`, text: why })),
+    became.some(isNew) && h("p", { class: "became" }, became.map(pair)));
 }
 
-const sayValue = (value) => (value === true ? "yes" : value === false ? "no" : oneLine(figure(value)));
+function Confidence({ sure }) {
+  const text = `confidence ${figure(sure)}`;
+  return h("span", { class: "sure", role: "img", "aria-label": text, title: text },
+    h("i", { style: `--part: ${sure}` }), figure(sure));
+}
+
+function LongAnswer({ store, id, name, value, alone }) {
+  const passage = (text) => h(Passage, { store, id, text });
+  if (typeof value !== "string") {
+    return h(Fold, { store, id, title: words(name) }, () => passage(JSON.stringify(value, null, 1)));
+  }
+  return h("div", { class: "said" }, !alone && h("small", null, words(name)), passage(value));
+}
 
 function showCall(store, call) {
   store.go({ call });

@@ -1,7 +1,7 @@
 // The calls: a list to filter and to search, and one of them with its prompt and its reply.
 import { h } from "./dom.js";
 import {
-  clip, fieldsIn, figure, flatten, marksIn, oneLine, plural, slots, visible,
+  beginning, clip, fieldsIn, figure, flatten, marksIn, oneLine, plural, slots, visible,
 } from "./text.js";
 
 const ROW = 54, MARGIN = 12; // height of a row in pixels; rows that are drawn beyond those in sight
@@ -102,15 +102,17 @@ export function Calls({ store }) {
   const back = () => { store.go({ call: null }); store.ui.list?.el.focus(); };
   return h("section", { class: `calls${named ? " open" : ""}`, "aria-label": "Calls" },
     h(CallFilters, { store, listed }),
-    h("div", { class: "calls-split" },
+    !call ? h(NoCalls, { store }) : h("div", { class: "calls-split" },
       h(CallList, { store, listed, call }),
       h("div", { class: "calls-detail" },
         h("button", { class: "plain calls-back", onclick: back }, "← All calls"),
-        call ? h(CallDetail, { store, call })
-          : h("p", { class: "calls-none" }, reading.calls.size
-            ? ["No call matches these filters. ",
-              h("button", { class: "plain", onclick: () => store.go(NO_FILTER) }, "Show all")]
-            : "This run made no calls to a model."))));
+        h(CallDetail, { store, call }))));
+}
+
+export function NoCalls({ store }) {
+  if (!callsInScope(store).length) return h("p", { class: "calls-none" }, "No calls to a model.");
+  return h("p", { class: "calls-none" }, "No call matches these filters. ",
+    h("button", { class: "plain", onclick: () => store.go(NO_FILTER) }, "Show all"));
 }
 
 function CallFilters({ store, listed }) {
@@ -170,8 +172,13 @@ function CallList({ store, listed, call: chosen }) {
   };
   const ref = (el) => {
     list.el = el;
+    const top = calls.indexOf(chosen) * ROW, away = top < list.top || top > list.top + list.height;
+    if (store.at.call != null && away) list.top = Math.max(0, top - list.height / 2);
     el.scrollTop = list.top; // as it was when the view was left
-    list.sizes = new ResizeObserver(() => { list.height = el.clientHeight; store.changed(); });
+    list.sizes = new ResizeObserver(() => {
+      list.height = el.clientHeight;
+      store.changed();
+    });
     list.sizes.observe(el);
   };
   return h("div", {
@@ -263,9 +270,9 @@ export function callsKey(store, event, target) {
 
 /** A call: what was asked, with its slots marked, beside what was answered. */
 export function CallDetail({ store, call }) {
-  const { ui, at } = store, wanted = wantedIn(at);
+  const { ui, at } = store, wanted = at.view === "calls" ? wantedIn(at) : "";
   const number = ui.attempt?.call === call ? ui.attempt.number : call.tries.length - 1;
-  const keys = [call, number, wanted, ui.slot, ui.more, store.reading.size];
+  const keys = [call, number, at.view, wanted, ui.slot, ui.shown, store.reading.size];
   return store.keep("callDetail", keys, () => {
     const it = { store, call, tried: call.tries[number] ?? {}, wanted, number };
     return h("article", {
@@ -316,12 +323,13 @@ export function neighbours(store, call) {
       && it.player === call.player && it.component === call.component).sort(inOrder);
     const own = like.filter((it) => it.run === call.run), beside = new Map();
     for (const it of like) if (it.run !== call.run && it.n === call.n) beside.set(it.run, it);
+    const before = own.findLast((it) => it.n === call.n && it.k < call.k);
+    const turns = [own.findLast((it) => it.n < call.n), own.find((it) => it.n > call.n)];
     return [
-      [own.findLast((it) => it.n === call.n && it.k < call.k), "the one before"],
-      [own.findLast((it) => it.n < call.n), (it) => `turn ${it.n}`],
-      [own.find((it) => it.n > call.n), (it) => `turn ${it.n}`],
+      ...(before ? [[before, "the one before"]] : []),
+      ...turns.filter(Boolean).map((it) => [it, `turn ${it.n}`]),
       ...[...beside.values()].slice(0, 3).map((it) => [it, `run ${it.run}`]),
-    ].filter(([it]) => it).map(([it, name]) => [it, typeof name === "string" ? name : name(it)]);
+    ];
   });
 }
 
@@ -349,50 +357,41 @@ function Prompt({ store, call, tried, wanted, number }) {
       tried.messages?.map(([role, text], index) => h("div", { class: "call-message", key: index },
         h("h4", null, visible(role)),
         h(Passage, {
-          store, id: `${call.k}.${number}.${index}`, text: reading.text(text), wanted, mono: true,
-          cut: (part) => slots(part, spans, places, index),
+          store, id: `${call.k}.${number}.${index}`, wanted, mono: true,
+          pieces: slots(reading.text(text), spans, places, index),
         })))),
     spans.length > 0 && h(SlotSource, { spans, chosen: spans[ui.slot] }),
     !known && tried.slots && h("p", { class: "call-source soft" }, visible(tried.slots)));
 }
 
-/** Where the slot under the pointer comes from, and a table of all of them. */
-function SlotSource({ spans, chosen }) {
-  const tokens = (span) => (span[3] == null ? "" : figure(span[3]));
-  return h("div", { class: "call-source" },
-    h("p", { id: "call-slot" }, chosen
-      ? [h("b", null, visible(chosen[1])), " ", h("span", null, visible(chosen[2])),
-        chosen[3] != null && ` · ${plural(chosen[3], "token")}`]
-      : "Marked text was filled in. Point at it to see its source."),
-    h("details", null, h("summary", null, plural(spans.length, "slot")),
-      h("table", null,
-        h("thead", null, h("tr", null, h("th", { scope: "col" }, "slot"),
-          h("th", { scope: "col" }, "source"), h("th", { class: "n", scope: "col" }, "tokens"))),
-        h("tbody", null, spans.map((span, index) => h("tr", { key: index },
-          h("th", { scope: "row" }, visible(span[1])), h("td", null, visible(span[2])),
-          h("td", { class: "n" }, tokens(span))))))));
+/** Where the slot under the pointer comes from. */
+const SlotSource = ({ spans, chosen }) => h("p", { class: "call-source", id: "call-slot" }, chosen
+  ? [h("b", null, visible(chosen[1])), ` ${visible(chosen[2])}`,
+    chosen[3] != null && ` · ${plural(chosen[3], "token")}`]
+  : `${plural(spans.length, "slot")} filled in. Point at marked text to see its source.`);
+
+/** How many of `all` things are shown, at first `most`, and a button for more. */
+export function limited(store, id, all, most, word) {
+  const { shown } = store.ui, count = shown?.[id] ?? most;
+  const more = () => store.show({ shown: { ...shown, [id]: 10 * count || Infinity } });
+  return [count, all > count
+    && h("button", { class: "plain", key: "more", onclick: more }, plural(all - count, word))];
 }
 
-const wholeText = (text) => [{ text }];
-
 /**
- * A text that keeps its lines, with slots and hits marked; of a very long one the beginning, and
- * more on request. `cut` makes pieces of it, by default one; a piece may name a `tag`.
+ * A text that keeps its lines, or its pieces, with slots and hits marked; a piece may name a `tag`.
+ * Of a very long text the beginning, and more on request.
  */
-export function Passage({ store, id, text, wanted = "", mono, cut = wholeText, most = LONG }) {
-  const { ui } = store, limit = ui.more?.[id] ?? most;
-  const end = limit - (text.codePointAt(limit - 1) > 0xffff), rest = text.length - end;
-  const part = text.length > limit ? text.slice(0, end) : text;
-  const more = () => store.show({ more: { ...ui.more, [id]: 10 * limit } });
+export function Passage({ store, id, text, pieces = [{ text }], wanted = "", mono, most = LONG }) {
+  const size = pieces.reduce((sum, it) => sum + it.text.length, 0);
+  const [count, more] = limited(store, id, size, most, "more character");
   return h("div", { class: mono ? "text mono" : "text", dir: "auto" },
-    marksIn(cut(part), wanted).map((piece) => {
-      const parts = piece.parts.map(({ text: shown, hit }) => (
-        hit ? h(Hit, { text: shown }) : visible(shown)));
+    marksIn(more ? beginning(pieces, count) : pieces, wanted).map((piece) => {
+      const parts = piece.parts.map((it) => (it.hit ? h(Hit, it) : visible(it.text)));
       if (piece.tag) return h(piece.tag, null, parts);
       return piece.name === undefined ? parts : h(Slot, { store, piece }, parts);
     }),
-    part !== text && h("button", { class: "plain", onclick: more },
-      ` … show ${plural(rest, "more character")}`));
+    more && [" … ", more]);
 }
 
 function Slot({ store, piece }, parts) {

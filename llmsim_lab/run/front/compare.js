@@ -1,8 +1,8 @@
 // Two runs, or two calls, side by side: only what differs stands out.
-import { callWords, neighbours, Passage } from "./calls.js";
+import { callWords, limited, neighbours, NoCalls, Passage } from "./calls.js";
 import { Charts, runLabel, Swatch } from "./chart.js";
 import { h } from "./dom.js";
-import { clip, diff, fieldsIn, figure, flatten, plural, visible } from "./text.js";
+import { clip, diff, fieldsIn, figure, flatten, visible } from "./text.js";
 
 const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_APART = 200;
 
@@ -39,7 +39,7 @@ const Same = () => h("p", { class: "soft" }, "The same.");
 const runWords = (reading, run) => clip(`Run ${run.id} · ${runLabel(reading, run)}`, 90);
 
 function RunPair({ store, kinds }) {
-  const { reading, at, ui } = store, runs = [...reading.runs.values()];
+  const { reading, at } = store, runs = [...reading.runs.values()];
   const shown = reading.runs.get(at.run);
   const beside = reading.runs.get(shown.parent) ?? runs.find((run) => run !== shown);
   const [early, late] = beside.id < shown.id ? [beside, shown] : [shown, beside];
@@ -47,7 +47,7 @@ function RunPair({ store, kinds }) {
   const names = [first, second].map((run) => `Run ${run.id}`);
   const options = store.keep("runOptions", [reading.size], () => runs.map((run) => (
     h("option", { value: String(run.id), key: run.id }, runWords(reading, run)))));
-  const keys = [first, second, reading.size, ui.more, ui.shown];
+  const keys = [first, second, reading.size, store.ui.shown];
   return [
     h(Pickers, {
       store, kinds, options, pair: [first.id, second.id],
@@ -103,7 +103,7 @@ function Templates({ store, runs, names }) {
 
 /** Decisions of the same place (turn, player, component) that two runs took differently. */
 function DecisionsApart({ store, runs, names }) {
-  const { reading, ui } = store, [one, other] = runs.map((run) => decisionsByPlace(reading, run));
+  const { reading } = store, [one, other] = runs.map((run) => decisionsByPlace(reading, run));
   const last = Math.min(...runs.map((run) => reading.last(run)));
   const apart = [...new Set([...one.keys(), ...other.keys()])]
     .map((place) => [one.get(place), other.get(place)])
@@ -111,16 +111,14 @@ function DecisionsApart({ store, runs, names }) {
     .map((pair) => ({ pair, words: wordsApart(reading, pair) }))
     .filter(({ words }) => words[0] !== words[1])
     .sort((a, b) => (a.pair[0] ?? a.pair[1]).n - (b.pair[0] ?? b.pair[1]).n);
-  const shown = ui.shown?.decisions ?? MOST_APART;
-  const more = () => store.show({ shown: { ...ui.shown, decisions: 10 * shown } });
+  const [count, more] = limited(store, "apart", apart.length, MOST_APART, "more decision");
   const title = runs.every((run) => reading.last(run) === last) ? "Decisions that differ"
     : `Decisions that differ, up to turn ${last}`;
   return h(CompareSection, { title },
     apart.length === 0 ? h("p", { class: "soft" }, "None.") : h("table", { class: "compare-apart" },
       columnHeads(["turn", "player", ...names, ""]),
-      h("tbody", null, apart.slice(0, shown).map((it) => h(DecisionRow, { store, ...it })))),
-    apart.length > shown && h("button", { class: "plain", onclick: more },
-      plural(apart.length - shown, "more decision")));
+      h("tbody", null, apart.slice(0, count).map((it) => h(DecisionRow, { store, ...it })))),
+    more);
 }
 
 function decisionsByPlace(reading, run) {
@@ -166,9 +164,9 @@ function DecisionRow({ store, pair, words }) {
 // --- two calls ---------------------------------------------------------------------------------
 
 function CallPair({ store, kinds }) {
-  const { reading, at, ui } = store, all = reading.callsOf(reading.runs.get(at.run));
+  const { reading, at } = store, all = reading.callsOf(reading.runs.get(at.run));
   const first = reading.calls.get(at.a) ?? reading.calls.get(at.call) ?? all[0];
-  if (!first) return h("p", { class: "calls-none" }, "This run made no calls to a model.");
+  if (!first) return h(NoCalls, { store });
   const second = reading.calls.get(at.b) ?? neighbours(store, first)[0]?.[0] ?? all[1] ?? first;
   const options = store.keep("callOptions", [first, second, all], () => {
     const players = new Set([first.player, second.player]);
@@ -181,7 +179,7 @@ function CallPair({ store, kinds }) {
     h(Difference, { store, id: title, texts: calls.map((call) => text(reading, call)), names }));
   return [
     h(Pickers, { store, kinds, options, pair: [first.k, second.k] }),
-    ...store.keep("callPair", [first, second, reading.size, ui.more, ui.shown], () => [
+    ...store.keep("callPair", [first, second, reading.size, store.ui.shown], () => [
       part("Replies", replyText), part("Prompts", promptText), part("Settings", settingsText),
     ]),
   ];
@@ -207,41 +205,27 @@ function settingsText(reading, call) {
 
 /** Two texts side by side by lines; equal ones are folded, in changed ones the words are marked. */
 function Difference({ store, id, texts, names }) {
-  const { ui } = store, [one, other] = texts;
-  if (one === other) return h(Same);
-  const units = store.keep(`difference ${id}`, texts, () => foldEqual(diff(one, other)));
-  const most = ui.shown?.[id] ?? MOST_ROWS;
-  const show = (name, value) => store.show({ shown: { ...ui.shown, [name]: value } });
-  const row = ({ a, b, same }, key) => [
-    h(DiffSide, { store, id: `${id}.${key}`, pieces: a, tag: "del", kind: same ? "a same" : "a" }),
-    h(DiffSide, { store, id: `${id}.${key}`, pieces: b, tag: "ins", kind: same ? "b same" : "b" }),
+  if (texts[0] === texts[1]) return h(Same);
+  const units = store.keep(`difference ${id}`, texts, () => foldEqual(diff(...texts)));
+  const [count, more] = limited(store, id, units.length, MOST_ROWS, "more row");
+  const side = (pieces, { same }, name, tag, key) => (!pieces
+    ? h("div", { class: `${name} none` })
+    : h("div", { class: same ? `${name} same` : name }, h(Passage, {
+      store, id: `${id}.${key}.${name}`, mono: true,
+      pieces: pieces.map(({ text, changed }) => ({ text, tag: changed && text && tag })),
+    })));
+  const row = (unit, key) => [
+    side(unit.a, unit, "a", "del", key), side(unit.b, unit, "b", "ins", key),
   ];
-  const skip = (text, onclick) => h("div", { class: "diff-skip" },
-    h("button", { class: "plain", onclick }, text));
+  const skip = (button) => button && h("div", { class: "diff-skip" }, button);
   return h("div", { class: "diff" },
-    names.map((name, side) => h("div", { class: `diff-name ${"ab"[side]}` }, visible(name))),
-    units.slice(0, most).map((unit, index) => {
+    names.map((name, at) => h("div", { class: `diff-name ${"ab"[at]}` }, visible(name))),
+    units.slice(0, count).map((unit, index) => {
       if (!unit.folded) return row(unit, index);
-      const key = `${id}.fold${index}`;
-      if (ui.shown?.[key]) return unit.folded.map((it, at) => row(it, `${index}.${at}`));
-      return skip(plural(unit.folded.length, "equal line"), () => show(key, true));
+      const [open, show] = limited(store, `${id}.${index}`, unit.folded.length, 0, "equal line");
+      return open ? unit.folded.map((it, at) => row(it, `${index}.${at}`)) : skip(show);
     }),
-    units.length > most
-      && skip(plural(units.length - most, "more row"), () => show(id, 10 * most)));
-}
-
-function DiffSide({ store, id, pieces, tag, kind }) {
-  if (!pieces) return h("div", { class: `${kind} none` });
-  const cut = (part) => {
-    let at = 0;
-    return pieces.map(({ text, changed }) => {
-      const start = at;
-      at += text.length;
-      return { text: part.slice(start, at), tag: changed && text ? tag : null };
-    });
-  };
-  const text = pieces.map((piece) => piece.text).join("");
-  return h("div", { class: kind }, h(Passage, { store, id: id + tag, text, mono: true, cut }));
+    skip(more));
 }
 
 /** Rows, with long passages of equal ones as `{folded: rows}`. */

@@ -127,6 +127,16 @@ export function slots(text, form, places, message) {
   return at < text.length ? [...pieces, { text: text.slice(at) }] : pieces;
 }
 
+/** The first pieces of a text, of so many characters together. */
+export function beginning(pieces, most) {
+  let left = most;
+  return pieces.flatMap((it) => {
+    const text = it.text.slice(0, left - (it.text.codePointAt(left - 1) > 0xffff));
+    left = Math.max(0, left - it.text.length);
+    return text ? [{ ...it, text }] : [];
+  });
+}
+
 // --- differences -------------------------------------------------------------------------------
 
 const MOST_EDITS = 1200, MOST_EFFORT = 4e6; // beyond these a passage counts as changed as a whole

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from assistant_kit import call, engine
+from ipywidgets import DOMWidget
 from study_kit import Water
 
 from llmsim_lab import Simulation, SimulationConfig, lab
 from llmsim_lab._util.files import data_path
-from llmsim_lab.lab._widget import LabWidget
 from llmsim_lab.run import load
 from llmsim_lab.study import Study
 
 __all__ = ["every_widget"]
 
 
-async def every_widget() -> dict[str, LabWidget]:
+async def every_widget() -> dict[str, DOMWidget]:
     """Return one widget of each class, by the class's name."""
     economy = load(data_path("tapes/first_run.tape"), 1)
     nations = load(data_path("tapes/two_nations.tape"), 1)
-    made = [
+    made: list[DOMWidget] = [
         await _chat(),
         await _seat(),
         lab.Lab(economy),
         lab.PromptComparer.from_results(data_path("tapes/prompt_experiment.tape")),
         lab.PromptViewer(nations),
         lab.RateChart(economy),
-        await _tree(),
+        lab.RunTree(data_path("tapes/first_run.tape")),
         await _study(),
         lab.TurnStepper(economy),
     ]
@@ -52,12 +52,3 @@ async def _seat() -> lab.HumanSeat:
 async def _study() -> lab.StudyBoard:
     study = Study(Water, {"factor": [1.5, 3.0]}, seeds=4, turns=5, players={"*": "rule"})
     return lab.StudyBoard(await study.arun(progress=False))
-
-
-async def _tree() -> lab.RunTree:
-    """Return a tree with two runs compared and one opened."""
-    tree = lab.RunTree(data_path("tapes/first_run.tape"))
-    tree.select(1, compare_with=2)
-    tree.open_button.click()
-    await tree.idle()
-    return tree

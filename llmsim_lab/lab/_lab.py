@@ -630,9 +630,8 @@ class Lab(AnyWidget):
     def static_text(self) -> str:
         """Return what is shown as plain text, the same for the same run."""
         run, turn = self.shown
-        lines = [f"{type(self).__name__} of {self.reading.title}"]
-        if len(self.runs) > 1:
-            lines += _static.tree_lines(self.reading)
+        lines = [f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")]
+        lines += _static.tree_lines(self.reading)
         if "overview" in self.panels and self._chart:
             lines.append(self._chart.alt)
         if "turn" in self.panels:
@@ -645,9 +644,7 @@ class Lab(AnyWidget):
     def static_html(self) -> Markup:
         """Return what is shown as simple HTML: a picture, and the turn as a table."""
         run, turn = self.shown
-        parts: list[Markup] = []
-        if len(self.runs) > 1:
-            parts.append(pre("\n".join(_static.tree_lines(self.reading))))
+        parts: list[Markup] = [pre("\n".join(_static.tree_lines(self.reading)))]
         if "overview" in self.panels and self._chart:
             parts.append(figure_html(self._chart))
         if "turn" in self.panels:
@@ -700,6 +697,8 @@ class Lab(AnyWidget):
         for stop in self._stop_listening:
             stop()
         self.stop()
+        if self.comm is not None:
+            self.layout.close()
         super().close()
 
 

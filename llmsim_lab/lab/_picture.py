@@ -15,6 +15,7 @@ from itertools import takewhile
 from math import isfinite
 from numbers import Real
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -206,6 +207,10 @@ def picture(
     main.set_title(drawable(title, 90), loc="left")
     if len(main.lines) > 1 or beside:
         figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    notes = dict.fromkeys(drawable(note, 400) for line in lines for note in line.notes)
+    if notes:
+        words = "\n".join(fill(note, 110) for note in notes)
+        figure.supxlabel(words, fontsize=7.5, x=0.01, ha="left")
     return told(figure, "\n".join(_words(lines, series, title)))
 
 

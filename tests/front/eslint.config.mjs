@@ -4,7 +4,7 @@ const browser = ["document", "window", "location", "history", "addEventListener"
   "removeEventListener", "getComputedStyle", "matchMedia", "requestAnimationFrame", "setTimeout",
   "clearTimeout", "performance", "navigator", "CSSStyleSheet", "MutationObserver",
   "ResizeObserver", "DecompressionStream", "Response", "Blob", "URLSearchParams", "atob",
-  "console", "innerWidth", "innerHeight", "CSS", "structuredClone", "process", "Event", "URL"];
+  "console", "KeyboardEvent", "innerWidth", "innerHeight", "CSS", "process", "Event", "URL"];
 
 export default [
   js.configs.recommended,

@@ -237,5 +237,5 @@ async def test_a_conversation_that_cannot_begin_anew_says_so_in_place() -> None:
 
 def test_the_general_widgets_show_a_recorded_conversation() -> None:
     tape = data_path("tapes/assistant.tape")
-    assert "turn 9, assistant" in PromptViewer(tape).static_text()
+    assert "[reply]" in PromptViewer(tape).static_text()
     assert "chat" in RunTree(tape).static_text()

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from builders import make_simulation
-from llmsim_lab.lab.charts._tracks import chartable
 
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._picture import charted, lines_of
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
@@ -31,9 +31,8 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
     assert names == [
         "ruled",
         "model",
-        "what the Taylor rule asks, on the data of: model",
         "history (T-bill)",
-        "planned, not played yet",
+        "what the Taylor rule asks, on the data of: model",
     ]
     rate = figure.axes[0]
     assert rate.get_title(loc="left") == "Policy rate from 1979Q3"
@@ -41,8 +40,7 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
     assert drawn["ruled"] == frames["ruled"]["interest_rate"].tolist()
     assert drawn["history (T-bill)"] == history("1979Q3", 5)["interest_rate"].tolist()
     quarters = [label.get_text() for label in rate.get_xticklabels()]
-    assert quarters[:5] == frames["model"]["period"].tolist()
-    assert quarters[-1] == "1981Q3"  # the eighth, as planned
+    assert quarters == frames["model"]["period"].tolist()
     assert {axes.get_title(loc="left").split(",")[0] for axes in figure.axes[1:]} == {
         "Inflation",
         "Output gap",
@@ -50,34 +48,43 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
     }
 
 
-def test_a_frame_brings_along_its_runs_bounds_and_horizon() -> None:
+def test_a_frame_brings_along_its_runs_bounds() -> None:
     engine = {"rate_bounds": [1, 12]}
     figure = rate_figure({"ruled": ruled(start="1979Q3", turns=6, engine=engine).run(3)})
-    rate = figure.axes[0]
-    assert [text.get_text() for text in rate.texts] == ["at most 12"]
-    assert rate.get_ylim()[1] > 12
-    assert max(rate.get_xticks()) == 6
-    told = figure.alt  # type: ignore[attr-defined]
-    assert "Planned up to turn 6. Policy rate can be at most 12 % per year." in told
+    flat = [line.get_ydata() for line in figure.axes[0].get_lines() if len(line.get_ydata()) == 2]
+    assert [list(ends) for ends in flat] == [[12, 12]]
 
 
 def test_long_and_undated_runs_have_a_readable_axis() -> None:
-    figure = rate_figure({"ruled": ruled().run(60)})
-    assert figure.axes[0].get_xlabel() == "turn (quarters)"
-    assert len(figure.axes[0].get_xticks()) <= 12
+    axes = rate_figure({"ruled": ruled().run(60)}).axes[0]
+    assert axes.get_xlabel() == "turn"
+    assert len(axes.get_xticks()) <= 12
+
+
+def test_a_fork_is_drawn_from_where_it_parts_and_what_was_done_is_named() -> None:
+    first = ruled()
+    first.run(4)
+    other = first.fork(2, intervene=[{"turn": 3, "shock": {"supply": 2}}])
+    other.run(2)
+    rate, prices, *_ = rate_figure({"one": first.to_frame(), "other": other.to_frame()}).axes
+    one, fork = rate.get_lines()[:2]
+    assert list(one.get_xdata()) == [0, 1, 2, 3, 4]
+    assert list(fork.get_xdata()) == [2, 3, 4]
+    assert [text.get_text() for text in rate.texts] == ["supply shock +2"]
+    assert prices.get_title(loc="left").startswith("Inflation")
 
 
 def test_a_notebook_shows_the_figure_without_pyplot() -> None:
     figure = rate_figure({"ruled": ruled().run(2)})
     png, told = figure._repr_png_()  # type: ignore[attr-defined]
     assert png.startswith(b"\x89PNG")
-    assert told["alt"].startswith("Chart of Policy rate, turns 0 to 2. Latest values. ruled: ")
+    assert told["alt"].startswith("Chart: Policy rate\nruled, turns 0 to 2: Policy rate ")
     assert "matplotlib.pyplot" not in sys.modules or figure.number is None  # type: ignore[attr-defined]
 
 
 def test_history_that_is_no_frame_is_refused() -> None:
     wrong: Any = 3
-    with pytest.raises(ConfigError, match="history=3 must be True, False, or a frame"):
+    with pytest.raises(ConfigError, match="history=3 must be a frame"):
         rate_figure({"ruled": ruled().run(1)}, history=wrong)
 
 
@@ -89,11 +96,11 @@ def test_a_run_of_a_world_without_rates_is_refused() -> None:
 def test_dollars_in_a_name_are_no_formula() -> None:
     figure = rate_figure({"$\\frac{1$": ruled().run(2)}, title="$1 and $2")
     figure.draw_without_rendering()
-    [name, _] = [text.get_text() for text in figure.legends[0].get_texts()]
+    [name] = [line.get_label() for line in figure.axes[0].get_lines()[:1]]
     assert name == "\\$\N{SET MINUS}frac{1\\$"
     assert figure.axes[0].get_title(loc="left") == r"\$1 and \$2"
 
 
-def test_what_is_the_same_each_turn_or_counted_elsewhere_is_not_charted() -> None:
-    row = dict.fromkeys(("turn", "ok", "actions", "accepted", "coverage", "tokens"), 1.0)
-    assert [item.label for item in chartable([row])] == ["coverage", "Tokens of a turn"]
+def test_what_is_counted_elsewhere_is_not_charted() -> None:
+    row = dict.fromkeys(("turn", "ok", "coverage", "tokens"), 1.0)
+    assert [item.label for item in charted(lines_of(pd.DataFrame([row])))] == ["coverage"]

@@ -82,10 +82,12 @@ async def test_before_a_turn_the_seat_says_how_to_begin() -> None:
         assert "You advise Aland. Mandate: stable prices" in seat.prompt.value
 
 
-def test_the_path_so_far_is_seen_and_nothing_else_of_its_chart() -> None:
+def test_the_path_so_far_is_seen_and_no_more_of_the_run() -> None:
     with seated(table_of()) as seat:
-        shown = [part for part in seat.chart.children if part.layout.display != "none"]
-        assert [seat.chart.picture in part.children for part in shown] == [True]
+        assert seat.chart.panels == ["overview"]
+        assert (
+            "Interest rate" in seat.chart.static_text() or "Policy rate" in seat.chart.static_text()
+        )
 
 
 async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn() -> None:
@@ -468,10 +470,10 @@ async def test_the_stepper_of_the_same_run_can_start_the_turn() -> None:
     simulation = table_of()
     stepper = TurnStepper(simulation)
     with seated(simulation) as seat:
-        stepper.step_button.click()
+        playing = asyncio.create_task(stepper.play())
         await seat.asked()
         seat.answer(**RAISE, rate=11.67)
-        await stepper.idle()
+        await playing
         assert simulation.turn_number == 1
 
 

@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import ipywidgets as w
 import pytest
-from llmsim_lab.lab.charts._export import figure_html
+from page_kit import HOSTILE
 from social_kit import make_social
-from viewer_kit import HOSTILE
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import PromptViewer, RateChart, RunTree, TurnStepper
+from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab.figures import (
     cascade_figure,
     feed_figure,
@@ -61,9 +60,7 @@ def hostile() -> SocialSimulation:
 async def test_hostile_texts_are_escaped_everywhere() -> None:
     made = hostile()
     for widget in (TurnStepper(made), PromptViewer(made)):
-        html = str(widget.static_html()) + " ".join(
-            part.value for part in vars(widget).values() if isinstance(part, w.HTML)
-        )
+        html = str(widget.static_html())
         assert "<script>" not in html
         assert "<img src=x" not in html
         assert "</style>" not in html
@@ -92,7 +89,7 @@ async def test_the_tree_of_runs_and_the_chart_know_social_runs(tmp_path: Path) -
     assert "social" in tree.static_text()
     assert "2 social · fork at turn 2" in tree.static_text()
     chart = RateChart(made)
-    assert "Likes" in chart.static_text()
+    assert "Chart: " in chart.static_text()
     made.close()
     other.close()
 

@@ -130,8 +130,8 @@ async def test_a_click_opens_the_run_and_close_takes_it_away(tmp_path: Path) -> 
         board.cells["fancy", 1].click()
         await asyncio.sleep(0)
         assert board.stepper is not None
-        assert board.stepper.simulation.config.taste == "fancy"
-        assert board.stepper.simulation.config.seed == 1
+        assert board.stepper.runs[1].config.taste == "fancy"
+        assert board.stepper.runs[1].config.seed == 1
         assert board.opened.children == (board.stepper,)
         assert "llmsim-open" in board.cells["fancy", 1]._dom_classes
         assert "It is open below" in board.status.value

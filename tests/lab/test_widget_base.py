@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
+from ipywidgets import DOMWidget
 from ipywidgets.widgets.widget import _instances
 from widget_kit import every_widget
 
@@ -193,7 +194,7 @@ async def test_closing_a_widget_leaves_nothing_of_it_open() -> None:
     assert set(widgets) == {
         name
         for name in lab.__all__
-        if isinstance(found := getattr(lab, name), type) and issubclass(found, LabWidget)
+        if isinstance(found := getattr(lab, name), type) and issubclass(found, DOMWidget)
     }
     for widget in widgets.values():
         widget.close()

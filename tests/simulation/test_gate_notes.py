@@ -81,10 +81,8 @@ def test_frame_page_caption_and_words_of_a_chart_name_a_model_that_failed(keep: 
     assert SENTENCE in run._repr_html_()
     chart = RateChart(run)
     assert SENTENCE in chart.static_text()
-    assert SENTENCE in chart.alt
     for figure in (chart.figure, rate_figure({"run": frame})):
-        caption = figure.legends[0].get_title().get_text()
-        assert caption.replace("\n", " ") == SENTENCE
+        assert figure.get_supxlabel().replace("\n", " ") == SENTENCE
 
 
 def test_loaded_runs_and_charts_of_tapes_say_so_too(keep: Keep, tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Reading } from "../../llmsim_lab/run/front/reading.js";
+import { ticks } from "../../llmsim_lab/run/front/chart.js";
+
+const turn = (run, n, row, more) => ({ turn: { run, n, row, decisions: [], calls: [], ...more } });
+
+function makeReading(records) {
+  const reading = new Reading();
+  assert.equal(reading.take(0, records), true);
+  return reading;
+}
+
+/** A run of four turns, a fork of it at turn 2 with other columns, and a fork of that at 3. */
+function makeFamily() {
+  return makeReading([
+    { run: { id: 1, columns: ["rate", "note"], series: [{ column: "rate", label: "Rate" }] } },
+    ...[0, 1, 2, 3].map((n) => turn(1, n, [n, "text"])),
+    { run: { id: 2, parent: 1, fork: 2, columns: ["note", "rate"] } },
+    turn(2, 3, ["other", 30]),
+    { run: { id: 3, parent: 2, fork: 3, columns: [] } },
+  ]);
+}
+
+const at = (reading, id) => reading.runs.get(id);
+
+test("a gap is refused, and what is known already is passed over", () => {
+  const reading = new Reading();
+  assert.equal(reading.take(1, [{}]), false);
+  assert.equal(reading.take(0, [{ lines: ["a"] }, { lines: ["b"] }]), true);
+  assert.equal(reading.take(1, [{ lines: ["b"] }, { lines: ["c"] }]), true);
+  assert.deepEqual([reading.size, reading.lines], [3, ["a", "b", "c"]]);
+});
+
+test("a text is its lines", () => {
+  const reading = makeReading([{ lines: ["one", ""], texts: [[0, 1, 0]] }]);
+  assert.equal(reading.text(0), "one\n\none");
+  assert.equal(reading.text(null), "");
+});
+
+test("a fork has its ancestors' turns up to where it left them, by their own columns", () => {
+  const reading = makeFamily(), [first, fork, deep] = [1, 2, 3].map((id) => at(reading, id));
+  assert.deepEqual(reading.points(fork, "rate"), [[0, 0], [1, 1], [2, 2], [3, 30]]);
+  assert.deepEqual(reading.points(deep, "rate"), reading.points(fork, "rate"));
+  assert.deepEqual([...reading.lineOf(deep)], [[3, Infinity], [2, 3], [1, 2]]);
+  assert.deepEqual([reading.first(deep), reading.last(deep), reading.last(first)], [0, 3, 3]);
+  assert.equal(reading.turn(deep, 3).run, 2);
+  assert.deepEqual([...reading.columns(deep)], ["rate", "note"]);
+});
+
+test("a record of the same run, turn or call replaces what it says, and answers follow", () => {
+  const reading = makeFamily(), run = at(reading, 1);
+  assert.equal(reading.last(run), 3);
+  reading.take(reading.size, [
+    { run: { id: 1, outcome: "done" }, ...turn(1, 4, [4]) },
+    { ...turn(1, 4, [5]), calls: [{ k: 7, run: 1, n: 4, status: "" }] },
+    { calls: [{ k: 7, run: 1, n: 4, status: "ok" }] },
+  ]);
+  assert.equal(at(reading, 1), run);
+  assert.deepEqual([run.outcome, run.columns.length, reading.last(run)], ["done", 2, 4]);
+  assert.equal(reading.value(reading.turn(run, 4), "rate"), 5);
+  assert.deepEqual(reading.callsOf(run, 4).map((call) => call.status), ["ok"]);
+});
+
+test("calls of a run are those of its line; one without a turn is its own run's", () => {
+  const reading = makeFamily(), call = (k, run, n) => ({ k, run, n, status: "ok" });
+  reading.take(reading.size, [{ calls: [call(9, 2, null), call(4, 2, 3), call(2, 1, 3), call(1, 1, 2)] }]);
+  const numbers = (id, n) => reading.callsOf(at(reading, id), n).map((it) => it.k);
+  assert.deepEqual([numbers(1), numbers(2), numbers(3)], [[1, 2], [1, 4, 9], [1, 4]]);
+  assert.deepEqual([numbers(2, 2), numbers(2, 3)], [[1], [4]]);
+});
+
+test("forks that differ only in their seed are one row, and others are not", () => {
+  const fork = (id, changes, more) => ({ run: { id, parent: 1, fork: 2, changes, seed: id, ...more } });
+  const reading = makeReading([
+    { run: { id: 1 } }, { run: { id: 2, parent: 1, fork: 2, changes: ["prompt"] } },
+    ...[3, 4, 5].map((id) => fork(id, [`seed ${id}`, "shock 4"])),
+    fork(6, ["shock 5"]), fork(7, ["shock 5"]), { run: { id: 8, parent: 7, fork: 3 } },
+  ]);
+  const rows = reading.tree().map(({ run, runs, depth }) => [runs?.length ?? run.id, depth]);
+  assert.deepEqual(rows, [[1, 0], [2, 1], [3, 1], [6, 1], [7, 1], [8, 2]]);
+});
+
+test("what can be charted: the named series, then other columns with numbers", () => {
+  const reading = makeReading([
+    { run: { id: 1, columns: ["turn", "a", "b", "c", "calls"], series: [{ column: "b" }, { column: "x" }] } },
+    turn(1, 0, [0, 1, 2, "text", 3]),
+  ]);
+  assert.deepEqual(reading.charted(at(reading, 1)).map((it) => it.column), ["b", "a"]);
+});
+
+test("ticks are round and within the range", () => {
+  assert.deepEqual(ticks(0, 1, 4), [0, 0.5, 1]);
+  assert.deepEqual(ticks(-1.5, 2.4, 4), [-1, 0, 1, 2]);
+  assert.deepEqual(ticks(0, 3, 9, true), [0, 1, 2, 3]);
+  assert.deepEqual(ticks(5, 5, 4), [5]);
+});

@@ -13,7 +13,8 @@ const DRAG_PX = 6, DOUBLE_CLICK_MS = 220;
 /** How a run is drawn: one of six colours, then the same ones dashed. */
 export const look = (run) => `k${run.look % 6} dash${Math.floor(run.look / 6) % 4}`;
 
-export const Swatch = ({ run }) => h("svg", { class: "swatch", viewBox: "0 0 18 8", "aria-hidden": "true" },
+export const Swatch = ({ run }) => h("svg",
+  { class: "swatch", viewBox: "0 0 18 8", "aria-hidden": "true" },
   h("path", { class: `curve main ${look(run)}`, d: "M1 4H17" }));
 
 /** What a run is called in a list: what it changed, or its name. */
@@ -54,8 +55,9 @@ function valueAt(reading, run, column, n) {
 /** Round places for an axis, about `most` of them. */
 export function ticks(from, to, most, whole = false) {
   const rough = Math.max((to - from) / most || 1, whole ? 1 : 0);
-  const power = 10 ** Math.floor(Math.log10(rough)), steps = whole ? [1, 2, 4, 5, 10] : [1, 2, 5, 10];
-  const step = steps.map((it) => it * power).find((it) => it >= rough * 0.999), places = [];
+  const power = 10 ** Math.floor(Math.log10(rough)), places = [];
+  const steps = whole ? [1, 2, 4, 5, 10] : [1, 2, 5, 10];
+  const step = steps.map((it) => it * power).find((it) => it >= rough * 0.999);
   for (let at = Math.ceil(from / step - 1e-9); at * step <= to + step * 1e-9; at += 1) {
     places.push(Number((at * step).toPrecision(12)));
   }
@@ -127,8 +129,8 @@ export function Charts({ store, runs, run = runs.at(-1), turn = null, columns })
 function spanOf({ reading, ui }, runs) {
   const first = Math.min(...runs.map((run) => reading.first(run)));
   const last = Math.max(first + 1, ...runs.map((run) => reading.last(run)));
-  const [from, to] = ui.zoom ?? [first, last];
-  return from >= last ? { from: first, to: last } : { from: Math.max(from, first), to: Math.min(to, last) };
+  const [from, to] = ui.zoom?.[0] < last ? ui.zoom : [first, last];
+  return { from: Math.max(from, first), to: Math.min(to, last) };
 }
 
 function Panel(view) {
@@ -174,27 +176,29 @@ function drawPanel(view) {
   const curves = strongLast.flatMap((it) => curvesOf(view, it)).map(({ kind, points }) => (
     { kind, points: points.filter(([n]) => inside(n)) }));
   const told = run.prediction?.[item.column], isNumber = (value) => typeof value === "number";
-  const values = [...curves.flatMap((it) => it.points.map((point) => point[1])), told].filter(isNumber);
-  const [low, high] = rangeOf(values);
+  const values = curves.flatMap((it) => it.points.map(([, value]) => value));
+  const known = [...values, told].filter(isNumber), [low, high] = rangeOf(known);
   const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const level = (kind, value) => h("line", {
     class: kind, x1: LEFT, x2: wide - RIGHT, y1: y(value), y2: y(value),
   });
-  const bounds = [item.low, item.high].filter((value) => isNumber(value) && value > low && value < high);
+  const near = (value) => isNumber(value) && value > low && value < high;
+  const bottom = HEIGHT - BOTTOM;
+  const upright = (n) => h("line", { class: "fork", x1: x(n), x2: x(n), y1: 2, y2: bottom });
   const forks = new Set(lines.map((it) => it.fork).filter(inside));
   const done = [...reading.turns(run)].filter(([n, turn]) => inside(n) && turn.done?.length);
   const still = h("g", null,
-    ticks(low, high, 4, values.every(Number.isInteger)).map((value) => h("g", { key: value },
+    ticks(low, high, 4, known.every(Number.isInteger)).map((value) => h("g", { key: value },
       level(value === 0 ? "grid zero" : "grid", value),
       h("text", { x: LEFT - 7, y: y(value) + 3.5, "text-anchor": "end" }, tickWords(value)))),
     turnAxis(view),
-    bounds.map((value) => level("bound", value)),
-    [...forks].map((n) => h("line", { class: "fork", x1: x(n), x2: x(n), y1: 2, y2: HEIGHT - BOTTOM })),
+    [item.low, item.high].filter(near).map((value) => level("bound", value)),
+    [...forks].map(upright),
     curves.map(({ kind, points }) => h("path", { class: kind, d: pathOf(points, x, y) })),
     isNumber(told) && [level("told", told), h("text", {
       class: "told", x: wide - RIGHT, y: y(told) - 4, "text-anchor": "end",
     }, `predicted ${figure(told)}`)],
-    done.map(([n]) => h("path", { class: "outside", d: `M${x(n)} ${HEIGHT - BOTTOM - 7}l4 7h-8z` })));
+    done.map(([n]) => h("path", { class: "outside", d: `M${x(n)} ${bottom}l4 7h-8z` })));
   return { y, still, label: panelWords(view) };
 }
 
@@ -235,8 +239,9 @@ function turnAxis({ reading, run, wide, from, to, x }) {
 function pointing({ store, item, run, from, to, wide }) {
   const { ui } = store, { column } = item;
   const turnAt = ({ currentTarget, clientX }) => {
-    const at = clientX - currentTarget.getBoundingClientRect().left - LEFT;
-    return Math.round(Math.min(Math.max(from + (at / (wide - LEFT - RIGHT)) * (to - from), from), to));
+    const px = clientX - currentTarget.getBoundingClientRect().left - LEFT;
+    const n = from + (px / (wide - LEFT - RIGHT)) * (to - from);
+    return Math.round(Math.min(Math.max(n, from), to));
   };
   const onpointermove = (event) => {
     const n = turnAt(event), pressed = ui.press && event.buttons === 1;
@@ -276,7 +281,8 @@ function Tip({ store, item, run, lines, n, left, wide }) {
     values.slice(0, TIP_LINES).map(([it, value]) => h("div", { key: it.id }, h(Swatch, { run: it }),
       h("span", { dir: "auto" }, runLabel(reading, it)), h("b", null, figure(value)))),
     turn?.done?.map((words) => h("p", { dir: "auto" }, clip(oneLine(words), 120))),
-    [...players.values()].slice(0, TIP_LINES).map((made) => h("div", { key: made.player, class: "made" },
-      h("span", { dir: "auto" }, oneLine(made.player || made.component)),
-      h("small", { dir: "auto" }, clip(answerIn(reading, made), 60)))));
+    [...players.values()].slice(0, TIP_LINES).map((made) => (
+      h("div", { key: made.player, class: "made" },
+        h("span", { dir: "auto" }, oneLine(made.player || made.component)),
+        h("small", { dir: "auto" }, clip(answerIn(reading, made), 60))))));
 }

@@ -94,7 +94,7 @@ function write(el, name, value, first = false) {
   if (name.startsWith("on")) el.addEventListener(name.slice(2), hear);
   else if (name === "style") el.style.cssText = value ?? "";
   else if (PROPERTIES.has(name)) {
-    const typing = name === "value" && el.getRootNode().activeElement === el;
+    const typing = name === "value" && el.type !== "range" && el.getRootNode().activeElement === el;
     if (first ? value != null : !typing) el[name] = value ?? "";
   } else if (value == null || (value === false && !words)) el.removeAttribute(name);
   else el.setAttribute(name, value === true && !words ? "" : value);

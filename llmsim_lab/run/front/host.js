@@ -1,5 +1,4 @@
 // The two hosts of the views: a page that was mailed, and a notebook's widget (anywidget).
-/* global CSS */
 
 import { h, patch } from "./dom.js";
 import { Reading } from "./reading.js";
@@ -136,8 +135,8 @@ function takeKeys(place, store) {
 function stopAtUs(event, path) {
   event.stopImmediatePropagation();
   const { key, code, shiftKey } = event;
-  const copy = new KeyboardEvent("keydown", { key, code, shiftKey, bubbles: true, cancelable: true });
-  if (!path[0].dispatchEvent(copy)) event.preventDefault();
+  const props = { key, code, shiftKey, bubbles: true, cancelable: true };
+  if (!path[0].dispatchEvent(new KeyboardEvent("keydown", props))) event.preventDefault();
 }
 
 // --- a page ------------------------------------------------------------------------------------
@@ -175,8 +174,9 @@ function followAddress(store, start) {
     const step = STEPS.some((name) => (store.at[name] ?? null) !== (written[name] ?? null));
     written = store.at;
     const address = `#${new URLSearchParams(told)}`;
+    if (address === location.hash) return;
     try {
-      if (address !== location.hash) history[step ? "pushState" : "replaceState"](null, "", address);
+      history[step ? "pushState" : "replaceState"](null, "", address);
     } catch { /* a frame without an address of its own */ }
   };
   const read = () => {
@@ -232,9 +232,12 @@ export default function widget() {
     if (form) next.form = form;
     if (ask !== undefined) next.ask = ask;
     if (fault !== undefined) next.fault = fault;
+    if (show) {
+      first = { ...first, turn: null, ...show };
+      next.form = null;
+      for (const store of stores) store.at = { ...store.at, turn: null, ...show };
+    }
     tell(next);
-    if (show) for (const store of stores) store.set({ at: { ...store.at, turn: null, ...show }, form: null });
-    if (show) first = { ...first, turn: null, ...show };
   }
 
   function initialize({ model }) {

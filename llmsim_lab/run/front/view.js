@@ -22,8 +22,8 @@ const words = (name) => visible(name).replaceAll("_", " ");
 const titled = (word) => word[0].toUpperCase() + word.slice(1);
 const note = (text) => h("p", { class: "note", dir: "auto" }, visible(text));
 const soft = (text) => h("p", { class: "soft" }, text);
-const plain = (text, onclick, props) => h("button", { class: "plain", type: "button", onclick, ...props },
-  text);
+const plain = (text, onclick, props) => h("button",
+  { class: "plain", type: "button", onclick, ...props }, text);
 
 /** A part that is drawn only while it is open; `content` is a function. */
 function Fold({ store, id, title }, [content]) {
@@ -36,7 +36,9 @@ function Fold({ store, id, title }, [content]) {
 
 export function App({ store }) {
   const { reading, panels, commands, ask, form, ui } = store, has = (name) => panels.includes(name);
-  if (!reading.runs.size) return h("p", { class: "wait", role: "status" }, liveWords(store) || "Reading …");
+  if (!reading.runs.size) {
+    return h("p", { class: "wait", role: "status" }, liveWords(store) || "Reading …");
+  }
   const views = viewsOf(store);
   settle(store, views);
   const { view } = store.at, now = { store, ...here(store) };
@@ -55,14 +57,14 @@ export function App({ store }) {
 
 function viewsOf({ panels, reading }) {
   const pairs = reading.runs.size > 1 || reading.calls.size > 1;
-  return Object.keys(VIEWS).filter((name) => panels.includes(name) && (name !== "compare" || pairs));
+  return Object.keys(VIEWS).filter((it) => panels.includes(it) && (it !== "compare" || pairs));
 }
 
 /** Fill in what an address, or a host, left open: the run and the view. */
 function settle(store, views) {
   const { reading, at } = store;
   const run = reading.runs.has(at.run) ? at.run : reading.runs.keys().next().value;
-  const meant = at.call != null ? "calls" : at.a != null ? "compare" : at.turn != null ? "turn" : "";
+  const meant = at.call != null ? "calls" : at.a != null ? "compare" : at.turn != null && "turn";
   store.at = { ...at, run, view: [at.view, meant, views[0]].find((it) => views.includes(it)) };
 }
 
@@ -94,7 +96,7 @@ export function onKey(store, event, target) {
     ArrowRight: () => toTurn(store, Math.min(n + 1, last), last),
     "?": () => store.show({ help: !ui.help }),
     "/": views.includes("calls") && search,
-    Escape: (ui.help || store.form) && (() => store.set({ form: null, ui: { ...ui, help: false } })),
+    Escape: (ui.help || store.form) && (() => store.set({ form: null, ui: { ...ui, help: 0 } })),
     " ": commands && (() => (live.busy ? commands({ do: "pause" }) : play(turnsToPlay(store)))),
     Enter: commands && !live.busy && (() => play(1)),
   }[key] ?? (views[key - 1] && (() => store.go({ view: views[key - 1] })));
@@ -184,8 +186,9 @@ function RunRow({ store, row: { run: it, seed }, run }) {
     onclick: () => store.go({ run: it.id, call: null }),
   },
   h(Swatch, { run: it }),
-  h("span", { class: "what", dir: "auto" }, seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
-  bad.map(([status, count]) => h("small", { key: status }, h(Status, { word: status }), ` ${count}`)),
+  h("span", { class: "what", dir: "auto" },
+    seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
+  bad.map(([word, count]) => h("small", { key: word }, h(Status, { word }), ` ${count}`)),
   it.outcome && it.outcome !== "done" && h("small", { dir: "auto" }, clip(oneLine(it.outcome), 60)),
   h("small", { class: "n" }, `run ${it.id}`),
   h("small", { class: "n" }, it.own.size ? `to turn ${reading.last(it)}` : "no turn yet"));
@@ -204,25 +207,28 @@ function Transport({ store, run, first, last, n }) {
     h("path", { d: ICONS[name] })), name);
   const play = (turns) => ({ do: "play", run: run.id, turns });
   const count = (event) => { ui.turns = Math.max(1, Math.round(event.target.valueAsNumber) || 1); };
-  const openForm = () => (form ? store.set({ form: null }) : commands({ do: "form", run: run.id, turn: n }));
+  const openForm = () => (form ? store.set({ form: null })
+    : commands({ do: "form", run: run.id, turn: n }));
   return h("div", { class: "bar" },
     h("div", { class: "buttons" },
       button("Step", () => play(1), { class: "primary" }),
-      busy ? button("Pause", () => ({ do: "pause" })) : button("Play", () => play(turnsToPlay(store))),
+      busy ? button("Pause", () => ({ do: "pause" }))
+        : button("Play", () => play(turnsToPlay(store))),
       h("label", { class: "turns" }, h("input", {
         type: "number", min: 1, max: 100000, value: turnsToPlay(store), oninput: count,
         "aria-label": "Turns to play",
       }), " turns"),
       button("Stop", () => ({ do: "stop" }))),
     h(Slider, { store, first, last, n }),
-    h("button", { disabled: busy, "aria-expanded": Boolean(form), onclick: openForm }, "Fork or change …"));
+    h("button", { disabled: busy, "aria-expanded": Boolean(form), onclick: openForm },
+      "Fork or change …"));
 }
 
 function Slider({ store, first, last, n }) {
   return h("div", { class: "slide" }, h("span", { class: "n" }, first),
     h("input", {
-      type: "range", min: first, max: last, "aria-label": "Turn", disabled: first === last, value: n,
-      oninput: (event) => toTurn(store, Number(event.target.value), last),
+      type: "range", "aria-label": "Turn", min: first, max: last, value: n,
+      disabled: first === last, oninput: ({ target }) => toTurn(store, Number(target.value), last),
     }), h("span", { class: "n" }, last));
 }
 
@@ -232,7 +238,8 @@ function Tabs({ store, views, first, last, n, run }) {
   if (views.length < 2 && !panels.includes("transport")) return null;
   return h("div", { class: "tabs" },
     views.length > 1 && h("nav", { "aria-label": "Views" }, views.map((view) => h("button", {
-      key: view, "aria-current": view === at.view ? "page" : null, onclick: () => store.go({ view }),
+      key: view, "aria-current": view === at.view ? "page" : null,
+      onclick: () => store.go({ view }),
     }, titled(view), view === "calls" && calls > 0 && h("small", null, figure(calls))))),
     slider && h(Slider, { store, first, last, n }),
     commands && h("p", { class: "says", role: "status" }, liveWords(store)),
@@ -343,7 +350,8 @@ function Change({ store, form }) {
 
 /** A person plays: what a model would have read, and a form for the answer. */
 function Ask({ store }) {
-  const { id, who, turn, messages, fields, fault } = store.ask, name = `${oneLine(who)}, turn ${turn}`;
+  const { id, who, turn, messages, fields, fault } = store.ask;
+  const name = `${oneLine(who)}, turn ${turn}`;
   const typed = store.keep("answer", [id], () => ({}));
   const send = () => store.commands({ do: "answer", id, values: valuesIn(fields, typed) });
   return h("form", { class: "card", "aria-label": name, onsubmit: sending(send) },
@@ -359,10 +367,12 @@ function Ask({ store }) {
 // --- overview ----------------------------------------------------------------------------------
 
 function Overview({ store, run, n, turn }) {
-  const { panels, live, reading } = store, unfinished = run.outcome && run.outcome !== "done" && !live.busy;
+  const { panels, live, reading } = store;
+  const bad = run.outcome && run.outcome !== "done" && !live.busy;
   return [
     !panels.includes("head") && reading.runs.size > 1 && h(Runs, { store, run }),
-    [unfinished && `This run did not finish: ${run.outcome}`, ...run.notes].filter(Boolean).map(note),
+    bad && note(`This run did not finish: ${run.outcome}`),
+    run.notes.map(note),
     h("div", { class: "overview" }, h(Charts, { store, run, turn: n }),
       panels.includes("turn") && turn && h(Brief, { store, run, n, turn })),
     run.manifest != null && h(Definition, { store, run }),
@@ -375,30 +385,32 @@ const statusOf = (made) => (made.status === "ok" && !made.calls?.length ? "by ru
 
 /** The decisions of the turn that is shown, a line or two each. */
 function Brief({ store, run, n, turn }) {
-  const players = playersOf(turn), more = players.length - FEW_BRIEF;
+  const { reading } = store, players = playersOf(turn), more = players.length - FEW_BRIEF;
   return h("section", { class: "brief", "aria-label": "Decisions of the turn" },
     h("h3", null, n === 0 ? "At the start" : `Decisions of turn ${n}`,
       plain("All of the turn", () => openTurn(store, run, n))),
     turn.done?.map(note),
     !players.length && soft(n === 0 ? "Nothing is decided before the first turn." : "None."),
-    h("ul", { class: "decisions" }, players.slice(0, FEW_BRIEF).map(([own]) => h("li", { key: own.player },
-      h("div", { class: "row" }, h("b", { dir: "auto" }, clip(nameOf(own), 40)),
-        h(Status, { word: statusOf(own) })),
-      h("p", { dir: "auto" }, clip(answerIn(store.reading, own), 120)),
-      h("p", { class: "why", dir: "auto" }, clip(oneLine(store.reading.text(own.why)), 200))))),
+    h("ul", { class: "decisions" }, players.slice(0, FEW_BRIEF).map(([own]) => (
+      h("li", { key: own.player },
+        h("div", { class: "row" }, h("b", { dir: "auto" }, clip(nameOf(own), 40)),
+          h(Status, { word: statusOf(own) })),
+        h("p", { dir: "auto" }, clip(answerIn(reading, own), 120)),
+        h("p", { class: "why", dir: "auto" }, clip(oneLine(reading.text(own.why)), 200)))))),
     more > 0 && soft(`${plural(more, "more player")} in the turn`));
 }
 
 function Definition({ store, run }) {
-  const fold = (id, title, content) => h(Fold, { key: id, store, id: `${id} ${run.id}`, title }, content);
+  const fold = (id, title, content) => h(Fold,
+    { key: id, store, id: `${id} ${run.id}`, title }, content);
   const passage = (id, text) => h(Passage, { store, id: `${id} ${run.id}`, text, mono: true });
   return h("section", { class: "definition", "aria-label": "What defines this run" },
     fold("definition", "What defines this run", () => {
       const { prompts = {}, ...rest } = JSON.parse(store.reading.text(run.manifest) || "{}");
       return [
         passage("manifest", JSON.stringify(rest, null, 1)),
-        Object.entries(prompts).map(([place, prompt]) => fold(`prompt ${place}`,
-          `Prompt template: ${visible(place)}`, () => passage(place, textOf(prompt?.text ?? prompt)))),
+        Object.entries(prompts).map(([place, prompt]) => fold(place,
+          `Prompt template: ${visible(place)}`, () => passage(place, textOf(prompt.text)))),
       ];
     }));
 }
@@ -407,23 +419,30 @@ function Definition({ store, run }) {
 
 function Turn({ store, run, n, turn }) {
   if (!turn) return soft("No turn has been played yet.");
-  const { reading, at } = store, calls = reading.callsOf(run, n), named = reading.calls.get(at.call);
-  const here = named && (calls.includes(named) || turn.decisions.some((it) => it.calls?.includes(named.k)));
-  const call = here ? named
-    : calls.find((it) => it.player === named?.player && it.component === named?.component) ?? calls[0];
+  const { reading, at } = store, calls = reading.callsOf(run, n);
+  const call = chosenCall(turn, calls, reading.calls.get(at.call));
   return [
     turn.done?.map(note),
     h("div", { class: "both" },
       h("section", { "aria-label": "State" }, h(State, { store, run, n, turn }),
         turn.words?.length > 0 && [h("h3", null, "What happened"), h("div", { class: "story" },
           turn.words.map((text, index) => h(Passage, {
-            key: index, store, id: `story ${run.id} ${n} ${index}`, text: titled(reading.text(text) || " "),
+            key: index, store, id: `story ${run.id} ${n} ${index}`,
+            text: titled(reading.text(text) || " "),
           })))]),
       turn.decisions.length > 0 && h(Decisions, { store, run, n, turn })),
     call && h("section", {
-      class: "turn-call", "aria-label": "Prompt and reply", ref: (el) => { store.ui.callPlace = el; },
+      class: "turn-call", "aria-label": "Prompt and reply",
+      ref: (el) => { store.ui.callPlace = el; },
     }, calls.length > 1 && h(CallPicker, { store, calls, call }), h(CallDetail, { store, call })),
   ];
+}
+
+/** The call that was asked for, if it is of this turn; else the like of it, or the first. */
+function chosenCall(turn, calls, named) {
+  const ours = named && turn.decisions.some((made) => made.calls?.includes(named.k));
+  const alike = (it) => it.player === named?.player && it.component === named?.component;
+  return ours || calls.includes(named) ? named : calls.find(alike) ?? calls[0];
 }
 
 function CallPicker({ store, calls, call }) {
@@ -458,14 +477,15 @@ function State({ store, run, n, turn }) {
   ];
 }
 
-const sayValue = (value) => (value === true ? "yes" : value === false ? "no" : oneLine(figure(value)));
+const sayValue = (value) => ({ true: "yes", false: "no" }[value] ?? oneLine(figure(value)));
 
 function Facts({ facts }) {
   return h("table", { class: "facts" },
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "State"),
-      h("th", { class: "n", scope: "col" }, "value"), h("th", { class: "n", scope: "col" }, "change"))),
+      ["value", "change"].map((name) => h("th", { class: "n", scope: "col" }, name)))),
     h("tbody", null, facts.map((it) => h("tr", { key: it.column },
-      h("th", { scope: "row", dir: "auto" }, visible(it.label), it.unit && h("small", null, ` ${visible(it.unit)}`)),
+      h("th", { scope: "row", dir: "auto" }, visible(it.label),
+        it.unit && h("small", null, ` ${visible(it.unit)}`)),
       h("td", { class: "n" }, sayValue(it.now)),
       h("td", { class: "n soft" }, change(it.was, it.now))))));
 }
@@ -473,39 +493,44 @@ function Facts({ facts }) {
 function Decisions({ store, run, n, turn }) {
   const players = playersOf(turn), most = store.ui.mostPlayers ?? FEW_PLAYERS;
   return h("section", { "aria-label": "Decisions" }, h("h3", null, "Decisions"),
-    h("ul", { class: "decisions" }, players.slice(0, most).map((its) => h("li", { key: its[0].player },
-      its.map((made, index) => h(Decision, {
+    h("ul", { class: "decisions" }, players.slice(0, most).map((its) => (
+      h("li", { key: its[0].player }, its.map((made, index) => h(Decision, {
         key: index, store, made, own: its[0], id: `${run.id} ${n} ${made.player} ${index}`,
-      }))))),
+      })))))),
     players.length > most && plain(plural(players.length - most, "more player"),
       () => store.show({ mostPlayers: 10 * most })));
 }
 
-/** What a player decided, or, after it, what a part of the world made of that: what is new in it. */
+/** What a player decided, or, after it, what else a part of the world made of that. */
 function Decision({ store, made, own, id }) {
   const call = made.calls?.at(-1), first = made === own, why = store.reading.text(made.why);
+  const told = first ? {} : { ...own.answer, ...own.became };
   const isNew = ([name, value]) => value != null
-    && (first || JSON.stringify(value) !== JSON.stringify(own.became?.[name]));
+    && JSON.stringify(value) !== JSON.stringify(told[name]);
   const answer = Object.entries(made.answer ?? {}).filter(isNew);
-  const became = Object.entries(made.became ?? {}).filter(([, value]) => value != null);
-  const isShort = ([, value]) => figure(value).length <= (typeof value === "string" ? 24 : SHORT_VALUE);
-  const pair = ([name, value]) => h("span", { key: name }, h("small", null, words(name)), " ",
-    h("b", { dir: "auto" }, clip(sayValue(value), 200)));
+  const became = Object.entries(made.became ?? {}).filter(isNew);
+  const short = answer.filter(isShort), long = answer.filter((it) => !isShort(it));
+  const alone = (name) => name === "action" || answer.length === 1;
+  const outcome = call == null ? [...short, ...became] : became; // a rule's answer is its outcome
   return h("div", { class: first ? null : "then" },
     h("div", { class: "row" },
       h(first ? "b" : "span", { dir: "auto" }, first ? nameOf(made) : oneLine(made.component)),
       h(Status, { word: statusOf(made) }),
       made.sure != null && call != null && h(Confidence, { sure: made.sure }),
-      h("span", { class: "answer" }, answer.filter(isShort).slice(0, 6).map(pair)),
+      call != null && h("span", { class: "answer" }, short.slice(0, 6).map(pair)),
       call != null && plain("prompt", () => showCall(store, call),
         { "aria-label": `Prompt of ${nameOf(made)}, ${oneLine(made.component)}` })),
-    answer.filter((it) => !isShort(it)).map(([name, value]) => h(LongAnswer, {
-      key: name, store, id: `${id} ${name}`, name, value, alone: name === "action" || answer.length === 1,
+    long.map(([name, value]) => h(LongAnswer, {
+      key: name, store, id: `${id} ${name}`, name, value, alone: alone(name),
     })),
     why && !answer.some(([, value]) => value === why)
       && h("div", { class: "why" }, h(Passage, { store, id: `why ${id}`, text: why })),
-    became.some(isNew) && h("p", { class: "became" }, became.map(pair)));
+    outcome.length > 0 && h("p", { class: "became" }, outcome.map(pair)));
 }
+
+const isShort = ([, value]) => figure(value).length <= (typeof value === "string" ? 24 : 44);
+const pair = ([name, value]) => h("span", { key: name }, h("small", null, words(name)), " ",
+  h("b", { dir: "auto" }, clip(sayValue(value), 200)));
 
 function Confidence({ sure }) {
   const text = `confidence ${figure(sure)}`;
@@ -516,7 +541,8 @@ function Confidence({ sure }) {
 function LongAnswer({ store, id, name, value, alone }) {
   const passage = (text) => h(Passage, { store, id, text });
   if (typeof value !== "string") {
-    return h(Fold, { store, id, title: words(name) }, () => passage(JSON.stringify(value, null, 1)));
+    return h(Fold, { store, id, title: words(name) },
+      () => passage(JSON.stringify(value, null, 1)));
   }
   return h("div", { class: "said" }, !alone && h("small", null, words(name)), passage(value));
 }

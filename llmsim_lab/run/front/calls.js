@@ -7,11 +7,11 @@ import {
 const ROW = 54, MARGIN = 12; // height of a row in pixels; rows that are drawn beyond those in sight
 const LONG = 20000; // characters of a text that are shown at once: a browser lays out no million
 const REASONS = new Set(["reasoning", "confidence"]);
-const STATUS_WORDS = { "": "no decision", lost: "made again" };
+const statusWords = (status) => ({ "": "no decision", lost: "made again" }[status ?? ""] ?? status);
 
 /** How a call or a decision ended: a word, with a form and a colour of its own. */
 export function Status({ word, quiet }) {
-  const text = STATUS_WORDS[word ?? ""] ?? word, kind = `status ${word || "lost"}`;
+  const text = statusWords(word), kind = `status ${word || "lost"}`;
   if (quiet) return h("span", { class: kind, role: "img", "aria-label": text, title: text });
   return h("span", { class: kind }, text);
 }
@@ -72,20 +72,20 @@ function callsInScope({ reading, at }) {
 }
 
 const NO_FILTER = { q: null, player: null, component: null, status: null, scope: null };
-const FAULTY = "attempts", NO_STATUS = "none";
-const hasStatus = (call, status) => (status === FAULTY
-  ? call.tries.some((it) => it.fault) : (call.status || NO_STATUS) === status);
+const FAULTY = "with failed attempts";
+const statusesOf = (call) => [statusWords(call.status),
+  ...(call.tries.some((it) => it.fault) ? [FAULTY] : [])];
 
 /** The calls that are listed: `{calls, hits: Map of call -> number, total of hits}`. */
 function listedCalls(store) {
-  const { reading, at } = store, all = callsInScope(store), wanted = wantedIn(at);
-  const { player, component, status } = at;
+  const { reading, at } = store, { player, component, status } = at;
+  const all = callsInScope(store), wanted = wantedIn(at);
   return store.keep("listed", [all, wanted, player, component, status], () => {
     const found = wanted && search(reading, wanted), hits = new Map();
     const calls = all.filter((call) => {
       if (player && call.player !== player) return false;
       if (component && call.component !== component) return false;
-      if (status && !hasStatus(call, status)) return false;
+      if (status && !statusesOf(call).includes(status)) return false;
       if (found) hits.set(call, hitsOf(call, found));
       return !found || hits.get(call) > 0;
     });
@@ -103,7 +103,7 @@ export function Calls({ store }) {
   return h("section", { class: `calls${named ? " open" : ""}`, "aria-label": "Calls" },
     h(CallFilters, { store, listed }),
     !call ? h(NoCalls, { store }) : h("div", { class: "calls-split" },
-      h(CallList, { store, listed, call }),
+      h(CallList, { store, ...listed, chosen: call }),
       h("div", { class: "calls-detail" },
         h("button", { class: "plain calls-back", onclick: back }, "← All calls"),
         h(CallDetail, { store, call }))));
@@ -117,12 +117,12 @@ export function NoCalls({ store }) {
 
 function CallFilters({ store, listed }) {
   const { at, ui, reading } = store, all = callsInScope(store);
-  const values = store.keep("callValues", [all], () => ({
-    player: [...new Set(all.map((call) => call.player))].filter(Boolean).sort(),
-    component: [...new Set(all.map((call) => call.component))].filter(Boolean).sort(),
-    status: [...new Set(all.map((call) => call.status || NO_STATUS))].sort(),
-    faulty: all.some((call) => hasStatus(call, FAULTY)),
-  }));
+  const valuesOf = (each) => [...new Set(all.flatMap(each))].filter(Boolean).sort();
+  const choices = store.keep("callChoices", [all], () => [
+    ["player", "All players", valuesOf((call) => call.player)],
+    ["component", "All components", valuesOf((call) => call.component)],
+    ["status", "All statuses", valuesOf(statusesOf)],
+  ].filter(([, , values]) => values.length > 1));
   const narrow = (next) => {
     if (ui.list) ui.list.el.scrollTop = 0;
     store.go({ call: null, ...next });
@@ -131,36 +131,26 @@ function CallFilters({ store, listed }) {
     "aria-label": label, value: at[name] ?? "", key: name,
     onchange: (event) => narrow({ [name]: event.target.value || null }),
   }, options.map(([value, text]) => h("option", { value, key: value }, text)));
-  const named = (items) => items.map((it) => [it, clip(oneLine(it), 40)]);
-  const statuses = values.status.map((it) => [it, STATUS_WORDS[it === NO_STATUS ? "" : it] ?? it]);
-  if (values.faulty) statuses.push([FAULTY, "with failed attempts"]);
-  const turn = [["", "This run"], ["turn", "This turn"]];
+  const scopes = [["", "This run"], ["turn", "This turn"], ["all", "All runs"]];
+  const of = listed.calls.length === all.length ? "" : `${figure(listed.calls.length)} of `;
   return h("div", { class: "calls-filters" },
     h("input", {
       type: "search", placeholder: "Search prompts and replies", value: at.q ?? "",
       "aria-label": "Search prompts and replies", ref: (el) => { ui.search = el; },
       oninput: (event) => narrow({ q: event.target.value || null }),
     }),
-    values.player.length > 1 && choice("player", "Player",
-      [["", "All players"], ...named(values.player)]),
-    values.component.length > 1 && choice("component", "Component",
-      [["", "All components"], ...named(values.component)]),
-    statuses.length > 1 && choice("status", "Status", [["", "All statuses"], ...statuses]),
-    choice("scope", "From", reading.runs.size > 1 ? [...turn, ["all", "All runs"]] : turn),
-    h("span", { class: "soft calls-count", role: "status" }, countInWords(listed, all.length)));
-}
-
-function countInWords({ calls, total }, all) {
-  const of = calls.length === all ? "" : `${figure(calls.length)} of `;
-  return `${of}${plural(all, "call")}${total ? ` · ${plural(total, "hit")}` : ""}`;
+    choices.map(([name, label, values]) => choice(name, label,
+      [["", label], ...values.map((it) => [it, clip(oneLine(it), 40)])])),
+    choice("scope", "Which calls", reading.runs.size > 1 ? scopes : scopes.slice(0, 2)),
+    h("span", { class: "soft calls-count", role: "status" }, of, plural(all.length, "call"),
+      listed.total > 0 && ` · ${plural(listed.total, "hit")}`));
 }
 
 /** The list: only rows in sight are drawn, and it is drawn again only when others come in sight. */
-function CallList({ store, listed, call: chosen }) {
-  const { ui } = store, { calls, hits } = listed, list = (ui.list ??= { top: 0, height: 800 });
+function CallList({ store, calls, hits, chosen }) {
+  const list = (store.ui.list ??= { top: 0, height: 800 });
   const blockAt = (top) => Math.floor(top / (ROW * MARGIN / 2));
-  list.calls = calls;
-  list.chosen = chosen;
+  Object.assign(list, { calls, chosen });
   const block = blockAt(Math.min(list.top, Math.max(0, calls.length * ROW - list.height)));
   const first = Math.max(0, (block - 1) * MARGIN / 2);
   const last = first + Math.ceil(list.height / ROW) + 2 * MARGIN;
@@ -193,7 +183,10 @@ function CallList({ store, listed, call: chosen }) {
 }
 
 function CallRow({ store, call, place, all, chosen, hits }) {
-  const fault = call.tries.at(-1)?.fault;
+  const fault = call.tries.at(-1)?.fault, { reading, at } = store;
+  const where = [at.scope === "all" && `run ${call.run}`, call.n != null && `turn ${call.n}`,
+    call.replicate && `sample ${call.replicate}`].filter(Boolean).join(" · ");
+  const answer = store.keep(`answer ${call.k}`, [call], () => answerOf(reading, call));
   return h("div", {
     class: "call-row", role: "option", id: `call${call.k}`, style: `top: ${place * ROW}px`,
     "aria-selected": chosen, "aria-posinset": place + 1, "aria-setsize": all,
@@ -202,32 +195,21 @@ function CallRow({ store, call, place, all, chosen, hits }) {
     h("div", null,
       h("b", { dir: "auto" }, clip(oneLine(call.player || call.component), 40)),
       call.player && h("small", { dir: "auto" }, clip(oneLine(call.component), 24)),
-      h("small", { class: "call-when" }, [
-        store.at.scope === "all" && `run ${call.run}`, call.n != null && `turn ${call.n}`,
-        call.replicate && `sample ${call.replicate}`,
-      ].filter(Boolean).join(" · ")),
+      h("small", { class: "call-when" }, where),
       h(Status, { word: call.status, quiet: !call.status || call.status === "ok" })),
     h("div", null,
-      h("span", { class: "call-said", dir: "auto" }, fault && `${visible(fault)}: `,
-        answerLine(store.reading, call)),
+      h("span", { class: "call-said", dir: "auto" }, fault && `${visible(fault)}: `, answer),
       hits > 0 && h("small", null, plural(hits, "hit"))));
 }
 
-const answers = new WeakMap(); // call -> its reply in a line
-
-function answerLine(reading, call) {
-  if (!answers.has(call)) answers.set(call, clip(oneLine(answerOf(reading, call)), 160));
-  return answers.get(call);
-}
-
-/** What a call answered: its reply's fields but for the reasons, or the reply as it is. */
+/** What a call answered, in a line: its reply's fields but for the reasons, or the reply. */
 function answerOf(reading, call) {
   const { reply, tools, detail } = call.tries.at(-1) ?? {}, text = reading.text(reply);
   const fields = Object.entries(fieldsIn(text) ?? {}).filter(([name]) => !REASONS.has(name));
-  if (!fields.length) return text || reading.text(tools ?? detail);
-  if (fields.length === 1 && typeof fields[0][1] === "string") return fields[0][1];
-  return [...flatten(Object.fromEntries(fields))]
-    .map(([path, value]) => `${path.split(" · ").at(-1)} ${value}`).join(", ");
+  const only = fields.length === 1 && typeof fields[0][1] === "string" && fields[0][1];
+  const each = [...flatten(Object.fromEntries(fields))]
+    .map(([path, value]) => `${path.split(" · ").at(-1)} ${value}`);
+  return clip(oneLine(only || each.join(", ") || text || reading.text(tools ?? detail)), 160);
 }
 
 /** Choose the call so many rows further on. */
@@ -249,7 +231,8 @@ export function callsKey(store, event, target) {
   const page = Math.max(1, Math.floor(list.height / ROW) - 1), far = list.calls.length;
   const by = { ArrowDown: typing ? 0 : 1, ArrowUp: typing ? 0 : -1, ...(!typing && { j: 1, k: -1 }),
     ...(inList && { PageDown: page, PageUp: -page, Home: -far, End: far }) }[key];
-  if (typing && typing !== field) return false;
+  const scrolls = key.startsWith("Arrow") && target.closest(".call"); // the prompt, by its own keys
+  if (scrolls || (typing && typing !== field)) return false;
   if (by !== undefined && !event.shiftKey) {
     if (target === field) list.el.focus();
     moveInList(store, by);

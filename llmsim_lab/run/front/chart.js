@@ -185,7 +185,7 @@ function drawPanel(view) {
   const near = (value) => isNumber(value) && value > low && value < high;
   const bottom = HEIGHT - BOTTOM;
   const upright = (n) => h("line", { class: "fork", x1: x(n), x2: x(n), y1: 2, y2: bottom });
-  const forks = new Set(lines.map((it) => it.fork).filter(inside));
+  const forks = [...new Set(lines.map((it) => it.fork).filter(inside))];
   const done = [...reading.turns(run)].filter(([n, turn]) => inside(n) && turn.done?.length);
   const still = h("g", null,
     ticks(low, high, 4, known.every(Number.isInteger)).map((value) => h("g", { key: value },
@@ -193,7 +193,7 @@ function drawPanel(view) {
       h("text", { x: LEFT - 7, y: y(value) + 3.5, "text-anchor": "end" }, tickWords(value)))),
     turnAxis(view),
     [item.low, item.high].filter(near).map((value) => level("bound", value)),
-    [...forks].map(upright),
+    forks.length <= MANY_LINES && forks.map(upright),
     curves.map(({ kind, points }) => h("path", { class: kind, d: pathOf(points, x, y) })),
     isNumber(told) && [level("told", told), h("text", {
       class: "told", x: wide - RIGHT, y: y(told) - 4, "text-anchor": "end",
@@ -275,11 +275,14 @@ function Tip({ store, item, run, lines, n, left, wide }) {
   }
   const values = [run, ...lines.filter((it) => it !== run)]
     .map((it) => [it, valueAt(reading, it, item.column, n)]).filter(([, value]) => value != null);
+  const many = lines.length > MANY_LINES, numbers = values.map(([, value]) => value);
+  const ends = [Math.min(...numbers), Math.max(...numbers)].map(figure);
   const side = left > wide / 2 ? `right: ${wide - left + 12}px` : `left: ${left + 12}px`;
   return h("div", { class: "tip", style: side },
     h("b", null, turnName(reading, run, n)),
-    values.slice(0, TIP_LINES).map(([it, value]) => h("div", { key: it.id }, h(Swatch, { run: it }),
+    values.slice(0, many ? 1 : TIP_LINES).map(([it, value]) => h("div", { key: it.id }, h(Swatch, { run: it }),
       h("span", { dir: "auto" }, runLabel(reading, it)), h("b", null, figure(value)))),
+    many && h("div", null, h("span", null, `${values.length} runs`), h("b", null, ends.join(" to "))),
     turn?.done?.map((words) => h("p", { dir: "auto" }, clip(oneLine(words), 120))),
     [...players.values()].slice(0, TIP_LINES).map((made) => (
       h("div", { key: made.player, class: "made" },

@@ -236,7 +236,7 @@ function Tabs({ store, views, first, last, n, run }) {
   const { reading, panels, ui, at, commands } = store, calls = reading.callsOf(run).length;
   const slider = !commands && panels.includes("transport");
   if (views.length < 2 && !panels.includes("transport")) return null;
-  return h("div", { class: "tabs" },
+  return h("section", { class: "tabs", "aria-label": "Controls" },
     views.length > 1 && h("nav", { "aria-label": "Views" }, views.map((view) => h("button", {
       key: view, "aria-current": view === at.view ? "page" : null,
       onclick: () => store.go({ view }),
@@ -472,7 +472,7 @@ function State({ store, run, n, turn }) {
     facts.length > first && h(Fold, { store, id: "facts", title: `${facts.length - first} more` },
       () => h(Facts, { facts: facts.slice(first) })),
     texts.length > 0 && h(Fold, { store, id: "texts", title: plural(texts.length, "text") },
-      () => texts.map((it) => [h("h4", null, it.label),
+      () => texts.map((it) => [h("h3", null, it.label),
         h(Passage, { store, id: `state ${run.id} ${n} ${it.column}`, text: it.now })])),
   ];
 }

@@ -133,19 +133,24 @@ function decisionsByPlace(reading, run) {
   return found;
 }
 
-/** A pair of decisions in words: what was answered, or what became of it, or the reasons. */
+/** How two decisions differ in words: what was answered, what became of it, or the reasons. */
 function wordsApart(reading, pair) {
-  const inWords = (fields) => Object.entries(fields ?? {})
-    .filter(([, value]) => value != null && value !== "")
-    .map(([key, value]) => {
-      const name = key.replaceAll("_", " ");
-      if (typeof value === "boolean") return value ? name : `not ${name}`;
-      return `${name} ${figure(value)}`;
-    }).join(" · ");
-  const tellers = [({ answer }) => inWords(answer), ({ became }) => inWords(became),
-    ({ why }) => reading.text(why)];
-  const all = tellers.map((tell) => pair.map((it) => (it ? tell(it.decision) : "—")));
-  return all.find(([a, b]) => a !== b && a && b) ?? all[0];
+  for (const part of ["answer", "became"]) {
+    const sides = pair.map((it) => it?.decision[part] ?? {}), [a, b] = sides;
+    const names = [...new Set(sides.flatMap(Object.keys))]
+      .filter((name) => JSON.stringify(a[name]) !== JSON.stringify(b[name]));
+    const words = sides.map((fields) => names.map((name) => fieldWords(name, fields[name]))
+      .filter(Boolean).join(" · ") || "—");
+    if (words[0] !== words[1]) return words;
+  }
+  return pair.map((it) => (it ? reading.text(it.decision.why) : "—"));
+}
+
+function fieldWords(key, value) {
+  const name = key.replaceAll("_", " ");
+  if (value == null || value === "") return "";
+  if (typeof value === "boolean") return value ? name : `not ${name}`;
+  return `${name} ${figure(value)}`;
 }
 
 function DecisionRow({ store, pair, words }) {

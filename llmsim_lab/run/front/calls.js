@@ -420,13 +420,14 @@ function Reply({ store, call, tried, wanted, number }) {
 function ReplyFields({ fields, passage }) {
   const { reasoning, ...own } = fields;
   const content = (value, name) => {
-    const number = typeof value === "number", texts = [...flatten(value)];
-    if (number) return h("dd", { class: "num" }, String(value).replace("-", "−"));
-    if (texts[0]?.[0] === "") return h("dd", null, passage(texts[0][1], `.${name}`));
-    const row = ([path, text]) => h("tr", { key: path },
-      h("th", { scope: "row" }, visible(path)),
-      h("td", { class: /^[-\d.]+$/.test(text) ? "n" : null }, passage(text, `.${name}.${path}`)));
-    return h("dd", { class: "nested" }, h("table", null, h("tbody", null, texts.map(row))));
+    const parts = flatten(value), shown = (it, id) => (
+      typeof it === "number" ? String(it).replace("-", "−") : passage(it, `.${name}.${id}`));
+    const classOf = (it) => (typeof it === "number" ? "n" : null);
+    if (parts.has("")) return h("dd", { class: classOf(parts.get("")) }, shown(parts.get(""), ""));
+    return h("dd", { class: "nested" }, h("table", null, h("tbody", null,
+      [...parts].map(([path, it]) => h("tr", { key: path },
+        h("th", { scope: "row" }, visible(path)),
+        h("td", { class: classOf(it) }, shown(it, path)))))));
   };
   return [
     reasoning !== undefined && h("div", { class: "call-why" },

@@ -74,8 +74,9 @@ function Definitions({ store, runs, names }) {
   const apart = paths.filter((path) => one.get(path) !== other.get(path));
   const row = (path) => h("tr", { key: path },
     h("th", { scope: "row" }, visible(path)),
-    [one, other].map((its, side) => h("td", null,
-      h(Passage, { store, id: `${path}.${side}`, text: its.get(path) ?? "—", most: 300 }))));
+    [one, other].map((its, side) => h("td", null, h(Passage, {
+      store, id: `${path}.${side}`, text: String(its.get(path) ?? "—"), most: 300,
+    }))));
   return h(CompareSection, { title: "What defines them" },
     apart.length === 0 ? h(Same) : h("table", { class: "compare-facts" },
       columnHeads(["what", ...names]),
@@ -135,21 +136,23 @@ function decisionsByPlace(reading, run) {
 
 /** How two decisions differ in words: what was answered, what became of it, or the reasons. */
 function wordsApart(reading, pair) {
+  const whys = pair.map((it) => (it ? reading.text(it.decision.why) : "—"));
   for (const part of ["answer", "became"]) {
-    const sides = pair.map((it) => it?.decision[part] ?? {}), [a, b] = sides;
-    const names = [...new Set(sides.flatMap(Object.keys))]
-      .filter((name) => JSON.stringify(a[name]) !== JSON.stringify(b[name]));
-    const words = sides.map((fields) => names.map((name) => fieldWords(name, fields[name]))
-      .filter(Boolean).join(" · ") || "—");
-    if (words[0] !== words[1]) return words;
+    const sides = pair.map((it) => new Map([...flatten(it?.decision[part] ?? {})]
+      .filter(([, value]) => value !== "null" && value !== ""))), [a, b] = sides;
+    const paths = [...new Set([...a.keys(), ...b.keys()])]
+      .filter((path) => a.get(path) !== b.get(path));
+    const words = sides.map((fields) => paths.filter((path) => fields.has(path))
+      .map((path) => fieldWords(path, fields.get(path))).join(" · "));
+    if (paths.length) return words.map((text, side) => text || whys[side]);
   }
-  return pair.map((it) => (it ? reading.text(it.decision.why) : "—"));
+  return whys;
 }
 
-function fieldWords(key, value) {
-  const name = key.replaceAll("_", " ");
-  if (value == null || value === "") return "";
-  if (typeof value === "boolean") return value ? name : `not ${name}`;
+/** "accepted", "not accepted", "new rate 5.25", "Taiwan · readiness 90". */
+function fieldWords(path, value) {
+  const name = path.replaceAll("_", " ").split(" · ").slice(-2).join(" · ");
+  if (value === "true" || value === "false") return value === "true" ? name : `not ${name}`;
   return `${name} ${figure(value)}`;
 }
 

@@ -68,13 +68,13 @@ export function fieldsIn(text) {
   } catch { return null; }
 }
 
-/** A nested value as exact texts by their paths. */
+/** A nested value by paths: its numbers and texts as they are, the rest as texts. */
 export function flatten(value, path = [], found = new Map()) {
-  const list = Array.isArray(value) && value.every(isPlain);
-  if (isPlain(value)) found.set(path.join(" · "), String(value));
-  else if (list) found.set(path.join(" · "), value.join(", "));
-  else if (path.length === DEEPEST) found.set(path.join(" · "), JSON.stringify(value));
-  else for (const [name, item] of Object.entries(value)) flatten(item, [...path, name], found);
+  const list = Array.isArray(value) && value.every(isPlain), name = path.join(" · ");
+  if (isPlain(value)) found.set(name, typeof value === "number" ? value : String(value));
+  else if (list) found.set(name, value.join(", "));
+  else if (path.length === DEEPEST) found.set(name, JSON.stringify(value));
+  else for (const [key, item] of Object.entries(value)) flatten(item, [...path, key], found);
   return found;
 }
 

@@ -48,15 +48,10 @@ function countIn(line, wanted) {
 const wantedIn = (at) => (at.q ?? "").trim().toLowerCase();
 
 /** How often a call holds what is searched for. */
-function hitsOf(call, found) {
-  let sum = 0;
-  const add = (text) => { sum += found.get(text) ?? 0; };
-  for (const { messages = [], reply, thinking, tools, detail } of call.tries) {
-    for (const message of messages) add(message[1]);
-    [reply, thinking, tools, detail].forEach(add);
-  }
-  return sum;
-}
+const hitsOf = (call, found) => call.tries
+  .flatMap(({ messages = [], reply, thinking, tools, detail }) => (
+    [...messages.map(([, text]) => text), reply, thinking, tools, detail]))
+  .reduce((sum, text) => sum + (found.get(text) ?? 0), 0);
 
 // --- which calls are listed --------------------------------------------------------------------
 
@@ -400,9 +395,10 @@ function Reply({ store, call, tried, wanted, number }) {
   const { reading } = store, read = (text) => reading.text(text), reply = read(tried.reply);
   const fields = fieldsIn(reply), tools = read(tried.tools), id = `${call.k}.${number}`;
   const passage = (text, name, mono) => h(Passage, { store, id: id + name, text, wanted, mono });
-  const fold = (title, name, text, mono) => h("details", {
-    key: name, open: wanted !== "" && text.toLowerCase().includes(wanted),
-  }, h("summary", null, title), passage(text, name, mono));
+  const fold = (title, name, text, mono) => h("details", { key: name, open: hasHit(text, name) },
+    h("summary", null, title), passage(text, name, mono));
+  const hasHit = (text, name) => wanted !== "" && name !== "raw"
+    && text.toLowerCase().includes(wanted);
   return h("div", { class: "call-side" },
     h("div", { class: "call-box call-reply", tabindex: "0", role: "group", "aria-label": "Reply" },
       h("h4", null, "reply"),

@@ -24,9 +24,10 @@ export function clip(text, most) {
 
 // --- numbers -----------------------------------------------------------------------------------
 
-const inThousands = (value, digits = 0) => value.toLocaleString("en-US", {
+const [WHOLE, DECIMAL] = [0, 2].map((digits) => new Intl.NumberFormat("en-US", {
   minimumFractionDigits: digits, maximumFractionDigits: digits,
-}).replace("-", "−");
+}));
+const inThousands = (value, kind = WHOLE) => kind.format(value).replace("-", "−");
 
 export const plural = (n, word) => `${inThousands(n)} ${word}${n === 1 ? "" : "s"}`;
 
@@ -39,7 +40,7 @@ export function figure(value) {
     const size = Math.abs(value);
     if (Number.isInteger(value) && size < 1e15) return inThousands(value + 0); // not −0
     const short = size < 1e6 && size >= 0.005;
-    return short ? inThousands(value, 2) : value.toPrecision(3).replaceAll("-", "−");
+    return short ? inThousands(value, DECIMAL) : value.toPrecision(3).replaceAll("-", "−");
   }
   if (typeof value === "string") return visible(value);
   const plain = Array.isArray(value) && value.length > 0 && value.every(isPlain);
@@ -53,7 +54,7 @@ export function change(was, now) {
   const by = Math.abs(Number((now - was).toPrecision(12))), sign = now > was ? "+" : "−";
   if (by <= 1e-12 * Math.max(Math.abs(was), Math.abs(now))) return "";
   const whole = Number.isInteger(by) && !(Number.isInteger(was) && Number.isInteger(now));
-  return sign + (whole ? inThousands(by, 2) : figure(by));
+  return sign + (whole ? inThousands(by, DECIMAL) : figure(by));
 }
 
 // --- pieces of a text --------------------------------------------------------------------------

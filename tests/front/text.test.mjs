@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  change, clip, diff, fieldsIn, figure, marks, marksIn, plural, slots, visible,
+  beginning, change, clip, diff, fieldsIn, figure, flatten, marks, marksIn, plural, slots, visible,
 } from "../../llmsim_lab/run/front/text.js";
 
 const whole = (pieces) => pieces.map((piece) => piece.text).join("");
@@ -37,6 +37,18 @@ test("the fields of a reply are read, whatever stands around them", () => {
   assert.deepEqual(fieldsIn('Sure: {"rate": 1} done'), { rate: 1 });
   assert.equal(fieldsIn("no {fields} here"), null);
   assert.equal(fieldsIn("[1]"), null);
+});
+
+test("a nested value is told by its paths, numbers as numbers", () => {
+  const value = { rate: 5.25, party: { "on alert": true, list: [1, "a"] }, rows: [{ x: null }] };
+  assert.deepEqual([...flatten(value)], [["rate", 5.25], ["party · on alert", "true"],
+    ["party · list", "1, a"], ["rows · 0 · x", "null"]]);
+});
+
+test("the beginning of a text cuts no piece in the middle of a letter", () => {
+  const pieces = [{ text: "ab" }, { text: "c👍d", name: "slot" }, { text: "e" }];
+  assert.deepEqual(beginning(pieces, 4), [{ text: "ab" }, { text: "c", name: "slot" }]);
+  assert.deepEqual(beginning(pieces, 9), pieces);
 });
 
 test("hits are marked in any case, and nothing of a search is a pattern", () => {

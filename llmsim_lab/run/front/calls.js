@@ -25,16 +25,16 @@ export function search(reading, wanted) {
   const { lines, texts } = reading;
   if (!searches.has(reading)) searches.set(reading, { low: [] });
   const memo = searches.get(reading);
-  if (memo.wanted !== wanted) Object.assign(memo, { wanted, hits: [], read: 0, found: new Map() });
-  const { low, hits, found } = memo;
+  if (memo.wanted !== wanted) Object.assign(memo, { wanted, hits: [], read: 0, counts: new Map() });
+  const { low, hits, counts } = memo;
   for (let at = low.length; at < lines.length; at += 1) low.push(lines[at].toLowerCase());
   for (let at = hits.length; at < low.length; at += 1) hits.push(countIn(low[at], wanted));
   for (; memo.read < texts.length; memo.read += 1) {
     let sum = 0;
     for (const line of texts[memo.read]) sum += hits[line];
-    if (sum) found.set(memo.read, sum);
+    if (sum) counts.set(memo.read, sum);
   }
-  return found;
+  return counts;
 }
 
 function countIn(line, wanted) {
@@ -48,10 +48,10 @@ function countIn(line, wanted) {
 const wantedIn = (at) => (at.q ?? "").trim().toLowerCase();
 
 /** How often a call holds what is searched for. */
-const hitsOf = (call, found) => call.tries
+const hitsOf = (call, counts) => call.tries
   .flatMap(({ messages = [], reply, thinking, tools, detail }) => (
     [...messages.map(([, text]) => text), reply, thinking, tools, detail]))
-  .reduce((sum, text) => sum + (found.get(text) ?? 0), 0);
+  .reduce((sum, text) => sum + (counts.get(text) ?? 0), 0);
 
 // --- which calls are listed --------------------------------------------------------------------
 
@@ -69,20 +69,20 @@ function callsInScope({ reading, at }) {
 const NO_FILTER = { q: null, player: null, component: null, status: null, scope: null };
 const FAULTY = "with failed attempts";
 const statusesOf = (call) => [statusWords(call.status),
-  ...(call.tries.some((it) => it.fault) ? [FAULTY] : [])];
+  ...(call.tries.some((attempt) => attempt.fault) ? [FAULTY] : [])];
 
 /** The calls that are listed: `{calls, hits: Map of call -> number, total of hits}`. */
 function listedCalls(store) {
   const { reading, at } = store, { player, component, status } = at;
   const all = callsInScope(store), wanted = wantedIn(at);
   return store.keep("listed", [all, wanted, player, component, status], () => {
-    const found = wanted && search(reading, wanted), hits = new Map();
+    const counts = wanted && search(reading, wanted), hits = new Map();
     const calls = all.filter((call) => {
       if (player && call.player !== player) return false;
       if (component && call.component !== component) return false;
       if (status && !statusesOf(call).includes(status)) return false;
-      if (found) hits.set(call, hitsOf(call, found));
-      return !found || hits.get(call) > 0;
+      if (counts) hits.set(call, hitsOf(call, counts));
+      return !counts || hits.get(call) > 0;
     });
     return { calls, hits, total: calls.reduce((sum, call) => sum + (hits.get(call) ?? 0), 0) };
   });
@@ -135,7 +135,7 @@ function CallFilters({ store, listed }) {
       oninput: (event) => narrow({ q: event.target.value || null }),
     }),
     choices.map(([name, label, values]) => choice(name, label,
-      [["", label], ...values.map((it) => [it, clip(oneLine(it), 40)])])),
+      [["", label], ...values.map((value) => [value, clip(oneLine(value), 40)])])),
     choice("scope", "Which calls", reading.runs.size > 1 ? scopes : scopes.slice(0, 2)),
     h("span", { class: "soft calls-count", role: "status" }, of, plural(all.length, "call"),
       listed.total > 0 && ` · ${plural(listed.total, "hit")}`));
@@ -252,14 +252,14 @@ export function CallDetail({ store, call }) {
   const number = ui.attempt?.call === call ? ui.attempt.number : call.tries.length - 1;
   const keys = [call, number, at.view, wanted, ui.slot, ui.shown, store.reading.size];
   return store.keep("callDetail", keys, () => {
-    const it = { store, call, tried: call.tries[number] ?? {}, wanted, number };
+    const props = { store, call, tried: call.tries[number] ?? {}, wanted, number };
     return h("article", {
       class: "call", key: `${call.k}.${number}.${wanted}`, tabindex: "-1",
       "aria-label": `Call of ${visible(call.player || call.component)}`,
     },
-      h(CallHead, it), call.tries.length > 1 && h(Attempts, it),
-      h("div", { class: "call-both" }, h(Prompt, it), h(Reply, it)),
-      h(Settings, it));
+      h(CallHead, props), call.tries.length > 1 && h(Attempts, props),
+      h("div", { class: "call-both" }, h(Prompt, props), h(Reply, props)),
+      h(Settings, props));
   });
 }
 
@@ -293,20 +293,20 @@ function CallHead({ store, call, tried }) {
     h("p", { class: "call-facts" }, facts.map((fact) => h("span", null, fact))));
 }
 
-/** The calls one would compare with this one: of the same player and component. */
-export function neighbours(store, call) {
+/** Calls to compare with this one, each with a name: of the same player and component. */
+export function neighbours(store, { k, run, n, player, component }) {
   const { reading } = store;
-  return store.keep("neighbours", [call, reading.size], () => {
-    const like = [...reading.calls.values()].filter((it) => it !== call
-      && it.player === call.player && it.component === call.component).sort(inOrder);
-    const own = like.filter((it) => it.run === call.run), beside = new Map();
-    for (const it of like) if (it.run !== call.run && it.n === call.n) beside.set(it.run, it);
-    const before = own.findLast((it) => it.n === call.n && it.k < call.k);
-    const turns = [own.findLast((it) => it.n < call.n), own.find((it) => it.n > call.n)];
+  return store.keep("neighbours", [k, reading.size], () => {
+    const like = [...reading.calls.values()].filter((call) => call.k !== k
+      && call.player === player && call.component === component).sort(inOrder);
+    const own = like.filter((call) => call.run === run);
+    const near = [own.findLast((call) => call.n === n && call.k < k),
+      own.findLast((call) => call.n < n), own.find((call) => call.n > n)].filter(Boolean);
+    const beside = new Map(like.filter((call) => call.run !== run && call.n === n)
+      .map((call) => [call.run, call]));
     return [
-      ...(before ? [[before, "the one before"]] : []),
-      ...turns.filter(Boolean).map((it) => [it, `turn ${it.n}`]),
-      ...[...beside.values()].slice(0, 3).map((it) => [it, `run ${it.run}`]),
+      ...near.map((call) => [call, call.n === n ? "the one before" : `turn ${call.n}`]),
+      ...[...beside.values()].slice(0, 3).map((call) => [call, `run ${call.run}`]),
     ];
   });
 }
@@ -320,10 +320,10 @@ export const callWords = (reading, call) => clip([
 function Attempts({ store, call, number }) {
   return h("div", { class: "call-tries", role: "group", "aria-label": "Attempts" },
     h("small", null, plural(call.tries.length, "attempt")),
-    call.tries.map((it, index) => h("button", {
+    call.tries.map((attempt, index) => h("button", {
       key: index, "aria-pressed": index === number,
       onclick: () => store.show({ attempt: { call, number: index } }),
-    }, `${index + 1} · ${visible(it.fault ?? "accepted")}`)));
+    }, `${index + 1} · ${visible(attempt.fault ?? "accepted")}`)));
 }
 
 function Prompt({ store, call, tried, wanted, number }) {
@@ -361,11 +361,11 @@ export function limited(store, id, all, most, word) {
  * Of a very long text the beginning, and more on request.
  */
 export function Passage({ store, id, text, pieces = [{ text }], wanted = "", mono, most = LONG }) {
-  const size = pieces.reduce((sum, it) => sum + it.text.length, 0);
+  const size = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
   const [count, more] = limited(store, id, size, most, "more character");
   return h("div", { class: mono ? "text mono" : "text", dir: "auto" },
     marksIn(more ? beginning(pieces, count) : pieces, wanted).map((piece) => {
-      const parts = piece.parts.map((it) => (it.hit ? h(Hit, it) : visible(it.text)));
+      const parts = piece.parts.map((part) => (part.hit ? h(Hit, part) : visible(part.text)));
       if (piece.tag) return h(piece.tag, null, parts);
       return piece.name === undefined ? parts : h(Slot, { store, piece }, parts);
     }),
@@ -374,9 +374,9 @@ export function Passage({ store, id, text, pieces = [{ text }], wanted = "", mon
 
 function Slot({ store, piece }, parts) {
   const show = () => store.show({ slot: piece.index });
-  const long = piece.text.length > 200 ? " long" : "", lit = store.ui.slot === piece.index;
+  const long = piece.text.length > 200 ? " long" : "", pointed = store.ui.slot === piece.index;
   return h("mark", {
-    class: `slot${long}${lit ? " lit" : ""}`, tabindex: "0",
+    class: `slot${long}${pointed ? " lit" : ""}`, tabindex: "0",
     "aria-describedby": "call-slot", onpointerenter: show, onfocus: show,
   }, parts);
 }
@@ -412,24 +412,25 @@ function Reply({ store, call, tried, wanted, number }) {
       fields && fold("As it was written", "raw", reply, true)));
 }
 
-/** A reply by its fields: the reasoning as prose, then the others. */
+/** A reply by its fields: the reasoning as prose, then the others, nested ones as a table. */
 function ReplyFields({ fields, passage }) {
   const { reasoning, ...own } = fields;
-  const content = (value, name) => {
-    const parts = flatten(value), shown = (it, id) => (
-      typeof it === "number" ? String(it).replace("-", "−") : passage(it, `.${name}.${id}`));
-    const classOf = (it) => (typeof it === "number" ? "n" : null);
-    if (parts.has("")) return h("dd", { class: classOf(parts.get("")) }, shown(parts.get(""), ""));
+  const classOf = (leaf) => (typeof leaf === "number" ? "n" : null);
+  const content = (leaf, id) => (
+    typeof leaf === "number" ? String(leaf).replace("-", "−") : passage(leaf, id));
+  const field = (name, value) => {
+    const leaves = flatten(value), only = leaves.get("");
+    if (leaves.has("")) return h("dd", { class: classOf(only) }, content(only, `.${name}`));
     return h("dd", { class: "nested" }, h("table", null, h("tbody", null,
-      [...parts].map(([path, it]) => h("tr", { key: path },
+      [...leaves].map(([path, leaf]) => h("tr", { key: path },
         h("th", { scope: "row" }, visible(path)),
-        h("td", { class: classOf(it) }, shown(it, path)))))));
+        h("td", { class: classOf(leaf) }, content(leaf, `.${name}.${path}`)))))));
   };
   return [
     reasoning !== undefined && h("div", { class: "call-why" },
       passage([...flatten(reasoning).values()].join("\n"), "why")),
     h("dl", null, Object.entries(own).map(([name, value]) => [
-      h("dt", { dir: "auto" }, visible(name)), content(value, name),
+      h("dt", { dir: "auto" }, visible(name)), field(name, value),
     ])),
   ];
 }

@@ -40,9 +40,9 @@ const runWords = (reading, run) => clip(`Run ${run.id} · ${runLabel(reading, ru
 
 function RunPair({ store, kinds }) {
   const { reading, at } = store, runs = [...reading.runs.values()];
-  const shown = reading.runs.get(at.run);
-  const beside = reading.runs.get(shown.parent) ?? runs.find((run) => run !== shown);
-  const [early, late] = beside.id < shown.id ? [beside, shown] : [shown, beside];
+  const current = reading.runs.get(at.run);
+  const beside = reading.runs.get(current.parent) ?? runs.find((run) => run !== current);
+  const [early, late] = beside.id < current.id ? [beside, current] : [current, beside];
   const first = reading.runs.get(at.a) ?? early, second = reading.runs.get(at.b) ?? late;
   const names = [first, second].map((run) => `Run ${run.id}`);
   const options = store.keep("runOptions", [reading.size], () => runs.map((run) => (
@@ -74,8 +74,8 @@ function Definitions({ store, runs, names }) {
   const apart = paths.filter((path) => one.get(path) !== other.get(path));
   const row = (path) => h("tr", { key: path },
     h("th", { scope: "row" }, visible(path)),
-    [one, other].map((its, side) => h("td", null, h(Passage, {
-      store, id: `${path}.${side}`, text: String(its.get(path) ?? "—"), most: 300,
+    [one, other].map((values, side) => h("td", null, h(Passage, {
+      store, id: `${path}.${side}`, text: String(values.get(path) ?? "—"), most: 300,
     }))));
   return h(CompareSection, { title: "What defines them" },
     apart.length === 0 ? h(Same) : h("table", { class: "compare-facts" },
@@ -118,27 +118,27 @@ function DecisionsApart({ store, runs, names }) {
   return h(CompareSection, { title },
     apart.length === 0 ? h("p", { class: "soft" }, "None.") : h("table", { class: "compare-apart" },
       columnHeads(["turn", "player", ...names, ""]),
-      h("tbody", null, apart.slice(0, count).map((it) => h(DecisionRow, { store, ...it })))),
+      h("tbody", null, apart.slice(0, count).map((row) => h(DecisionRow, { store, ...row })))),
     more);
 }
 
 function decisionsByPlace(reading, run) {
-  const found = new Map();
+  const places = new Map();
   for (const [n, turn] of reading.turns(run)) {
     for (const decision of turn.decisions) {
       let place = JSON.stringify([n, decision.player, decision.component]);
-      while (found.has(place)) place += "+";
-      found.set(place, { n, decision });
+      while (places.has(place)) place += "+";
+      places.set(place, { n, decision });
     }
   }
-  return found;
+  return places;
 }
 
 /** How two decisions differ in words: what was answered, what became of it, or the reasons. */
 function wordsApart(reading, pair) {
-  const whys = pair.map((it) => (it ? reading.text(it.decision.why) : "—"));
+  const whys = pair.map((side) => (side ? reading.text(side.decision.why) : "—"));
   for (const part of ["answer", "became"]) {
-    const sides = pair.map((it) => new Map([...flatten(it?.decision[part] ?? {})]
+    const sides = pair.map((side) => new Map([...flatten(side?.decision[part] ?? {})]
       .filter(([, value]) => value !== "null" && value !== ""))), [a, b] = sides;
     const paths = [...new Set([...a.keys(), ...b.keys()])]
       .filter((path) => a.get(path) !== b.get(path));
@@ -157,7 +157,8 @@ function fieldWords(path, value) {
 }
 
 function DecisionRow({ store, pair, words }) {
-  const { n, decision } = pair[1] ?? pair[0], [a, b] = pair.map((it) => it?.decision.calls.at(-1));
+  const { n, decision } = pair[1] ?? pair[0];
+  const [a, b] = pair.map((side) => side?.decision.calls.at(-1));
   const link = a != null && b != null && a !== b && h("button", {
     class: "plain", onclick: () => store.go({ view: "compare", of: "calls", a, b }),
   }, "compare");
@@ -197,7 +198,7 @@ const lastTry = (call) => call.tries.at(-1) ?? {};
 
 function replyText(reading, call) {
   const { reply, tools, fault } = lastTry(call), text = reading.text(reply);
-  const fields = fieldsIn(text), lines = [...flatten(fields ?? {})].map((it) => it.join(": "));
+  const fields = fieldsIn(text), lines = [...flatten(fields ?? {})].map((leaf) => leaf.join(": "));
   return [lines.join("\n") || text, reading.text(tools), fault].filter(Boolean).join("\n");
 }
 
@@ -231,7 +232,7 @@ function Difference({ store, id, texts, names }) {
     units.slice(0, count).map((unit, index) => {
       if (!unit.folded) return row(unit, index);
       const [open, show] = limited(store, `${id}.${index}`, unit.folded.length, 0, "equal line");
-      return open ? unit.folded.map((it, at) => row(it, `${index}.${at}`)) : skip(show);
+      return open ? unit.folded.map((equal, at) => row(equal, `${index}.${at}`)) : skip(show);
     }),
     skip(more));
 }

@@ -70,24 +70,24 @@ export function fieldsIn(text) {
 }
 
 /** A nested value by paths: its numbers and texts as they are, the rest as texts. */
-export function flatten(value, path = [], found = new Map()) {
+export function flatten(value, path = [], leaves = new Map()) {
   const list = Array.isArray(value) && value.every(isPlain), name = path.join(" · ");
-  if (isPlain(value)) found.set(name, typeof value === "number" ? value : String(value));
-  else if (list) found.set(name, value.join(", "));
-  else if (path.length === DEEPEST) found.set(name, JSON.stringify(value));
-  else for (const [key, item] of Object.entries(value)) flatten(item, [...path, key], found);
-  return found;
+  if (isPlain(value)) leaves.set(name, typeof value === "number" ? value : String(value));
+  else if (list) leaves.set(name, value.join(", "));
+  else if (path.length === DEEPEST) leaves.set(name, JSON.stringify(value));
+  else for (const [key, item] of Object.entries(value)) flatten(item, [...path, key], leaves);
+  return leaves;
 }
 
 /** Where a text has what is searched for, in any case: pairs of start and end. */
 function hitsIn(text, wanted) {
   if (!wanted) return [];
-  const pattern = new RegExp(wanted.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu"), found = [];
+  const pattern = new RegExp(wanted.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu"), hits = [];
   for (const hit of text.matchAll(pattern)) {
-    found.push([hit.index, hit.index + hit[0].length]);
-    if (found.length === MOST_MARKS) break;
+    hits.push([hit.index, hit.index + hit[0].length]);
+    if (hits.length === MOST_MARKS) break;
   }
-  return found;
+  return hits;
 }
 
 /** The part of a text from `from` to `to` as pieces, those of a hit with `hit: true`. */
@@ -109,9 +109,13 @@ export const marks = (text, wanted) => cut(text, hitsIn(text, wanted), 0, text.l
 
 /** Pieces of a text, each with `parts` in which hits are marked, also those over a border. */
 export function marksIn(pieces, wanted) {
-  const text = pieces.map((it) => it.text).join(""), hits = hitsIn(text, wanted);
+  const text = pieces.map((piece) => piece.text).join(""), hits = hitsIn(text, wanted);
   let at = 0;
-  return pieces.map((it) => ({ ...it, parts: cut(text, hits, at, (at += it.text.length)) }));
+  return pieces.map((piece) => {
+    const start = at;
+    at += piece.text.length;
+    return { ...piece, parts: cut(text, hits, start, at) };
+  });
 }
 
 /** A message as pieces: plain text, and what was filled into slots (with `name`). */
@@ -131,10 +135,10 @@ export function slots(text, form, places, message) {
 /** The first pieces of a text, of so many characters together. */
 export function beginning(pieces, most) {
   let left = most;
-  return pieces.flatMap((it) => {
-    const text = it.text.slice(0, left - (it.text.codePointAt(left - 1) > 0xffff));
-    left = Math.max(0, left - it.text.length);
-    return text ? [{ ...it, text }] : [];
+  return pieces.flatMap((piece) => {
+    const text = piece.text.slice(0, left - (piece.text.codePointAt(left - 1) > 0xffff));
+    left = Math.max(0, left - piece.text.length);
+    return text ? [{ ...piece, text }] : [];
   });
 }
 
@@ -149,17 +153,17 @@ const WORD = /\s+|\p{Script=Han}|\d+(?:[.,]\d+)*|[\p{L}\p{N}\p{M}_]+|[^\s\p{L}\p
  */
 export function diff(one, other) {
   const rows = [], effort = { left: MOST_EFFORT };
-  let gone = [], come = [];
+  let removed = [], added = [];
   const flush = () => {
-    for (let at = 0; at < Math.max(gone.length, come.length); at += 1) {
-      rows.push(changedRow(gone[at], come[at], effort));
+    for (let at = 0; at < Math.max(removed.length, added.length); at += 1) {
+      rows.push(changedRow(removed[at], added[at], effort));
     }
-    gone = [];
-    come = [];
+    removed = [];
+    added = [];
   };
   for (const [a, b] of edits(one.split("\n"), other.split("\n"), effort)) {
-    if (a === undefined) come.push(b);
-    else if (b === undefined) gone.push(a);
+    if (a === undefined) added.push(b);
+    else if (b === undefined) removed.push(a);
     else { flush(); rows.push({ same: true, a: [{ text: a }], b: [{ text: b }] }); }
   }
   flush();

@@ -136,7 +136,7 @@ class Reading:
         self._sources: dict[int, Any] = {}
         self._seen: dict[int, dict[int, RunTurn]] = {}
         self._numbers: dict[tuple[str, int], int] = {}
-        self._taken: set[int] = set()
+        self._highest = 0
 
     def since(self, at: int) -> list[Record]:
         """Return the records after the first ``at``."""
@@ -260,13 +260,14 @@ class Reading:
     # --- calls -------------------------------------------------------------------------------
 
     def _number(self, source: Any, number: int | None, which: int) -> int:
-        """Return a call's number: its last request's on the tape, else one below zero."""
+        """Return a call's number: its last request's on the tape, where no other call has that."""
         tape = getattr(source, "tape", None)
         owner = ("", which) if number is None else (str(tape.path if tape else ""), number)
         if owner not in self._numbers:
-            free = number is not None and number not in self._taken
-            self._numbers[owner] = number if free and number else -1 - len(self._numbers)
-            self._taken.add(self._numbers[owner])
+            taken = self._numbers.values()
+            free = number is not None and (number > self._highest or number not in taken)
+            self._numbers[owner] = number if free and number else self._highest + 1
+            self._highest = max(self._highest, self._numbers[owner])
         return self._numbers[owner]
 
     def _put_rest(self, run: int, source: Any, calls: Iterable[tuple[Attempt, bool]]) -> None:

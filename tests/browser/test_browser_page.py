@@ -10,18 +10,19 @@ from urllib.parse import quote
 
 import axe
 import pytest
-from page_kit import HOSTILE, hostile_game, long_run, odd_run
+from page_kit import HOSTILE, add_odd_run, hostile_game, long_run
 from playwright.sync_api import Browser, Page, expect
 from worlds import PublicGoods
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run._page import write_page
+from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._run import page as write
 from llmsim_lab.types import ChatReply
 
-VIEWS = ("turns", "calls", "decisions", "compare", "compare&of=runs", "settings")
-MOST_BYTES, MOST_NODES = 15_000_000, 1_500
+VIEWS = ("overview", "turn", "calls", "compare", "compare&of=calls")
+MOST_BYTES, MOST_NODES = 3_000_000, 1_500
 
 
 class Opened:
@@ -63,32 +64,41 @@ def opened(browser: Browser) -> Iterator[Opened]:
     assert seen.complaints == []
 
 
-def test_the_tree_leads_to_a_run_and_a_chart_tells_its_values(
+def test_the_runs_lead_to_each_other_and_a_chart_tells_its_values(
     opened: Opened, first_run: Path
 ) -> None:
     page = opened.open(first_run)
-    tree = page.get_by_role("region", name="Runs")
-    expect(tree.get_by_role("link")).to_have_count(4)  # three runs, and the comparison
-    tree.get_by_role("link", name="turn 4: shock supply 4, note oil").click()
-    expect(page.get_by_label("Run", exact=True)).to_have_value("2")
-    chart = page.get_by_role("img", name="Policy rate, % per year, turns 0 to 8: run 2 from")
+    runs = page.get_by_role("group", name="Runs").get_by_role("button")
+    expect(runs).to_have_count(3)
+    runs.filter(has_text="turn 4: shock supply 4, note oil").click()
+    expect(runs.nth(1)).to_have_attribute("aria-pressed", "true")
+    chart = page.get_by_role("img", name="Policy rate").first
     box = chart.bounding_box()
     assert box is not None
-    page.mouse.move(box["x"] + 44 + (box["width"] - 54) / 2, box["y"] + 60)
-    tip = page.locator(".tip:visible")
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+    tip = page.locator(".tip")
     expect(tip).to_contain_text("Turn 4 · 1980Q3")
-    expect(tip).to_contain_text("run 2")
-    expect(tip).to_contain_text("12.50")
     expect(tip).to_contain_text("supply shock +4 (oil)")
-    over = tip.bounding_box()
-    assert over is not None
-    assert box["y"] < over["y"] < over["y"] + over["height"] < box["y"] + box["height"] + 20
-    assert abs(over["x"] - (box["x"] + 44 + (box["width"] - 54) / 2)) < 280
-    chart.focus()
-    page.keyboard.press("End")
-    expect(tip).to_contain_text("Turn 8 · 1981Q3")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Turn 8 · 1981Q3")).to_be_visible()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 50)
+    expect(page.get_by_role("region", name="Decisions")).to_contain_text("United States")
+    expect(page.locator(".when")).to_have_text("Turn 4 · 1980Q3")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".when")).to_have_text("Turn 5 · 1980Q4")
+    page.wait_for_url("**#*turn=5*")
+
+
+def test_a_range_is_zoomed_to_and_back(opened: Opened, first_run: Path) -> None:
+    page = opened.open(first_run, "run=1")
+    chart = page.get_by_role("img", name="Policy rate").first
+    box = chart.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 50, steps=4)
+    page.mouse.up()
+    expect(page.get_by_text("1979Q3", exact=True)).to_have_count(0)
+    page.get_by_role("button", name="Show all turns").click()
+    expect(page.get_by_text("1979Q3", exact=True).first).to_be_visible()
 
 
 def test_calls_are_filtered_searched_and_walked_through_by_keys(
@@ -96,15 +106,15 @@ def test_calls_are_filtered_searched_and_walked_through_by_keys(
 ) -> None:
     page = opened.open(first_run, "run=1&view=calls")
     rows = page.get_by_role("listbox", name="Calls").get_by_role("option")
-    found = page.get_by_role("status")
+    found = page.locator(".calls-count")
     expect(found).to_have_text("24 calls")
     page.get_by_label("All components").select_option("validator")
     expect(found).to_have_text("8 of 24 calls")
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.type("BORROWING costs")
-    expect(found).not_to_have_text("8 of 24 calls")
-    expect(page.locator(".detail mark").first).to_have_text("borrowing costs")
+    expect(found).to_contain_text("hit")
+    expect(page.locator(".call mark.hit").first).to_have_text("borrowing costs")
     page.keyboard.press("Escape")
     expect(found).to_have_text("8 of 24 calls")
     page.keyboard.press("Enter")
@@ -113,79 +123,47 @@ def test_calls_are_filtered_searched_and_walked_through_by_keys(
     expect(rows.nth(2)).to_have_attribute("aria-selected", "true")
     page.keyboard.press("k")
     expect(rows.nth(1)).to_have_attribute("aria-selected", "true")
-    assert "component=validator" in page.url
-    assert "call=" in page.url
+    page.wait_for_url("**#*component=validator*")
 
 
 def test_a_link_opens_a_call_with_its_prompt_by_slot(opened: Opened, first_run: Path) -> None:
     page = opened.open(first_run, "run=2&call=26")
-    detail = page.get_by_role("region", name="Call", exact=True)
-    expect(detail).to_contain_text("call 26")
+    detail = page.get_by_role("article", name="Call of United States")
     expect(detail).to_contain_text("You are a validator of policy actions")
-    slot = detail.locator(".slot", has_text="economic policy: interest rates")
-    expect(slot).to_have_attribute("title", "domain_description: the validator's domain")
-    detail.get_by_role("button", name="By slot").click()
-    expect(detail.locator(".slots")).to_contain_text("domain_description")
-    expect(detail.locator(".slots")).not_to_contain_text("You are a validator")
-
-
-def test_beside_a_chart_of_counts_stand_whole_numbers(opened: Opened, tmp_path: Path) -> None:
-    page = opened.open(write(data_path("tapes/social.tape"), tmp_path / "social.html"))
-    posts = page.get_by_role("img", name="Posts, a turn")
-    assert posts.locator("text[text-anchor=end]").all_text_contents() == ["0", "5"]
+    slot = detail.locator("mark.slot", has_text="economic policy: interest rates")
+    slot.hover()
+    expect(detail).to_contain_text("domain_description")
+    expect(detail).to_contain_text("the validator's domain")
 
 
 def test_two_calls_and_two_runs_are_compared_word_by_word(opened: Opened, first_run: Path) -> None:
-    page = opened.open(first_run, "a=1&b=4&view=compare")
-    expect(page.get_by_role("region", name="Prompts").locator("del").first).to_have_text("2.86")
-    page = opened.open(first_run, "run=3&a=10&b=40&view=compare")
-    prompts = page.get_by_role("region", name="Prompts")
-    expect(page.get_by_label("Left")).to_contain_text("turn 4 · United States, agent")
-    expect(prompts.locator("del").first).to_contain_text("an economic policy advisor for")
-    expect(prompts.locator("ins").first).to_contain_text("central banker who fears inflation")
-    page = opened.open(first_run, "run=3&view=compare&of=runs")
-    expect(page.get_by_label("Left")).to_have_value("1")
-    expect(page.get_by_label("Right")).to_have_value("3")
-    page = opened.open(first_run, "run=1&view=compare&of=runs")
-    expect(page.get_by_label("Left")).to_have_value("1")
-    expect(page.get_by_label("Right")).to_have_value("2")
+    page = opened.open(first_run, "view=compare&of=calls&a=10&b=40")
+    expect(page.locator("del").first).to_be_visible()
+    expect(page.locator("ins").filter(has_text="central banker").first).to_be_visible()
     page = opened.open(first_run, "view=compare&of=runs&a=1&b=3")
     templates = page.get_by_role("region", name="Prompt templates")
     expect(templates.locator("ins").first).to_contain_text("central banker who fears inflation")
     apart = page.get_by_role("region", name="Decisions that differ")
-    apart.get_by_role("link", name="calls").first.click()
-    expect(page.get_by_role("heading", name="Two calls side by side")).to_be_visible()
-
-
-def test_decisions_are_sorted_and_lead_to_their_calls(opened: Opened, first_run: Path) -> None:
-    page = opened.open(first_run, "run=1&view=decisions")
-    expect(page.get_by_role("status")).to_have_text("24 decisions")
-    page.get_by_role("button", name="confidence").click()
-    page.get_by_role("button", name="confidence").click()
-    heading = page.get_by_role("columnheader", name="confidence")
-    expect(heading).to_have_attribute("aria-sort", "descending")
-    rows = page.locator(".sheet .body").get_by_role("row")
-    expect(rows.first).to_contain_text("1")
-    rows.first.click()
-    expect(page.get_by_role("region", name="Call", exact=True)).to_be_visible()
+    apart.get_by_role("button", name="compare").first.click()
+    expect(page.get_by_role("region", name="Replies")).to_be_visible()
 
 
 def test_what_a_model_wrote_is_read_and_never_obeyed(opened: Opened, tmp_path: Path) -> None:
     game = hostile_game(tape=tmp_path / "a.tape")
     game.fork(1, intervene=[{"turn": 1, "set": {"coins.Ann": 5}}]).run(1)
     path = write(tmp_path / "a.tape", tmp_path / "poison.html")
-    for place in ("", "turn=1", "call=2", "view=decisions", "a=1&b=2", "view=settings",
-                  "view=compare&of=runs&a=1&b=2"):  # fmt: skip
-        page = opened.open(path, place)
-        expect(page.get_by_role("heading").first).to_be_visible()
+    for view in (*(f"view={name}" for name in VIEWS), "turn=1", "call=2"):
+        page = opened.open(path, view)
+        expect(page.get_by_role("main")).to_be_visible()
         expect(page.locator("#page img, #page script, #page style")).to_have_count(0)
         assert page.evaluate("window.hacked") is None
     page = opened.open(path, "call=2")
-    detail = page.get_by_role("region", name="Call", exact=True)
-    expect(detail).to_contain_text("<script>window.hacked=1</script><img src=x")
-    expect(detail).to_contain_text("␛[31m ⟨U+202E⟩reversed {{ script }}")
-    page = opened.open(path, f"view=calls&q={HOSTILE[:20].replace('=', '%3D')}")
-    expect(page.locator("mark").first).to_have_text("<script>window.hacke")
+    expect(page.get_by_role("article")).to_contain_text(
+        "<script>window.hacked=1</script><img src=x"
+    )
+    expect(page.get_by_role("article")).to_contain_text("␛[31m ⟨U+202E⟩reversed {{ script }}")
+    page = opened.open(path, f"view=calls&q={quote(HOSTILE[:20])}")
+    expect(page.locator("mark.hit").first).to_have_text("<script>window.hacke")
 
 
 def test_names_and_texts_that_a_script_would_stumble_over_are_shown(
@@ -194,37 +172,34 @@ def test_names_and_texts_that_a_script_would_stumble_over_are_shown(
     names = ["__proto__", "constructor", "toString", "\u2028", "\ud800", "a\0b", ".*+?^${}()|[]\\"]
     texts = [f"{name}: {HOSTILE}" for name in names]
     texts += [f'{{"a": {"[" * 50_000}{"]" * 50_000}}}', f"{{{'[' * 100_000}"]
-    runs = [odd_run(number, names, texts) for number in (1, 2)]
-    path = write_page(tmp_path / "odd.html", runs, title="\ud800</title>", start=1)
-    for view in ("overview", *VIEWS, "__proto__", "toString"):
+    reading = Reading("\ud800</title>")
+    for number in (1, 2):
+        add_odd_run(reading, number, names, texts)
+    path = write_page(tmp_path / "odd.html", reading, start=1)
+    for view in (*VIEWS, "__proto__", "toString"):
         page = opened.open(path, f"view={view}")
-        expect(page.locator("main > *").first).to_be_visible()
+        expect(page.get_by_role("main")).to_be_visible()
         assert page.evaluate("window.hacked") is None
-    page = opened.open(path, "view=compare&of=runs&a=1&b=2")
-    changed = page.get_by_role("region", name="What defines them").get_by_role("row")
-    expect(changed.filter(has_text="__proto__.__proto__")).to_have_text(
-        "__proto__.__proto____proto__—"
-    )
-    expect(changed.filter(has_text="constructor.constructor")).to_have_count(1)
-    page = opened.open(path, "call=8")
-    expect(page.locator(".answer-text")).to_contain_text('{"a": [[[')
-    page = opened.open(path, f"view=calls&q={quote(names[-1])}")
-    expect(page.locator(".filters").get_by_role("status")).to_have_text("1 of 9 calls")
+    page = opened.open(path, "view=turn&turn=1")
+    for name in ("__proto__", "constructor", "toString"):
+        expect(page.get_by_role("region", name="State")).to_contain_text(name.replace("_", " "))
+    page = opened.open(path, f"view=calls&run=1&q={quote(names[-1])}")
+    expect(page.locator(".calls-count")).to_contain_text("1 of 9 calls")
 
 
-@pytest.mark.parametrize("text", ["x", "x!", "李", "a\n", "{x}\n"])
+@pytest.mark.parametrize("text", ["x", "李", "a\n", "{x}\n"])
 def test_a_text_of_a_million_letters_is_opened_searched_and_compared_without_a_halt(
     opened: Opened, tmp_path: Path, text: str
 ) -> None:
     texts = [text * (count // len(text)) for count in (1_000_000, 900_000)]
     texts[1] = "\n".join(f"{at} {line}" for at, line in enumerate(texts[1].split("\n")))
-    path = write_page(
-        tmp_path / "long.html", [odd_run(1, ["Ann", "Bob"], texts)], title="", start=1
-    )
-    for place in ("call=1", "view=calls&q=x", "a=1&b=2"):
+    reading = Reading("long")
+    add_odd_run(reading, 1, ["Ann", "Bob"], texts)
+    path = write_page(tmp_path / "long.html", reading, start=1)
+    for place in ("view=calls&call=1", "view=calls&q=x", "view=compare&of=calls&a=1&b=2"):
         page = opened.open(path, place)
-        expect(page.locator("main > *").first).to_be_visible()
-        assert page.locator("*").count() < 5 * MOST_NODES
+        expect(page.get_by_role("main")).to_be_visible()
+        assert page.locator("*").count() < 8 * MOST_NODES
     page.get_by_role("button", name="more").first.click()
     expect(page.get_by_role("button", name="more").first).to_be_visible()
 
@@ -232,19 +207,19 @@ def test_a_text_of_a_million_letters_is_opened_searched_and_compared_without_a_h
 def test_ten_thousand_calls_are_a_small_file_of_which_little_is_drawn(
     opened: Opened, tmp_path: Path
 ) -> None:
-    path = write_page(tmp_path / "long.html", [long_run()], title="long", start=1)
-    assert path.stat().st_size < MOST_BYTES
+    path = write_page(tmp_path / "long.html", long_run(), start=1)
     began = time.perf_counter()
     page = opened.open(path)
     seconds = time.perf_counter() - began
     sys.stderr.write(f"{path.stat().st_size / 1e6:.1f} MB, open in {seconds:.2f} s\n")
     page = opened.open(path, "view=calls")
-    expect(page.get_by_role("status")).to_have_text("10,000 calls")
+    count = page.locator(".calls-count")
+    expect(count).to_have_text("10,000 calls")
     assert page.locator("*").count() < MOST_NODES
     page.get_by_role("searchbox").fill("news of turn 7:")
-    expect(page.get_by_role("status")).to_have_text("40 of 10,000 calls")
+    expect(count).to_contain_text("40 of 10,000 calls")
     page.get_by_role("searchbox").fill("")
-    expect(page.get_by_role("status")).to_have_text("10,000 calls")
+    expect(count).to_have_text("10,000 calls")
     rows = page.get_by_role("listbox", name="Calls")
     rows.focus()
     page.keyboard.press("End")
@@ -256,13 +231,12 @@ def test_without_scripts_the_essential_is_read(browser: Browser, first_run: Path
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
     page.goto(first_run.as_uri())
-    assert "└─ 3 one nation · fork at turn 3" in page.inner_text("main")
-    assert "config.llm.temperature" in page.inner_text("main")
+    assert "Run 3: one nation · fork of run 1" in page.inner_text("main")
     context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1400, 400])
 def test_every_view_is_accessible_and_as_wide_as_the_window(
     browser: Browser, first_run: Path, scheme: str, width: int
 ) -> None:
@@ -270,10 +244,10 @@ def test_every_view_is_accessible_and_as_wide_as_the_window(
         viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
     )
     seen = Opened(context.new_page())
-    for place in ("run=2", "run=2&turn=4", "call=26", "view=decisions", "a=10&b=40",
-                  "view=compare&of=runs&a=1&b=3", "view=settings"):  # fmt: skip
+    for place in ("run=2", "run=2&turn=4", "call=26", "view=compare&of=calls&a=10&b=40",
+                  "view=compare&of=runs&a=1&b=3"):  # fmt: skip
         page = seen.open(first_run, place)
-        expect(page.get_by_role("heading").first).to_be_visible()
+        expect(page.get_by_role("main")).to_be_visible()
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{place} is {wide} px wide"
         assert axe.faults_of(page, "#page") == [], place
@@ -287,5 +261,7 @@ def test_a_reply_that_was_cut_at_its_length_says_so(opened: Opened, tmp_path: Pa
     run = PublicGoods(llm_client=client)
     run.run(1)
     path = run.page(tmp_path / "cut.html")
-    expect(opened.open(path, "call=1").get_by_text("cut at its length")).to_be_visible()
-    expect(opened.open(path, "call=2").get_by_text("cut at its length")).to_have_count(0)
+    page = opened.open(path, "view=calls")
+    expect(page.get_by_role("article")).to_contain_text("cut at its length limit")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("article")).not_to_contain_text("cut at its length limit")

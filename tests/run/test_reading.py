@@ -89,14 +89,14 @@ def test_a_fork_has_its_own_turns_and_its_parents_before() -> None:
     assert reading.runs[2]["changes"] == ["a change"]
 
 
-def test_calls_on_a_tape_have_its_numbers_and_others_have_none(tmp_path: Path) -> None:
+def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) -> None:
     taped = PublicGoods(llm_client=client(*[GIFT] * 4), tape=tmp_path / "a.tape")
     taped.run(1)
     loose = PublicGoods(llm_client=client(*[GIFT] * 4))
     loose.run(1)
     reading = read(taped)
     reading.add(loose.about(2), loose)
-    assert sorted(reading.calls) == [-8, -7, -6, -5, 1, 2, 3, 4]
+    assert sorted(reading.calls) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert reading.turns[1, 1]["calls"] == [1, 2, 3, 4]
 
 

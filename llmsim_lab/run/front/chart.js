@@ -198,7 +198,7 @@ function drawPanel(view) {
     isNumber(told) && [level("told", told), h("text", {
       class: "told", x: wide - RIGHT, y: y(told) - 4, "text-anchor": "end",
     }, `predicted ${figure(told)}`)],
-    done.map(([n]) => h("path", { class: "outside", d: `M${x(n)} ${bottom}l4 7h-8z` })));
+    done.map(([n]) => h("path", { class: "outside", d: `M${x(n)} ${bottom - 7}l4 7h-8z` })));
   return { y, still, label: panelWords(view) };
 }
 

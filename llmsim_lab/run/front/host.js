@@ -96,20 +96,22 @@ function draw(el, store) {
 /** Light or dark as the host is, by the colour behind us. */
 function followTheme(place) {
   const look = () => {
-    const [r, g, b] = getComputedStyle(place).backgroundColor.match(/[\d.]+/g).map(Number);
-    place.dataset.dark = 0.3 * r + 0.59 * g + 0.11 * b < 128;
+    const [r, g, b] = getComputedStyle(place).backgroundColor.match(/[\d.]+/g) ?? [];
+    if (b) place.dataset.dark = 0.3 * r + 0.59 * g + 0.11 * b < 128; // else not in the page yet
   };
   const later = () => requestAnimationFrame(look), watch = new MutationObserver(later);
+  const sizes = new ResizeObserver(look); // which tells as well when we come into the page
   const names = ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme"];
   for (const node of [document.documentElement, document.body]) {
     watch.observe(node, { attributeFilter: names });
   }
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", later);
+  sizes.observe(place);
   look();
-  later();
   return () => {
     watch.disconnect();
+    sizes.disconnect();
     scheme.removeEventListener("change", later);
   };
 }
@@ -241,7 +243,13 @@ export default function widget() {
   }
 
   function initialize({ model }) {
-    send = (message) => model.send(message);
+    send = (message) => {
+      try {
+        model.send(message);
+      } catch { // the kernel's end of the line is closed
+        tell({ gone: true, live: {} });
+      }
+    };
     first = model.get("first") ?? {};
     panels = model.get("panels") ?? [];
     let queue = Promise.resolve(); // in order, though some are unpacked first

@@ -8,6 +8,7 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class PageData:
             self.calls |= {call["k"]: call for call in record.get("calls", ())}
 
     def text(self, number: int) -> str:
-        return "\n".join(self.lines[line] for line in self._texts[number])
+        return "\n".join(self.lines[line] for line in accumulate(self._texts[number]))
 
     def slots(self, tried: Mapping[str, Any]) -> dict[str, str]:
         """Return what stands in a request's slots, cut out as a browser does: by UTF-16 units."""

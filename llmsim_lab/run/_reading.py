@@ -1,8 +1,8 @@
 """Runs as an append-only log of JSON records: what the page, the window and static views read.
 
 A record may bring lines, texts and forms of slots, and then what uses them: a ``run``, a ``turn``,
-or ``calls``. A text is the numbers of its lines, and each line is kept once, since prompts share
-most of theirs. A run or turn that is there already is replaced by a later record, so that a reader
+or ``calls``. A text is the numbers of its lines, each as the step from the one before, and each line
+is kept once, since prompts share most of theirs. A run or turn that is there already is replaced by a later record, so that a reader
 only ever asks for what comes after the records it has.
 """
 
@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 from pydantic import ValidationError
@@ -382,7 +383,9 @@ class Reading:
         if (known := self._texts.get(text)) is not None:
             return known
         lines = [self._kept(self._lines, "lines", line, line) for line in text.split("\n")]
-        return self._kept(self._texts, "texts", text, lines)
+        # Most steps are 1, which compresses to next to nothing.
+        steps = [now - before for before, now in pairwise([0, *lines])]
+        return self._kept(self._texts, "texts", text, steps)
 
     def text(self, number: int) -> str:
         """Return a text by its number."""

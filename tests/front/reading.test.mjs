@@ -34,7 +34,7 @@ test("a gap is refused, and what is known already is passed over", () => {
 });
 
 test("a text is its lines", () => {
-  const reading = makeReading([{ lines: ["one", ""], texts: [[0, 1, 0]] }]);
+  const reading = makeReading([{ lines: ["one", ""], texts: [[0, 1, -1]] }]);
   assert.equal(reading.text(0), "one\n\none");
   assert.equal(reading.text(null), "");
 });

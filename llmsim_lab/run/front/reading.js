@@ -28,7 +28,10 @@ export class Reading {
     this.size += 1;
     this.kept.clear();
     for (const line of lines) this.lines.push(line);
-    for (const text of texts) this.texts.push(text);
+    for (const steps of texts) { // from each line's number to the next one's
+      let line = 0;
+      this.texts.push(steps.map((step) => (line += step)));
+    }
     for (const form of forms) this.forms.push(form);
     if (run) this.addRun(run);
     if (turn) this.runs.get(turn.run)?.own.set(turn.n, turn);

@@ -199,9 +199,9 @@ function RunRow({ store, row: { run: it, seed }, run }) {
 const turnsToPlay = (store) => store.ui.turns ?? 4;
 
 function Transport({ store, run, first, last, n }) {
-  const { commands, live, form, ui } = store, busy = Boolean(live.busy);
+  const { commands, live, form, ui, gone } = store, busy = Boolean(live.busy);
   const button = (name, message, props) => h("button", {
-    key: name, disabled: name === "Stop" ? !busy : busy && name === "Step",
+    key: name, disabled: gone || (name === "Stop" ? !busy : busy && name === "Step"),
     onclick: () => commands(message()), ...props,
   }, h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
     h("path", { d: ICONS[name] })), name);
@@ -220,7 +220,7 @@ function Transport({ store, run, first, last, n }) {
       }), " turns"),
       button("Stop", () => ({ do: "stop" }))),
     h(Slider, { store, first, last, n }),
-    h("button", { disabled: busy, "aria-expanded": Boolean(form), onclick: openForm },
+    h("button", { disabled: busy || gone, "aria-expanded": Boolean(form), onclick: openForm },
       "Fork or change …"));
 }
 
@@ -242,7 +242,7 @@ function Tabs({ store, views, first, last, n, run }) {
       onclick: () => store.go({ view }),
     }, titled(view), view === "calls" && calls > 0 && h("small", null, figure(calls))))),
     slider && h(Slider, { store, first, last, n }),
-    commands && h("p", { class: "says", role: "status" }, liveWords(store)),
+    commands && h("p", { class: store.gone ? "says gone" : "says", role: "status" }, liveWords(store)),
     plain("?", () => store.show({ help: !ui.help }),
       { "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help) }));
 }
@@ -271,7 +271,7 @@ function Live({ store, run }) {
         h("p", { class: "text mono", dir: "auto" }, visible(it.text.slice(-600)),
           h("span", { class: "caret" })))))),
     fault && h("div", { class: "fault", role: "alert" },
-      h("p", { class: "text", dir: "auto" }, visible(fault)),
+      h("p", { class: "text", dir: "auto" }, titled(visible(fault))),
       live.fault && h("button", { onclick: again }, "Try again")),
   ];
 }

@@ -71,7 +71,10 @@ def page_html(reading: Reading, *, start: int) -> str:
     """Return the page as ``write_page`` writes it."""
     script = f'{module()}\nmountPage(document.getElementById("page"));'
     style = (_FRONT / "page.css").read_text("utf-8")
-    data = {"title": reading.title, "start": start, "records": reading.records}
+    # Lines first, since like compresses best beside like.
+    lines = [line for record in reading.records for line in record.get("lines", ())]
+    rest = [{name: it[name] for name in it if name != "lines"} for it in reading.records]
+    data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *rest]}
     parts = {
         "title": safe(clip(reading.title, 120)),
         "style": Markup(style),

@@ -208,6 +208,7 @@ def test_ten_thousand_calls_are_a_small_file_of_which_little_is_drawn(
     opened: Opened, tmp_path: Path
 ) -> None:
     path = write_page(tmp_path / "long.html", long_run(), start=1)
+    assert path.stat().st_size < MOST_BYTES
     began = time.perf_counter()
     page = opened.open(path)
     seconds = time.perf_counter() - began

@@ -1,6 +1,7 @@
 // Small charts on one axis of turns, in SVG by hand: hover, zoom by dragging, click for a turn.
 
 import { h } from "./dom.js";
+import { groupBy } from "./reading.js";
 import { clip, figure, oneLine, visible } from "./text.js";
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
@@ -28,6 +29,11 @@ export function turnName(reading, run, n) {
   const period = valueAt(reading, run, "period", n);
   return `${n === 0 ? "Start" : `Turn ${n}`}${period == null ? "" : ` · ${figure(period)}`}`;
 }
+
+/** A turn's decisions by player: its own first, then what others made of it. */
+export const playersOf = ({ decisions = [] }) => [
+  ...groupBy(decisions, (made) => made.player).values()];
+export const nameOf = (made) => oneLine(made.player || made.component);
 
 /** A decision's answer on one line, but for its reason; without one, what became of it. */
 export function answerIn(reading, { answer = {}, became = {}, why }) {
@@ -253,6 +259,7 @@ function pointing({ store, item, run, from, to, wide }) {
     store.show({ press: null, drag: null });
     if (drag && drag[0] !== drag[1]) store.show({ zoom: [Math.min(...drag), Math.max(...drag)] });
     else if (press) { // while zoomed, a second click shows all turns again
+      clearTimeout(ui.opening);
       ui.opening = setTimeout(() => openTurn(store, run, n), ui.zoom ? DOUBLE_CLICK_MS : 0);
     }
   };
@@ -269,10 +276,7 @@ function pointing({ store, item, run, from, to, wide }) {
 }
 
 function Tip({ store, item, run, lines, n, left, wide }) {
-  const { reading } = store, turn = reading.turn(run, n), players = new Map();
-  for (const made of turn?.decisions ?? []) {
-    if (!players.has(made.player)) players.set(made.player, made);
-  }
+  const { reading } = store, turn = reading.turn(run, n);
   const values = [run, ...lines.filter((it) => it !== run)]
     .map((it) => [it, valueAt(reading, it, item.column, n)]).filter(([, value]) => value != null);
   const many = lines.length > MANY_LINES, numbers = values.map(([, value]) => value);
@@ -280,12 +284,13 @@ function Tip({ store, item, run, lines, n, left, wide }) {
   const side = left > wide / 2 ? `right: ${wide - left + 12}px` : `left: ${left + 12}px`;
   return h("div", { class: "tip", style: side },
     h("b", null, turnName(reading, run, n)),
-    values.slice(0, many ? 1 : TIP_LINES).map(([it, value]) => h("div", { key: it.id }, h(Swatch, { run: it }),
-      h("span", { dir: "auto" }, runLabel(reading, it)), h("b", null, figure(value)))),
-    many && h("div", null, h("span", null, `${values.length} runs`), h("b", null, ends.join(" to "))),
+    values.slice(0, many ? 1 : TIP_LINES).map(([it, value]) => h("div", { key: it.id },
+      h(Swatch, { run: it }), h("span", { dir: "auto" }, runLabel(reading, it)),
+      h("b", null, figure(value)))),
+    many && h("div", null, h("span", null, `${values.length} runs`),
+      h("b", null, ends.join(" to "))),
     turn?.done?.map((words) => h("p", { dir: "auto" }, clip(oneLine(words), 120))),
-    [...players.values()].slice(0, TIP_LINES).map((made) => (
-      h("div", { key: made.player, class: "made" },
-        h("span", { dir: "auto" }, oneLine(made.player || made.component)),
+    turn && playersOf(turn).slice(0, TIP_LINES).map(([made]) => (
+      h("div", { key: made.player, class: "made" }, h("span", { dir: "auto" }, nameOf(made)),
         h("small", { dir: "auto" }, clip(answerIn(reading, made), 60))))));
 }

@@ -92,7 +92,6 @@ export class Reading {
   turn(run, n) { return this.turns(run).get(n); }
   first(run) { return this.turns(run).keys().next().value ?? 0; }
   last(run) { return this.keep(`last ${run.id}`, () => Math.max(0, ...this.turns(run).keys())); }
-  decisions(run, n) { return this.turn(run, n)?.decisions ?? []; }
 
   /** A column's value in a turn; each run has its own order of columns. */
   value(turn, column) { return turn?.row[this.runs.get(turn.run).place.get(column)] ?? null; }
@@ -164,11 +163,6 @@ export class Reading {
       this.runs.has(run.parent) ? run.parent : null)));
   }
 
-  depth(run) {
-    const parent = this.runs.get(run.parent);
-    return parent ? 1 + this.depth(parent) : 0;
-  }
-
   /** Runs in the order of the tree: `{run, depth}`, or `{runs, depth}` for a group of seeds. */
   tree() {
     return this.keep("tree", () => {
@@ -176,8 +170,11 @@ export class Reading {
       const below = (parent, depth) => {
         const groups = groupBy(children.get(parent) ?? [], (run) => this.likeness(run));
         for (const runs of groups.values()) {
-          if (runs.length >= FOLD_FROM) rows.push({ runs, run: runs[0], depth });
-          for (const run of runs.length >= FOLD_FROM ? [] : runs) {
+          if (runs.length >= FOLD_FROM) {
+            rows.push({ runs, run: { ...runs[0], changes: unseeded(runs[0]) }, depth });
+            continue;
+          }
+          for (const run of runs) {
             rows.push({ run, depth });
             below(run.id, depth + 1);
           }
@@ -191,8 +188,7 @@ export class Reading {
   /** The same for runs that differ only in their seed and have no forks. */
   likeness(run) {
     if (this.children().has(run.id)) return run.id;
-    const changes = run.changes.filter((words) => !SEED.test(words));
-    return JSON.stringify([run.fork, run.verb, run.model, run.name, changes]);
+    return JSON.stringify([run.fork, run.verb, run.model, run.name, unseeded(run)]);
   }
 
   /** Runs to chart with one: all, if they are few; else its line and its siblings. */
@@ -207,6 +203,8 @@ export class Reading {
     });
   }
 }
+
+const unseeded = (run) => run.changes.filter((words) => !SEED.test(words));
 
 /** Things by what `key` says of them, in a Map. */
 export function groupBy(things, key) {

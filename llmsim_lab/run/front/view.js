@@ -1,10 +1,11 @@
 // What is shown of a reading: head, controls, the overview and a turn. All text stays text.
 
 import { CallDetail, Calls, callsKey, Passage, Status } from "./calls.js";
-import { answerIn, Charts, look, openTurn, runLabel, Swatch, turnName } from "./chart.js";
+import {
+  answerIn, Charts, look, nameOf, openTurn, playersOf, runLabel, Swatch, turnName,
+} from "./chart.js";
 import { Compare } from "./compare.js";
 import { h } from "./dom.js";
-import { groupBy } from "./reading.js";
 import { change, clip, figure, oneLine, plural, visible } from "./text.js";
 
 const VIEWS = { overview: Overview, turn: Turn, calls: Calls, compare: Compare };
@@ -161,37 +162,30 @@ function Tree({ store, run, rows }) {
     }),
     h("ul", null, found.slice(0, most).map((row) => h("li", {
       key: `${row.run.id}${row.runs ? " seeds" : ""}`, style: `--depth: ${row.depth}`,
-    }, h(row.runs ? Seeds : RunRow, { store, row, run })))),
+    }, h(TreeRow, { store, row, run })))),
     found.length > most && plain(plural(found.length - most, "more run"),
       () => store.show({ mostRuns: 10 * most })));
 }
 
-/** Runs that differ only in their seed, as one line. */
-function Seeds({ store, row: { run: one, runs }, run }) {
-  const name = `seeds ${one.id}`, open = Boolean(store.ui[name]);
+/** A run, or runs that differ only in their seed, which a click folds out. */
+function TreeRow({ store, row: { run: it, runs, seed }, run }) {
+  const { reading } = store, fold = `seeds ${it.id}`, open = Boolean(store.ui[fold]);
+  const name = clip(runName(reading, it), 160), small = (text) => h("small", { dir: "auto" }, text);
+  const bad = [...reading.statuses(it)].filter(([word]) => word && word !== "ok");
+  const facts = runs ? runs.includes(run) && small(`run ${run.id} is shown`) : [
+    bad.map(([word, count]) => h("small", { key: word }, h(Status, { word }), ` ${count}`)),
+    it.outcome && it.outcome !== "done" && small(clip(oneLine(it.outcome), 60)),
+    [`run ${it.id}`, it.own.size ? `to turn ${reading.last(it)}` : "no turn yet"].map(small),
+  ];
   return h("button", {
-    class: "tree-row", "aria-expanded": open, onclick: () => store.show({ [name]: !open }),
-  },
-  h(Swatch, { run: one }),
-  h("span", { class: "what", dir: "auto" }, h("b", null, plural(runs.length, "seed")),
-    ` ${clip(runName(store.reading, one), 160)}`),
-  runs.includes(run) && h("small", null, `run ${run.id} is shown`));
-}
-
-function RunRow({ store, row: { run: it, seed }, run }) {
-  const { reading } = store;
-  const bad = [...reading.statuses(it)].filter(([status]) => status && status !== "ok");
-  return h("button", {
-    class: "tree-row", "aria-current": it === run ? "true" : null,
-    onclick: () => store.go({ run: it.id, call: null }),
+    class: "tree-row", "aria-expanded": runs ? open : null,
+    "aria-current": !runs && it === run ? "true" : null,
+    onclick: () => (runs ? store.show({ [fold]: !open }) : store.go({ run: it.id, call: null })),
   },
   h(Swatch, { run: it }),
-  h("span", { class: "what", dir: "auto" },
-    seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
-  bad.map(([word, count]) => h("small", { key: word }, h(Status, { word }), ` ${count}`)),
-  it.outcome && it.outcome !== "done" && h("small", { dir: "auto" }, clip(oneLine(it.outcome), 60)),
-  h("small", { class: "n" }, `run ${it.id}`),
-  h("small", { class: "n" }, it.own.size ? `to turn ${reading.last(it)}` : "no turn yet"));
+  h("span", { class: "what", dir: "auto" }, runs && h("b", null, plural(runs.length, "seed"), " "),
+    seed ? `seed ${it.seed}` : name),
+  facts);
 }
 
 // --- controls ----------------------------------------------------------------------------------
@@ -242,7 +236,8 @@ function Tabs({ store, views, first, last, n, run }) {
       onclick: () => store.go({ view }),
     }, titled(view), view === "calls" && calls > 0 && h("small", null, figure(calls))))),
     slider && h(Slider, { store, first, last, n }),
-    commands && h("p", { class: store.gone ? "says gone" : "says", role: "status" }, liveWords(store)),
+    commands && h("p", { class: `says${store.gone ? " gone" : ""}`, role: "status" },
+      liveWords(store)),
     plain("?", () => store.show({ help: !ui.help }),
       { "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help) }));
 }
@@ -379,8 +374,6 @@ function Overview({ store, run, n, turn }) {
   ];
 }
 
-const playersOf = (turn) => [...groupBy(turn.decisions, (made) => made.player).values()];
-const nameOf = (made) => oneLine(made.player || made.component);
 const statusOf = (made) => (made.status === "ok" && !made.calls?.length ? "by rule" : made.status);
 
 /** The decisions of the turn that is shown, a line or two each. */

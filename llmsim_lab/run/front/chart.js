@@ -36,7 +36,7 @@ export const playersOf = ({ decisions = [] }) => [
 export const nameOf = (made) => oneLine(made.player || made.component);
 
 /** A decision's answer on one line, but for its reason; without one, what became of it. */
-export function answerIn(reading, { answer = {}, became = {}, why }) {
+function answerIn(reading, { answer = {}, became = {}, why }) {
   const action = answer.action ?? became.action, reason = reading.text(why);
   if (typeof action === "string") return oneLine(action);
   const fields = Object.entries(Object.keys(answer).length ? answer : became)

@@ -1,9 +1,7 @@
 // What is shown of a reading: head, controls, the overview and a turn. All text stays text.
 
 import { CallDetail, Calls, callsKey, Passage, Status } from "./calls.js";
-import {
-  answerIn, Charts, look, nameOf, openTurn, playersOf, runLabel, Swatch, turnName,
-} from "./chart.js";
+import { Charts, look, nameOf, openTurn, playersOf, runLabel, Swatch, turnName } from "./chart.js";
 import { Compare } from "./compare.js";
 import { h } from "./dom.js";
 import { change, clip, figure, oneLine, plural, visible } from "./text.js";
@@ -369,29 +367,12 @@ function Overview({ store, run, n, turn }) {
     bad && note(`This run did not finish: ${run.outcome}`),
     run.notes.map(note),
     h("div", { class: "overview" }, h(Charts, { store, run, turn: n }),
-      panels.includes("turn") && turn && h(Brief, { store, run, n, turn })),
+      panels.includes("turn") && turn && h(Decisions, { store, run, n, turn, brief: true })),
     run.manifest != null && h(Definition, { store, run }),
   ];
 }
 
 const statusOf = (made) => (made.status === "ok" && !made.calls?.length ? "by rule" : made.status);
-
-/** The decisions of the turn that is shown, a line or two each. */
-function Brief({ store, run, n, turn }) {
-  const { reading } = store, players = playersOf(turn), more = players.length - FEW_BRIEF;
-  return h("section", { class: "brief", "aria-label": "Decisions of the turn" },
-    h("h3", null, n === 0 ? "At the start" : `Decisions of turn ${n}`,
-      plain("All of the turn", () => openTurn(store, run, n))),
-    turn.done?.map(note),
-    !players.length && soft(n === 0 ? "Nothing is decided before the first turn." : "None."),
-    h("ul", { class: "decisions" }, players.slice(0, FEW_BRIEF).map(([own]) => (
-      h("li", { key: own.player },
-        h("div", { class: "row" }, h("b", { dir: "auto" }, clip(nameOf(own), 40)),
-          h(Status, { word: statusOf(own) })),
-        h("p", { dir: "auto" }, clip(answerIn(reading, own), 120)),
-        h("p", { class: "why", dir: "auto" }, clip(oneLine(reading.text(own.why)), 200)))))),
-    more > 0 && soft(`${plural(more, "more player")} in the turn`));
-}
 
 function Definition({ store, run }) {
   const fold = (id, title, content) => h(Fold,
@@ -423,7 +404,7 @@ function Turn({ store, run, n, turn }) {
             key: index, store, id: `story ${run.id} ${n} ${index}`,
             text: titled(reading.text(text) || " "),
           })))]),
-      turn.decisions.length > 0 && h(Decisions, { store, run, n, turn })),
+      turn.decisions?.length > 0 && h(Decisions, { store, run, n, turn })),
     call && h("section", {
       class: "turn-call", "aria-label": "Prompt and reply",
       ref: (el) => { store.ui.callPlace = el; },
@@ -483,15 +464,20 @@ function Facts({ facts }) {
       h("td", { class: "n soft" }, change(it.was, it.now))))));
 }
 
-function Decisions({ store, run, n, turn }) {
-  const players = playersOf(turn), most = store.ui.mostPlayers ?? FEW_PLAYERS;
-  return h("section", { "aria-label": "Decisions" }, h("h3", null, "Decisions"),
+/** The decisions of a turn by player; in brief, beside the charts, only each player's own. */
+function Decisions({ store, run, n, turn, brief }) {
+  const players = playersOf(turn), most = brief ? FEW_BRIEF : store.ui.mostPlayers ?? FEW_PLAYERS;
+  const id = (made, index) => `${run.id} ${n} ${made.player} ${index}`;
+  const more = () => (brief ? openTurn(store, run, n) : store.show({ mostPlayers: 10 * most }));
+  return h("section", { "aria-label": "Decisions", class: brief ? "brief" : null },
+    h("h3", null, n === 0 ? "At the start" : brief ? `Decisions of turn ${n}` : "Decisions",
+      brief && plain("All of the turn", () => openTurn(store, run, n))),
+    brief && turn.done?.map(note),
+    !players.length && soft("Nothing was decided."),
     h("ul", { class: "decisions" }, players.slice(0, most).map((its) => (
-      h("li", { key: its[0].player }, its.map((made, index) => h(Decision, {
-        key: index, store, made, own: its[0], id: `${run.id} ${n} ${made.player} ${index}`,
-      })))))),
-    players.length > most && plain(plural(players.length - most, "more player"),
-      () => store.show({ mostPlayers: 10 * most })));
+      h("li", { key: its[0].player }, its.slice(0, brief ? 1 : its.length).map((made, index) => (
+        h(Decision, { key: index, store, made, own: its[0], id: id(made, index) }))))))),
+    players.length > most && plain(plural(players.length - most, "more player"), more));
 }
 
 /** What a player decided, or, after it, what else a part of the world made of that. */
@@ -541,7 +527,7 @@ function LongAnswer({ store, id, name, value, alone }) {
 }
 
 function showCall(store, call) {
-  store.go({ call });
+  store.go({ call, view: "turn" });
   store.draw();
   store.ui.callPlace?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 }

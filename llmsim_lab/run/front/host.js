@@ -270,7 +270,7 @@ export default function widget() {
   }
 
   function render({ el }) {
-    const store = makeStore(shared, { panels, at: first, commands: command });
+    const store = makeStore({ ...shared, form: null }, { panels, at: first, commands: command });
     el.classList.add("llmsim-live");
     el.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys
     stores.add(store);

@@ -85,6 +85,10 @@ export function onKey(store, event, target) {
   const pressed = [" ", "Enter"].includes(key) && target.closest("button, summary, [tabindex='0']");
   if (key !== "Escape" && (pressed || target.closest(TYPED_IN))) return;
   const play = (turns) => commands({ do: "play", run: at.run, turns });
+  const close = () => {
+    ui.help = false;
+    store.set({ form: null });
+  };
   const search = () => {
     store.go({ view: "calls" });
     store.draw();
@@ -95,7 +99,7 @@ export function onKey(store, event, target) {
     ArrowRight: () => toTurn(store, Math.min(n + 1, last), last),
     "?": () => store.show({ help: !ui.help }),
     "/": views.includes("calls") && search,
-    Escape: (ui.help || store.form) && (() => store.set({ form: null, ui: { ...ui, help: 0 } })),
+    Escape: (ui.help || store.form) && close,
     " ": commands && (() => (live.busy ? commands({ do: "pause" }) : play(turnsToPlay(store)))),
     Enter: commands && !live.busy && (() => play(1)),
   }[key] ?? (views[key - 1] && (() => store.go({ view: views[key - 1] })));

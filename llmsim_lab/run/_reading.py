@@ -1,9 +1,9 @@
 """Runs as an append-only log of JSON records: what the page, the window and static views read.
 
 A record may bring lines, texts and forms of slots, and then what uses them: a ``run``, a ``turn``,
-or ``calls``. A text is the numbers of its lines, each as the step from the one before, and each line
-is kept once, since prompts share most of theirs. A run or turn that is there already is replaced by a later record, so that a reader
-only ever asks for what comes after the records it has.
+or ``calls``. A text is the numbers of its lines, each as the step from the one before, and each
+line is kept once, since prompts share most of theirs. A run or turn that is there already is
+replaced by a later record, so that a reader only ever asks for what comes after those it has.
 """
 
 from __future__ import annotations

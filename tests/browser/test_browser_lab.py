@@ -1,13 +1,15 @@
-"""One window over a run: its keys, its focus, and what can be changed in it."""
+"""The window in a real JupyterLab: buttons, keys, forms, a busy kernel and one that is gone."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from lab_page import LOOKS, LabPage, Notebook
 from playwright.sync_api import Locator, expect
 
 RUN = """
-from llmsim_lab.lab import Lab
+from llmsim_lab.lab import Lab, PromptViewer, RateChart, RunTree, TurnStepper
 from scenes import Model, make_run
 model = Model()
 simulation = make_run(model)
@@ -18,71 +20,178 @@ WIDGET = 1
 
 @pytest.fixture
 def notebook(lab: LabPage) -> Notebook:
-    notebook = lab.write("window", [RUN, LAB])
+    notebook = lab.write("window", [RUN, LAB, "window"])
     notebook.run_cell(0)
     notebook.run_cell(1)
     expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()
     return notebook
 
 
-def shows(notebook: Notebook, text: str) -> None:
-    expect(notebook.output(WIDGET).locator("strong").first).to_contain_text(text)
+def at_turn(notebook: Notebook, text: str, *, cell: int = WIDGET) -> None:
+    expect(notebook.output(cell).locator(".when")).to_contain_text(text)
 
 
-def has_focus(part: Locator) -> None:
-    expect(part).to_be_focused()
+def cells(notebook: Notebook) -> int:
+    return int(notebook.page.evaluate("window.panel.content.model.cells.length"))
 
 
-def test_keys_play_and_look_and_the_focus_stays_where_it_was(notebook: Notebook) -> None:
+def test_buttons_and_keys_play_and_look(notebook: Notebook) -> None:
     page, step = notebook.page, notebook.button("Step")
+    for turn in (1, 2):
+        step.click()
+        at_turn(notebook, f"Turn {turn} ")
     step.focus()
-    for turn in (1, 2, 3):
-        page.keyboard.press("Enter")
-        notebook.says(WIDGET, f"Turn {turn} is played.")
-        has_focus(step)
-    page.keyboard.press("ArrowLeft")
-    shows(notebook, "Turn 2 (")
-    expect(notebook.output(WIDGET)).to_contain_text("Turn 2 · agent")
-    page.keyboard.press("ArrowRight")
-    shows(notebook, "Turn 3 (")
-    slider = notebook.output(WIDGET).get_by_label("Turn slider")
-    slider.focus()
     page.keyboard.press("Enter")
-    notebook.says(WIDGET, "Turn 4 is played.")
+    at_turn(notebook, "Turn 3 ")
+    expect(step).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    at_turn(notebook, "Turn 2 ")
+    page.keyboard.press("ArrowRight")
+    at_turn(notebook, "Turn 3 ")
     notebook.evaluate("model.set(waiting=True)")
-    page.keyboard.press(" ")
-    notebook.says(WIDGET, "1 of 4.")
-    page.keyboard.press(" ")
-    notebook.says(WIDGET, "Pausing")
+    notebook.button("Play").click()
+    notebook.says(WIDGET, "Playing turn 4, then 3 more turns.")
+    notebook.says(WIDGET, "Aland")
+    notebook.button("Pause").click()
     notebook.evaluate("model.set(waiting=False)")
-    notebook.says(WIDGET, "Paused after turn 5")
-    has_focus(slider)
-    assert notebook.evaluate("len(window.forks)") == 0
+    notebook.says(WIDGET, "Paused after turn 4.")
+    notebook.evaluate("model.set(waiting=True)")
+    step.click()
+    notebook.button("Stop").click()
+    notebook.says(WIDGET, "Stopped. The run is at turn 4, its last whole one.")
+    notebook.evaluate("model.set(waiting=False)")
+    assert notebook.evaluate("simulation.turn_number") == 4
+    assert notebook.faults() == []
+
+
+def test_what_is_typed_into_a_field_is_no_key_of_jupyterlab(notebook: Notebook) -> None:
+    before, page = cells(notebook), notebook.page
+    box = notebook.output(WIDGET).get_by_label("Turns to play")
+    box.click()
+    page.keyboard.press("Escape")
+    box.fill("2")
+    for key in ("x", "d", "d", "a", "b", "z", "m"):
+        page.keyboard.press(key)
+    box.fill("2")
+    notebook.click("Play")
+    at_turn(notebook, "Turn 2 ")
+    assert cells(notebook) == before
 
 
 def test_a_changed_value_makes_a_fork_and_a_changed_parameter_a_restart(notebook: Notebook) -> None:
     output = notebook.output(WIDGET)
-    for turn in (1, 2):  # a click while a turn is played does nothing
-        notebook.click("Step")
-        notebook.says(WIDGET, f"Turn {turn} is played.")
-    notebook.click("Change …")
-    box = output.get_by_label("inflation", exact=True)
-    box.fill("9")
-    box.press("Tab")
-    notebook.click("Fork from here with this")
-    notebook.says(WIDGET, "fork 1 of the original at turn 2 with set inflation 9")
-    box = output.get_by_label("seed", exact=True)
-    box.fill("8")
-    box.press("Tab")
-    notebook.click("Restart with this")
-    notebook.says(WIDGET, "restart 2 of fork 1 with seed 8")
+    notebook.click("Step")
+    at_turn(notebook, "Turn 1 ")
+    notebook.click("Fork or change …")
+    field = output.get_by_label("Inflation, % over four quarters")
+    field.fill("9")
+    notebook.button("Fork with 1 change").click()
+    expect(output.get_by_role("group", name="Runs")).to_contain_text("set inflation 9")
+    assert notebook.evaluate("window.runs[2].state.global_state.inflation") == 9
+    notebook.click("Fork or change …")
+    notebook.button("Parameters, from the beginning").click()
+    output.get_by_label(re.compile("^Seed")).first.fill("8")
+    notebook.button("Start again with 1 change").click()
+    expect(output.get_by_role("group", name="Runs")).to_contain_text("seed 8")
+    at_turn(notebook, "Start")
     assert notebook.axe_faults() == []
     assert notebook.faults() == []
 
 
+def test_a_fault_is_shown_in_place_and_can_be_tried_again(notebook: Notebook) -> None:
+    notebook.evaluate("model.set(broken=True)")
+    notebook.click("Step")
+    alert = notebook.output(WIDGET).get_by_role("alert")
+    expect(alert).to_contain_text("no reply within")
+    notebook.evaluate("model.set(broken=False)")
+    notebook.click("Try again")
+    at_turn(notebook, "Turn 1 ")
+    expect(alert).to_have_count(0)
+
+
+def test_two_views_and_a_page_loaded_anew_show_the_same(notebook: Notebook) -> None:
+    notebook.run_cell(2)
+    notebook.click("Step", cell=WIDGET)
+    for cell in (WIDGET, 2):
+        at_turn(notebook, "Turn 1 ", cell=cell)
+    notebook.reload()
+    for cell in (WIDGET, 2):
+        at_turn(notebook, "Turn 1 ", cell=cell)
+    notebook.click("Step", cell=2)
+    at_turn(notebook, "Turn 2 ")
+
+
+def test_while_a_cell_is_busy_a_click_waits_in_words(lab: LabPage) -> None:
+    busy = "import time\nfor _ in range(30): time.sleep(0.1)"
+    notebook = lab.write("busy", [RUN, LAB, busy])
+    notebook.run_cell(0)
+    notebook.run_cell(1)
+    expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()
+    notebook.page.evaluate(
+        "() => {window.panel.content.activeCellIndex = 2;"
+        " window.jupyterapp.commands.execute('notebook:run-cell');}"
+    )
+    notebook.click("Step", cell=WIDGET, times=1)
+    notebook.says(WIDGET, "Sent; waiting for the kernel, which is busy.")
+    at_turn(notebook, "Turn 1 ")  # the click was kept
+    assert notebook.evaluate("simulation.turn_number") == 1
+
+
+def test_a_window_whose_kernel_is_gone_says_so(lab: LabPage) -> None:
+    notebook = lab.write("gone", [RUN, LAB])
+    notebook.run_all()
+    expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()
+    notebook.page.evaluate("window.panel.sessionContext.session.kernel.restart().then(() => null)")
+    notebook.says(WIDGET, "The kernel is gone: run the cell again.")
+    notebook.run_all()
+    expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()
+
+
+def test_a_person_answers_by_a_form(lab: LabPage) -> None:
+    cells = [
+        "import sys\nfrom llmsim_lab import data_path\nfrom llmsim_lab.lab import Lab\n"
+        "from llmsim_lab.llm import Person\nfrom worlds import PublicGoods\n"
+        "run = PublicGoods(players={'Ann': Person(), '*': 'random'})",
+        "window = Lab(run); window",
+    ]
+    notebook = lab.write("person", cells)
+    notebook.run_all()
+    notebook.click("Step", cell=WIDGET)
+    form = notebook.output(WIDGET).get_by_role("form", name="Ann, turn 1")
+    expect(form).to_contain_text("You are Ann and have 20.0 coins.")
+    form.get_by_label("Amount").fill("4")
+    form.get_by_label("Reasoning").fill("x d d: fair.")
+    form.get_by_label("Confidence").select_option("0.5")
+    form.get_by_role("button", name="Answer").click()
+    at_turn(notebook, "Turn 1")
+    assert notebook.evaluate("run.state.given['Ann']") == 4
+    assert notebook.axe_faults() == []
+
+
+@pytest.mark.parametrize("preset", ["TurnStepper", "RateChart", "PromptViewer", "RunTree"])
+def test_a_preset_shows_its_part_alone(lab: LabPage, preset: str) -> None:
+    notebook = lab.write("presets", [
+        RUN + "from llmsim_lab import data_path\ntape = data_path('tapes/first_run.tape')",
+        *(f"{name}(tape)" for name in ("TurnStepper", "RateChart", "PromptViewer", "RunTree")),
+    ])  # fmt: skip
+    cell = ["TurnStepper", "RateChart", "PromptViewer", "RunTree"].index(preset) + 1
+    notebook.run_cell(0)
+    notebook.run_cell(cell)
+    shown: dict[str, Locator] = {
+        "TurnStepper": notebook.output(cell).get_by_role("region", name="Decisions"),
+        "RateChart": notebook.output(cell).get_by_role("img", name="Policy rate").first,
+        "PromptViewer": notebook.output(cell).get_by_role("listbox", name="Calls"),
+        "RunTree": notebook.output(cell).get_by_role("group", name="Runs").first,
+    }
+    expect(shown[preset]).to_be_visible()
+    assert notebook.axe_faults() == []
+    assert notebook.faults() == []
+    assert lab.complaints == []
+
+
 def test_it_reads_light_and_dark_wide_and_narrow(notebook: Notebook, lab: LabPage) -> None:
     notebook.click("Step")
-    notebook.says(WIDGET, "Turn 1 is played.")
+    at_turn(notebook, "Turn 1 ")
     for theme, width in LOOKS:
         with lab.looking(theme, width=width):
             assert notebook.axe_faults() == []

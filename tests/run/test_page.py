@@ -244,6 +244,13 @@ def test_a_line_that_many_prompts_share_is_kept_once(tmp_path: Path) -> None:
     assert path.stat().st_size < 320_000
 
 
+def test_the_front_ends_files_can_be_joined() -> None:
+    own = re.findall(r"^(?:async )?(?:const|let|function|class) (\w+)", module(), re.MULTILINE)
+    assert len(own) == len(set(own)), "they share one scope"
+    assert "</script" not in module().lower()
+    assert module().count("export ") == module().count("export default ") == 1
+
+
 def test_the_page_has_the_colours_of_all_charts() -> None:
     for colour in SERIES_COLOURS:
         assert colour.lower() in module()

@@ -151,11 +151,10 @@ class ChatRequest:
             TapeError: what the tape has of it is damaged.
         """
         if self.origin is None:
-            why = (
-                "the call keeps none: its prompt came as plain text, or has more than "
-                f"{MAX_SPANS:,} values"
+            return Provenance(
+                why="the call keeps none: its prompt came as plain text, was made for another "
+                f"turn, or has more than {MAX_SPANS:,} values"
             )
-            return Provenance(how="unknown", why=why)
         # Reversed, since the first message of each role counts.
         texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
         site = self.site

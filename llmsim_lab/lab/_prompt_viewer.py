@@ -194,11 +194,11 @@ class PromptViewer(TurnBrowser):
     def provenance(self) -> Provenance:
         """Where the parts of the prompt shown came from."""
         if self._attempt is None:
-            return Provenance(how="unknown", why="there is no prompt")
+            return Provenance(why="there is no prompt")
         try:
             return self._attempt.request.provenance
         except TapeError as error:  # a damaged tape
-            return Provenance(how="unknown", why=str(error))
+            return Provenance(why=str(error))
 
     def _span(self) -> tuple[int, int]:
         return self._attempts.first, self._attempts.last

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import Layout, Origin, Provenance, Span
-from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, styled
+from llmsim_lab._spans import MAX_SPANS, Layout, Origin, Provenance, Span
+from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, safe, styled
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
@@ -49,27 +49,19 @@ class PromptDiff(str):
 
     def __new__(cls, before: str, after: str) -> PromptDiff:
         """Compare two texts word by word; the spaces between words count as words too."""
-        old, new = (re.findall(r"\s+|[^\s]+", text) for text in (before, after))
+        old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
+        plain, html = "", []
         matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
-        plain: list[str] = []
-        # Changes with only a space between them are shown as one: old words, then new ones.
-        shown: list[tuple[str, str, bool]] = []
         for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
             gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-            same = tag == "equal"
-            if same:
-                plain.append(gone)
+            if tag == "equal":
+                plain += gone
+                html.append(safe(gone))
             else:
-                plain += [f"[-{gone}-]"] if gone else []
-                plain += ["{+" + come + "+}"] if come else []
-            if not same and len(shown) > 1 and shown[-1][2] and shown[-1][0] == " ":
-                (was, now, _), (space, _, _) = shown[-2:]
-                shown[-2:] = [(was + space + gone, now + space + come, False)]
-            else:
-                shown.append((gone, come, same))
-        self = super().__new__(cls, "".join(plain))
-        html = join(gone if same else _change(gone, come) for gone, come, same in shown)
-        self._html = str(pre(html))
+                plain += (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
+                html.append(_change(gone, come))
+        self = super().__new__(cls, plain)
+        self._html = str(pre(join(html)))
         return self
 
     def _repr_html_(self) -> str:
@@ -320,34 +312,23 @@ class RenderedPrompt(str):
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known."""
         if self.layouts is None:
-            return Provenance(
-                how="unknown", why="the code that put the prompt together did not say"
-            )
-        system, user = self.layouts
-        known = Provenance(spans=(*system.spans("system"), *user.spans("user")))
-        return known.sourced(*self._sources)
+            return Provenance(why="the code that put the prompt together did not say")
+        origin = self.origin(None)
+        if origin is None:
+            return Provenance(why=f"it has more than {MAX_SPANS:,} values")
+        return origin.read({"system": self.system, "user": self.user}, agent=None, turn=None)
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None where that is not known."""
         if self.layouts is None:
             return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(*self.layouts, *self._sources, agent=agent, turn=turn)
+        return Origin.of(self.layouts, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:
         """Where each slot's value is in the messages: system first, then user."""
         return self.provenance.spans
-
-    def __reduce__(self) -> tuple[object, ...]:
-        rebuilt = partial(
-            RenderedPrompt,
-            system=self.system,
-            user=self.user,
-            template=self.template,
-            spans=None if self.layouts is None else self.spans,
-        )
-        return rebuilt, ()
 
     def __repr__(self) -> str:
         total = estimate_tokens(str(self))

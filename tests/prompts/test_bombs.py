@@ -11,7 +11,7 @@ import pytest
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
 
-SIZES = (100, 1_000, 9_000, 60_000)
+SIZES = (500, 1_000, 9_000, 60_000)
 MANY = 10**9
 
 REPEATED = {

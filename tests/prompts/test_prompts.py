@@ -230,17 +230,10 @@ def test_text_moved_from_one_message_to_the_other_changes_the_digest() -> None:
     assert Prompt("b", system="a").render().digest != Prompt("a\n\nb").render().digest
 
 
-def test_prompts_and_rendered_prompts_survive_pickle_and_copy() -> None:
-    rendered = GREETING.render(name="Ada", mood="kind")
-    for again in (pickle.loads(pickle.dumps(rendered)), copy.deepcopy(rendered)):
-        assert again == rendered
-        assert (again.system, again.user, again.digest) == (
-            rendered.system,
-            rendered.user,
-            rendered.digest,
-        )
-        assert again.template == GREETING
-        assert again.template.render(name="Bob", mood="calm").user == "Greet Bob."
+def test_prompts_survive_pickle_and_copy() -> None:
+    for again in (pickle.loads(pickle.dumps(GREETING)), copy.deepcopy(GREETING)):
+        assert again == GREETING
+        assert again.render(name="Bob", mood="calm").user == "Greet Bob."
 
 
 def test_markdown_shows_both_messages_in_fences() -> None:

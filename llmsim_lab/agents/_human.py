@@ -150,14 +150,7 @@ class HumanAgent(NationAgent):
         }
         if rate is not None:
             values["proposed_rate"] = rate
-        checked_answer(
-            self.person,
-            self.question,
-            values,
-            name=self.name,
-            called={"proposed_rate": "rate"},
-            notes=notes,
-        )
+        checked_answer(self.person, self.question, values, name=self.name, notes=notes)
 
     def complaint_about(self, action: str) -> str:
         """Return what would be wrong with an action's content; empty if nothing is.

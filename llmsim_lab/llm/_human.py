@@ -95,10 +95,11 @@ _TYPES = {
     "object": "an object, as in JSON",
 }
 _BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
+    "minimum": "of at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "of at most {}",
+    "exclusiveMaximum": "below {}",
+    "maxLength": "of at most {:,} characters",
 }
 _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
@@ -134,10 +135,9 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
     """Return what was typed as a value of a field's schema; the text if it is not one."""
     if several := schema.get("anyOf"):
         # A text last, since all that is typed is one.
-        for one in sorted(several, key=lambda one: one.get("type") == "string"):
-            if not field_fault(value := typed_value(typed, one), one):
-                return value
-        return typed
+        several = sorted(several, key=lambda one: one.get("type") == "string")
+        values = [(typed_value(typed, one), one) for one in several]
+        return next((value for value, one in values if not field_fault(value, one)), typed)
     if choices := schema.get("enum"):
         at = place_of(read := _number(typed), choices)
         close = read if at is None else choices[at]
@@ -177,32 +177,15 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with one field's value; empty where nothing is."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"is {value}; give a finite number"
     if place_of(value, schema.get("enum", ())) is not None:
         return ""
-    faults = list(_judge()(schema).iter_errors(value))
-    # What can be chosen says more than of which type it is.
-    faults.sort(key=lambda fault: fault.validator != "enum")
-    return _words(faults[0]) if faults else ""
-
-
-def _words(fault: Any) -> str:
-    value, limit, words = fault.instance, fault.validator_value, str(fault.message)
-    match fault.validator:
-        case "type":
-            words = f"must be {_TYPES.get(limit, limit)}, not {value!r:.40}"
-        case "enum":
-            words = f"is {value!r:.40}; choose one of {', '.join(map(text_of, limit))}"
-        case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
-            words = f"is {text_of(value):.40}; it must be {_bounds(fault.schema)}"
-        case "maxLength":
-            words = f"has {len(value):,} characters; {limit:,} at most"
-        case "anyOf":
-            each = {one.schema_path[0]: _words(one) for one in fault.context}
-            words = "; or ".join(each.values())
-    place = ".".join(map(str, fault.path))
-    return f"at {place} {words}" if place else words
+    fault = next(_judge()(schema).iter_errors(value), None)
+    if isinstance(value, list | dict) and fault:
+        place = ".".join(map(str, fault.path))
+        return f"at {place}: {fault.message}" if place else str(fault.message)
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    shown = text_of(value) if isinstance(value, int | float) else f"{value!r:.40}"
+    return f"is {shown}; it must be {schema_words(schema)}" if fault or infinite else ""
 
 
 def same_choice(value: Any, choice: Any) -> bool:
@@ -221,24 +204,18 @@ def place_of(value: Any, choices: Sequence[Any]) -> int | None:
     return alike[0] if alike else None
 
 
-def _bounds(schema: Mapping[str, Any]) -> str:
-    """Return between what a number must be, as in ``from 0 to 20``; empty if it may be any."""
-    bounds = {key: text_of(schema[key]) for key in _BOUNDS if key in schema}
-    if list(bounds) == ["minimum", "maximum"]:
-        return f"from {bounds['minimum']} to {bounds['maximum']}"
-    return " and ".join(f"{_BOUNDS[key]} {bound}" for key, bound in bounds.items())
-
-
 def schema_words(schema: Mapping[str, Any]) -> str:
-    """Return what can be answered for a field, as in ``from 0 to 20``; empty for any text."""
+    """Return what can be answered for a field, as in ``a whole number from 0 to 20``."""
     if several := schema.get("anyOf"):
-        return " or ".join(schema_words(one) or _TYPES[one["type"]] for one in several)
+        return " or ".join(map(schema_words, several))
     if choices := schema.get("enum"):
-        return ", ".join(map(text_of, choices))
-    if schema.get("type") == "boolean":
-        return _TYPES["boolean"]
-    whole = "whole" if schema.get("type") == "integer" else ""
-    return ", ".join(filter(None, [_bounds(schema), whole]))
+        return f"one of {', '.join(map(text_of, choices))}"
+    if "minimum" in schema and "maximum" in schema:
+        bounds = f"from {text_of(schema['minimum'])} to {text_of(schema['maximum'])}"
+    else:
+        limits = [(words, schema[key]) for key, words in _BOUNDS.items() if key in schema]
+        bounds = " and ".join(words.format(limit) for words, limit in limits)
+    return f"{_TYPES.get(schema.get('type', ''), 'a value')} {bounds}".rstrip()
 
 
 # --- the person -----------------------------------------------------------------------------------
@@ -309,12 +286,9 @@ class Person:
         """
         # Before the question is removed: an answer of a wrong type must leave it open.
         text = _as_text(answer)
-        waiting = self._waiting.pop(question, None)
         try:
-            if waiting is None:
-                raise InvalidStateError
-            waiting.set_result(text)  # raises if the request was cancelled just now
-        except InvalidStateError:
+            self._waiting.pop(question).set_result(text)  # fails if it was cancelled just now
+        except (KeyError, InvalidStateError):
             raise ConfigError(
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
                 "no answer any more: it was answered, or the turn was stopped"
@@ -345,9 +319,6 @@ class Person:
         """Return that a person answers."""
         return ModelInfo(name="human", backend="human")
 
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to close."""
-
     def _notify(self) -> None:
         for callback in tuple(self._listeners):
             callback()
@@ -375,7 +346,6 @@ def checked_answer(
     values: Mapping[str, Any],
     *,
     name: str,
-    called: Mapping[str, str] = MappingProxyType({}),
     notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Answer a question if the answer's form is right; from any thread.
@@ -385,7 +355,6 @@ def checked_answer(
         question: the one that is open, if any.
         values: the fields of the reply.
         name: whose answer it is.
-        called: other names of fields, for messages.
         notes: what the tape keeps with the reply besides.
 
     Raises:
@@ -397,7 +366,7 @@ def checked_answer(
             "await person.asked()"
         )
     if wrong := question.faults(values):
-        faults = "; ".join(f"{called.get(field, field)} {fault}" for field, fault in wrong.items())
+        faults = "; ".join(f"{field} {fault}" for field, fault in wrong.items())
         raise ConfigError(f"the answer of {name} was not sent: {faults}")
     person.answer(question, {**values, **(notes or {})})
 

@@ -145,7 +145,7 @@ def test_a_parameter_has_a_control_with_its_limits_and_restarts_the_run(
     factor.box.value = "2"
     lab.restart_button.click()
     asyncio.run(lab.idle())
-    assert "factor is 2; it must be above 0 and below 1" in lab.error.value
+    assert "factor is 2; it must be a number above 0 and below 1" in lab.error.value
     assert lab.forks == []
     factor.box.value = "0.25"
     field(lab, "group").box.value = "Ann, Bob"
@@ -259,7 +259,7 @@ def test_there_is_a_field_for_what_is_outside_its_limits_and_of_a_second_type() 
     assert form.changed == {}
     form.fields[("either",)].box.value = "3"
     form.fields[("most",)].box.value = "6"
-    with pytest.raises(ConfigError, match="most is 6; it must be at most 5"):
+    with pytest.raises(ConfigError, match="most is 6; it must be a whole number of at most 5"):
         _ = form.changed
     form.fields[("most",)].box.value = "5"
     assert form.changed == {"either": 3, "most": 5}

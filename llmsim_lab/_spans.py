@@ -169,11 +169,11 @@ class Origin(NamedTuple):
     def _read(self, texts: Mapping[str, str], agent: str | None, turn: int | None) -> list[Span]:
         form = _form_in(self.form)
         count = len(form["system"]) + len(form["user"])
-        sections = bool(self.spans) and isinstance(self.spans[0], Sequence)
+        sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
         # A tape recorded by an earlier version may have a third list, which is not read.
         lengths, tokens, *_ = self.spans if sections else (self.spans, [None] * count)
-        lengths = _adapter(_Lengths).validate_python(list(lengths), strict=True)
-        tokens = _adapter(_Tokens).validate_python(list(tokens), strict=True)
+        lengths = _adapter(_Lengths).validate_python(lengths)
+        tokens = _adapter(_Tokens).validate_python(tokens)
         if len(lengths) != len(form["user"]) or len(tokens) != count:
             raise ValueError(
                 f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
@@ -200,7 +200,7 @@ class Origin(NamedTuple):
 _FACT = re.compile(r"\{(\w+)\}")
 """All that is filled in: a tape's words are anybody's."""
 _Fact = str | int | None
-_COUNT = Annotated[int, Field(ge=0, le=1 << 31)]
+_COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]

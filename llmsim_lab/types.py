@@ -6,7 +6,7 @@ boundary (what a model is asked for, what a state or a tape holds) is an immutab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_not
 from typing import (
@@ -18,14 +18,12 @@ from typing import (
     NoReturn,
     Protocol,
     Self,
-    TypeVar,
     get_args,
     runtime_checkable,
 )
 
 from markupsafe import Markup
 from pydantic import (
-    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -37,7 +35,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -60,8 +57,6 @@ __all__ = [
     "Status",
     "ToolCall",
 ]
-
-ValueT = TypeVar("ValueT")
 
 OnText = Callable[[str], object]
 """Is given each new piece of a reply; see ``ChatBackend``."""
@@ -282,46 +277,25 @@ class _OnTape(Sequence[Attempt]):
 
     Attributes:
         numbers: of the attempts on the tape.
-        totals: seconds, prompt tokens and reply tokens, which are asked for most.
+        totals: what the call took, which is asked for most.
     """
 
     __slots__ = ("_read", "numbers", "totals")
 
     def __init__(self, read: Callable[[int], Attempt], history: Sequence[Attempt]) -> None:
-        self._read = read
-        self.numbers = _numbers(history)
-        self.totals = _totals(history)
-
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Read the attempts.
-
-        Raises:
-            TapeError: they are not there any more.
-        """
-        found = tuple(map(self._read, self.numbers))
-        # Another file may be at the path by now: other attempts of these numbers took other times.
-        if _totals(found)[0] != self.totals[0]:
-            raise TapeError(
-                f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
-                "recorded; put back the file that was there, or load() the run that is there now"
-            )
-        return found
+        self._read, self.numbers, self.totals = read, _numbers(history), _totals(history)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __getitem__(self, at: Any) -> Any:
-        return self.attempts()[at]
-
-    def __iter__(self) -> Iterator[Attempt]:
-        return iter(self.attempts())
+        return tuple(map(self._read, self.numbers))[at]
 
     def __eq__(self, other: object) -> bool:
-        return self.attempts() == (other.attempts() if isinstance(other, _OnTape) else other)
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # As they are: who unpickles them may not have the tape.
-        return tuple, (self.attempts(),)
+        return tuple, (tuple(self),)  # whoever unpickles them may not have the tape
 
     def __repr__(self) -> str:
         return f"<on tape: {', '.join(map(str, self.numbers))}>"
@@ -338,13 +312,12 @@ def _totals(history: Sequence[Attempt]) -> tuple[float, int, int]:
     """Return what a call took in all its attempts: seconds, prompt tokens, reply tokens."""
     if isinstance(history, _OnTape):
         return history.totals
-    seconds, prompt_tokens, reply_tokens = 0.0, 0, 0
-    for attempt in history:
-        seconds += attempt.seconds
-        if (reply := attempt.reply) is not None:
-            prompt_tokens += reply.prompt_tokens or 0
-            reply_tokens += reply.reply_tokens or 0
-    return seconds, prompt_tokens, reply_tokens
+    replies = [attempt.reply for attempt in history if attempt.reply is not None]
+    return (
+        sum([attempt.seconds for attempt in history]),
+        sum([reply.prompt_tokens or 0 for reply in replies]),
+        sum([reply.reply_tokens or 0 for reply in replies]),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,10 +337,6 @@ class CallRecord:
     ]
     status: Status
 
-    def __post_init__(self) -> None:
-        if type(self.history) is not tuple and not isinstance(self.history, _OnTape):
-            object.__setattr__(self, "history", tuple(self.history))
-
     @model_validator(mode="wrap")
     @classmethod
     def _read(cls, value: Any, whole: Callable[[Any], Any], info: ValidationInfo) -> Any:
@@ -377,8 +346,7 @@ class CallRecord:
     def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
         if isinstance(info.context, Places):
             return info.context.name(self)
-        read = isinstance(self.history, _OnTape)
-        return whole(replace(self, history=tuple(self.history)) if read else self)
+        return whole(replace(self, history=tuple(self.history)))
 
     @property
     def numbers(self) -> list[int]:
@@ -401,9 +369,7 @@ class CallRecord:
         Args:
             read: returns the attempt of a number on the tape.
         """
-        if isinstance(self.history, _OnTape):
-            return
-        if len(_numbers(self.history)) == len(self.history):
+        if type(self.history) is tuple and len(_numbers(self.history)) == len(self.history):
             object.__setattr__(self, "history", _OnTape(read, self.history))
 
     @property
@@ -502,7 +468,7 @@ class Places:
         Raises:
             TapeError: it was not recorded.
         """
-        place = self._places.get(id(call))
+        place = self.place(call)
         return [call.status, call.numbers] if place is None else place
 
     def call(self, named: Any) -> CallRecord:
@@ -511,12 +477,11 @@ class Places:
         Raises:
             ValueError: it does not name a call.
         """
-        if type(named) is int:
-            return _at(self._calls, named)
         match named:
+            case int(place) if type(place) is int and 0 <= place < len(self._calls):
+                return self._calls[place]
             case [status, [_, *_] as numbers] if status in _STATUSES and self._attempts:
-                history = tuple(self._attempts(number) for number in numbers)
-                return CallRecord(history=history, status=status)
+                return CallRecord(history=tuple(map(self._attempts, numbers)), status=status)
         raise ValueError(f"{named!r:.80} does not name a call by its place, or status and numbers")
 
     def chain(self, place: int) -> Any:
@@ -525,13 +490,9 @@ class Places:
         Raises:
             ValueError: there is no chain at that place.
         """
-        return _at(self._chains, place)
-
-
-def _at(values: Sequence[ValueT], place: int) -> ValueT:
-    if not 0 <= place < len(values):
-        raise ValueError(f"there is nothing at place {place} of {len(values)}")
-    return values[place]
+        if not 0 <= place < len(self._chains):
+            raise ValueError(f"there is no chain at place {place} of {len(self._chains)}")
+        return self._chains[place]
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -567,24 +528,6 @@ class Immutable(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._every_field = set(cls.model_fields)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, some of its fields with other values, which are not validated."""
-        if deep or self.__pydantic_extra__ is not None:
-            return super().model_copy(update=update, deep=deep)
-        # Without noting which fields were given, which is forgotten here.
-        copied = self.__copy__()
-        copied.__dict__.update(update or {})
-        return copied
-
-    def __copy__(self) -> Self:
-        if self.__pydantic_extra__ is not None or self.__pydantic_private__ is not None:
-            return super().__copy__()
-        copied = type(self).__new__(type(self))
-        object.__setattr__(copied, "__dict__", self.__dict__.copy())
-        object.__setattr__(copied, "__pydantic_extra__", None)
-        object.__setattr__(copied, "__pydantic_private__", None)
-        return copied
 
     def _repr_html_(self) -> str:
         return str(fields_html(self))
@@ -751,9 +694,7 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
     return schema
 
 
-@pydantic_dataclass(
-    frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", populate_by_name=True)
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LLMReasoningChain:
     """Why a component did what it did in a turn; ``str`` gives it as one logfmt line.
 
@@ -765,7 +706,10 @@ class LLMReasoningChain:
         confidence: 0 to 1; None where nobody was asked for it.
         status: how the decision came about.
         call: the model call, or None where a rule decided.
+        prompt_text: the prompt of a decision without a call.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     component: str
     agent: str
@@ -774,9 +718,7 @@ class LLMReasoningChain:
     confidence: Confidence | None = 1.0
     status: Status = "ok"
     call: CallRecord | None = None
-    prompt_text: str = Field(
-        default="", validation_alias=AliasChoices("prompt", "prompt_text"), repr=False
-    )
+    prompt_text: str = field(default="", repr=False)
 
     @model_validator(mode="wrap")
     @classmethod

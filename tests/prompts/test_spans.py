@@ -129,6 +129,8 @@ GOOD: dict[str, Any] = {
         ({}, [2, -1], "greater than or equal to 0"),
         ({}, [2, 1e9], "valid integer"),
         ({}, [2, True], "valid integer"),
+        ({}, ["a", "b"], "valid integer"),
+        ({}, [[2, 2], 1], "valid list"),
         ({}, [2, 99999999999999999999], "less than or equal to"),
         ({"system": [[3, 9, "s", ""]]}, [2, 2], "'s' ends at 12, and the system message has 4"),
         ({"user": [[-1, None, "a", ""]] * 2}, [2, 2], "greater than or equal to 0"),

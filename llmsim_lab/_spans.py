@@ -147,7 +147,7 @@ class Origin(NamedTuple):
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
         form = _form_of(system.form, system.lengths, user.form, tuple(sources.items()), related)
         tokens = system.tokens + user.tokens
-        return Origin(form, (user.lengths, tokens) if tokens else user.lengths)
+        return _shared(form, (user.lengths, tokens) if tokens else user.lengths)
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.
@@ -196,6 +196,9 @@ class Origin(NamedTuple):
                 spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
         return spans
 
+
+# Most calls of a run differ in little more than their texts: they keep one object.
+_shared = lru_cache(maxsize=1024)(Origin)
 
 _FACT = re.compile(r"\{(\w+)\}")
 """All that is filled in: a tape's words are anybody's."""

@@ -116,14 +116,11 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
         return {**resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known), **own}
     several = [resolved(one, known) for one in part.get("anyOf", ()) if one.get("type") != "null"]
     if several:
-        found = several[0]
-        if len(several) > 1:
-            kinds = {"boolean" if "enum" in one else one.get("type") for one in several}
-            if kinds == {"boolean"}:
-                choices = [one.get("enum", (True, False)) for one in several]
-                found = {"enum": list(chain(*choices))}
-            elif kinds <= {"integer", "number", "boolean", "string"}:
-                found = {"anyOf": several}
+        found, kinds = several[0], {"enum" if "enum" in one else one.get("type") for one in several}
+        if len(several) > 1 and kinds <= {"boolean", "enum"}:
+            found = {"enum": list(chain(*(one.get("enum", (True, False)) for one in several)))}
+        elif len(several) > 1 and kinds <= {"integer", "number", "boolean", "string", "enum"}:
+            found = {"anyOf": several}
         return {"optional": len(several) < len(part["anyOf"]), **found, **own}
     if "const" in part:
         return {**part, "enum": [part["const"]]}
@@ -198,10 +195,13 @@ def same_choice(value: Any, choice: Any) -> bool:
 
 def place_of(value: Any, choices: Sequence[Any]) -> int | None:
     """Return which of the choices a value is; the same one before one that is close to it."""
-    alike = [at for at, choice in enumerate(choices) if same_choice(value, choice)]
     # 1 and True are the same to Python, but two choices.
-    alike.sort(key=lambda at: (choices[at] != value, type(choices[at]) is not type(value)))
-    return alike[0] if alike else None
+    alike = [
+        (choice != value, type(choice) is not type(value), at)
+        for at, choice in enumerate(choices)
+        if same_choice(value, choice)
+    ]
+    return min(alike)[-1] if alike else None
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:

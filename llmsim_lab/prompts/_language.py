@@ -23,7 +23,7 @@ from typing import Any
 import jinja2
 from jinja2 import nodes, pass_context
 from jinja2.filters import do_items
-from jinja2.runtime import Context, LoopContext
+from jinja2.runtime import Context
 from jinja2.visitor import NodeTransformer
 from pydantic import BaseModel
 
@@ -244,10 +244,6 @@ def _operand(context: Context, value: Any) -> Any:
     return value
 
 
-def _loop(loop: LoopContext) -> dict[str, Any]:
-    return {name: getattr(loop, name) for name in ("index", "length", "first", "last")}
-
-
 @pass_context
 def _note(context: Context, value: Any, slots: str) -> Any:
     return context.parent[_FILLING].value(value, slots) if slots else written(value)
@@ -269,7 +265,6 @@ _ENVIRONMENT.tests.clear()
 _ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items()} | {
     # A template cannot name these.
     " operand": _operand,
-    " loop": _loop,
     " note": _note,
     " each": _each,
 }
@@ -367,7 +362,7 @@ class _CheckedTree(NodeTransformer):
             case nodes.For():
                 self._for(node)
             case nodes.Name():
-                return self._name(node)
+                self._name(node)
             case nodes.Filter(node=nodes.Expr(), dyn_args=None, dyn_kwargs=None):
                 self._filter(node)
             case nodes.Compare():
@@ -410,24 +405,19 @@ class _CheckedTree(NodeTransformer):
                 raise _not_allowed(target)
             names[target.name] = f"l{before}_{len(names)}", slots
             target.name = names[target.name][0]
+        self._local = {**outer, **names}
         if node.test:
-            # It chooses the values: before that there is no number to ask for.
-            self._local = {**outer, **names}
             node.test = self.visit(node.test)
-        self._local = {**outer, "loop": ("loop", {}), **names}
         node.body = self._block(node.body)
         self._local = outer
         node.iter = _filtered(values, "each", 1 + self._parts - before)
         node.else_ = self._block(node.else_)
 
-    def _name(self, node: nodes.Name) -> nodes.Expr:
-        name, mentioned = self._local.get(node.name) or (
-            self.slots.setdefault(node.name, f"s{len(self.slots)}"),
-            {node.name: None},
-        )
+    def _name(self, node: nodes.Name) -> None:
+        if (local := self._local.get(node.name)) is None:
+            local = self.slots.setdefault(node.name, f"s{len(self.slots)}"), {node.name: None}
+        node.name, mentioned = local
         self._mentioned |= mentioned
-        node.name = name
-        return _filtered(node, "loop") if name == "loop" else node
 
     def _filter(self, node: nodes.Filter) -> None:
         if node.name not in _FILTERS:

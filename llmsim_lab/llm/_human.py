@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
 from types import MappingProxyType
@@ -45,6 +45,7 @@ class OpenQuestion:
 
     request: ChatRequest
     thread: int = 0
+    _answer: Future[str] = field(default_factory=Future, repr=False)
 
     @property
     def agent(self) -> str:
@@ -238,14 +239,14 @@ class Person:
     def __init__(self, ask: AskPerson | None = None) -> None:
         self.ask = ask
         # Each use of these is a single step, so that threads need no lock.
-        self._waiting: dict[OpenQuestion, Future[str]] = {}
+        self._asked: list[OpenQuestion] = []
         self._listeners: list[Callable[[], object]] = []
         self._hinted = False
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
         """What waits for an answer, oldest first."""
-        return tuple(self._waiting)
+        return tuple([one for one in tuple(self._asked) if not one._answer.done()])
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for whenever a question comes or goes; return what removes it.
@@ -284,11 +285,9 @@ class Person:
         Raises:
             ConfigError: nobody waits for this answer any more, or it is of a wrong type.
         """
-        # Before the question is removed: an answer of a wrong type must leave it open.
-        text = _as_text(answer)
         try:
-            self._waiting.pop(question).set_result(text)  # fails if it was cancelled just now
-        except (KeyError, InvalidStateError):
+            question._answer.set_result(_as_text(answer))
+        except InvalidStateError:
             raise ConfigError(
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
                 "no answer any more: it was answered, or the turn was stopped"
@@ -298,21 +297,20 @@ class Person:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
         question = OpenQuestion(request, threading.get_ident())
-        answer: Future[str] = Future()
-        self._waiting[question] = answer
+        self._asked.append(question)
         self._notify()
         try:
             if inspect.iscoroutinefunction(self.ask):
                 return ChatReply(text=_as_text(await self.ask(question)))
             if self.ask is not None:
                 # A daemon: a person who never answers must not keep the process from ending.
-                asking = (self.ask, question, answer)
-                threading.Thread(target=_put, args=asking, daemon=True).start()
+                threading.Thread(target=_put, args=(self.ask, question), daemon=True).start()
             else:
                 self._hint(question)
-            return ChatReply(text=await asyncio.wrap_future(answer))
+            return ChatReply(text=await asyncio.wrap_future(question._answer))
         finally:
-            self._waiting.pop(question, None)
+            question._answer.cancel()
+            self._asked.remove(question)
             self._notify()
 
     async def model_info(self) -> ModelInfo:
@@ -371,15 +369,13 @@ def checked_answer(
     person.answer(question, {**values, **(notes or {})})
 
 
-def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:
+def _put(ask: AskPerson, question: OpenQuestion) -> None:
     """Ask with a plain function; what it raises is raised where the answer is awaited."""
     with suppress(InvalidStateError):  # the turn was stopped meanwhile
         try:
-            text = _as_text(ask(question))
+            question._answer.set_result(_as_text(ask(question)))
         except BaseException as error:  # noqa: BLE001 - raised where the answer is awaited
-            answer.set_exception(error)
-        else:
-            answer.set_result(text)
+            question._answer.set_exception(error)
 
 
 def _as_text(answer: Any) -> str:

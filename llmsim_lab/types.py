@@ -272,24 +272,25 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _OnTape(Sequence[Attempt]):
     """The attempts of a call, read from a tape each time that they are asked for.
 
     Attributes:
-        numbers: of the attempts on the tape.
+        read: returns the attempt of a number on the tape.
+        numbers: theirs.
         totals: what the call took, which is asked for most.
     """
 
-    __slots__ = ("_read", "numbers", "totals")
-
-    def __init__(self, read: Callable[[int], Attempt], history: Sequence[Attempt]) -> None:
-        self._read, self.numbers, self.totals = read, _numbers(history), _totals(history)
+    read: Callable[[int], Attempt]
+    numbers: Sequence[int]
+    totals: tuple[float, int, int]
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __getitem__(self, at: Any) -> Any:
-        return tuple(map(self._read, self.numbers))[at]
+        return tuple(map(self.read, self.numbers))[at]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -299,25 +300,6 @@ class _OnTape(Sequence[Attempt]):
 
     def __repr__(self) -> str:
         return f"<on tape: {', '.join(map(str, self.numbers))}>"
-
-
-def _numbers(history: Sequence[Attempt]) -> tuple[int, ...]:
-    """Return the numbers on the tape of those attempts that were recorded."""
-    if isinstance(history, _OnTape):
-        return history.numbers
-    return tuple([attempt.number for attempt in history if attempt.number is not None])
-
-
-def _totals(history: Sequence[Attempt]) -> tuple[float, int, int]:
-    """Return what a call took in all its attempts: seconds, prompt tokens, reply tokens."""
-    if isinstance(history, _OnTape):
-        return history.totals
-    replies = [attempt.reply for attempt in history if attempt.reply is not None]
-    return (
-        sum([attempt.seconds for attempt in history]),
-        sum([reply.prompt_tokens or 0 for reply in replies]),
-        sum([reply.reply_tokens or 0 for reply in replies]),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,13 +337,15 @@ class CallRecord:
         Raises:
             TapeError: one was not recorded.
         """
-        numbers = _numbers(self.history)
+        if isinstance(self.history, _OnTape):
+            return list(self.history.numbers)
+        numbers = [attempt.number for attempt in self.history if attempt.number is not None]
         if len(numbers) < len(self.history):
             raise TapeError(
                 f"a call of {self.request.site} was not recorded: it was made outside the run's "
                 "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
             )
-        return list(numbers)
+        return numbers
 
     def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
         """Drop the attempts from memory, if they are on a tape; they are read when asked for.
@@ -369,8 +353,19 @@ class CallRecord:
         Args:
             read: returns the attempt of a number on the tape.
         """
-        if type(self.history) is tuple and len(_numbers(self.history)) == len(self.history):
-            object.__setattr__(self, "history", _OnTape(read, self.history))
+        if not isinstance(self.history, _OnTape) and all(one.number for one in self.history):
+            object.__setattr__(self, "history", _OnTape(read, self.numbers, self._totals))
+
+    @property
+    def _totals(self) -> tuple[float, int, int]:
+        if isinstance(self.history, _OnTape):
+            return self.history.totals
+        replies = [attempt.reply for attempt in self.history if attempt.reply is not None]
+        return (
+            sum([attempt.seconds for attempt in self.history]),
+            sum([reply.prompt_tokens or 0 for reply in replies]),
+            sum([reply.reply_tokens or 0 for reply in replies]),
+        )
 
     @property
     def attempts(self) -> int:
@@ -399,17 +394,17 @@ class CallRecord:
     @property
     def seconds(self) -> float:
         """Time spent in requests, waits between attempts left out."""
-        return _totals(self.history)[0]
+        return self._totals[0]
 
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        return _totals(self.history)[1]
+        return self._totals[1]
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        return _totals(self.history)[2]
+        return self._totals[2]
 
     @property
     def tokens(self) -> int:

@@ -73,6 +73,9 @@ class _Filling:
 # --- values --------------------------------------------------------------------------------------
 
 
+_SEVERAL = (list, tuple, frozenset, Mapping)
+
+
 def written(value: object) -> str:
     """Return a value as a prompt shows it: numbers have at most 10 significant digits."""
     if type(value) is str:
@@ -81,9 +84,7 @@ def written(value: object) -> str:
         # Its own ``repr`` would say np.float64(1.5) for NumPy's floats, which are floats too.
         text = float.__repr__(value)
         return text if len(text) <= DIGITS + 1 else repr(rounded(value))
-    if isinstance(value, Mapping | list | tuple | frozenset):
-        return _listed(value)
-    return str(value)
+    return _listed(value) if isinstance(value, _SEVERAL) else str(value)
 
 
 def _listed(value: Any) -> str:
@@ -92,7 +93,7 @@ def _listed(value: Any) -> str:
     def part(key: Any) -> str:
         item = value[key] if isinstance(value, Mapping) else key
         text = written(item)
-        if isinstance(item, Mapping | list | tuple | frozenset) and item:
+        if isinstance(item, _SEVERAL) and item:
             text = f"({text})"
         return f"{written(key)}: {text}" if isinstance(value, Mapping) else text
 

@@ -292,11 +292,6 @@ class RenderedPrompt(str):
         self._sources = {}, {}
         return self
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the text, hexadecimal: the same for the same prompt in any process."""
-        return digest_of(self.system, self.user)
-
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.
 

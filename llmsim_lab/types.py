@@ -453,18 +453,16 @@ class Places:
         # By identity: two calls of a turn may be equal, and comparing them takes long.
         self._places = {id(it): place for its in (calls, chains) for place, it in enumerate(its)}
 
-    def place(self, value: object) -> int | None:
-        """Return the place of a call among the calls or of a chain among the chains, if any."""
-        return self._places.get(id(value))
-
-    def name(self, call: CallRecord) -> Any:
-        """Return what stands for a call: its place, or for another turn's its status and numbers.
+    def name(self, value: CallRecord | LLMReasoningChain) -> Any:
+        """Return what stands for a value: its place; for another turn's call status and numbers.
 
         Raises:
-            TapeError: it was not recorded.
+            TapeError: the call was not recorded.
         """
-        place = self.place(call)
-        return [call.status, call.numbers] if place is None else place
+        place = self._places.get(id(value))
+        if place is None and isinstance(value, CallRecord):
+            return [value.status, value.numbers]
+        return place
 
     def call(self, named: Any) -> CallRecord:
         """Return the call that ``name`` named.
@@ -704,7 +702,7 @@ class LLMReasoningChain:
         prompt_text: the prompt of a decision without a call.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = _STRICT
 
     component: str
     agent: str
@@ -724,8 +722,7 @@ class LLMReasoningChain:
 
     @model_serializer(mode="wrap")
     def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
-        places = info.context
-        place = places.place(self) if isinstance(places, Places) else None
+        place = info.context.name(self) if isinstance(info.context, Places) else None
         return whole(self) if place is None else place
 
     def _repr_html_(self) -> str:

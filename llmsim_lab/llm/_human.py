@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 DAY_S = 86_400.0
 """How long a person is waited for if nothing else is said, seconds."""
 
+_LOOK_S = 0.01
 _COMPLAINT = "That reply was not valid: "
 """The beginning of the note in a second request (``_retry.second_request``)."""
 
@@ -265,19 +266,10 @@ class Person:
         self, wanted: Callable[[OpenQuestion], object] = lambda _: True
     ) -> OpenQuestion:
         """Wait until there is a question that is ``wanted``, and return the oldest."""
-        arrived: Future[OpenQuestion] = Future()
-
-        def look() -> None:
-            if questions := list(filter(wanted, self.questions)):
-                with suppress(InvalidStateError):
-                    arrived.set_result(questions[0])
-
-        stop = self.listen(look)
-        try:
-            look()  # the question may have come before anybody listened
-            return await asyncio.wrap_future(arrived)
-        finally:
-            stop()
+        # Looked for again and again, since it may come from any thread.
+        while not (found := [*filter(wanted, self.questions)]):  # noqa: ASYNC110 - see above
+            await asyncio.sleep(_LOOK_S)
+        return found[0]
 
     def answer(self, question: OpenQuestion, answer: Mapping[str, Any] | BaseModel | str) -> None:
         """Answer one of ``questions`` with its fields or the reply's text, from any thread.

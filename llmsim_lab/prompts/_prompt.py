@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Self
 
 from markupsafe import Markup
 
@@ -26,9 +26,6 @@ from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
-
-if TYPE_CHECKING:
-    from llmsim_lab.prompts._language import Template
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
@@ -92,7 +89,15 @@ class Prompt:
         self.system = system
         self.user = user
         self.parent = parent
-        self._templates = (self._template("system"), self._template("user"))
+        # Here, since Jinja2 takes a while to import and many programs make no prompt.
+        from llmsim_lab.prompts._language import template_of
+
+        self._templates = []
+        for role, text in (("System", system), ("User", user)):
+            try:
+                self._templates.append(template_of(text))
+            except PromptError as error:
+                raise PromptError(f"prompt {name!r}, {role} message, {error}") from error
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)
         """Names of the values that ``render`` takes, in order of first use."""
@@ -101,15 +106,6 @@ class Prompt:
     def __reduce__(self) -> tuple[object, ...]:
         rebuilt = partial(Prompt, self.user, system=self.system, name=self.name, parent=self.parent)
         return rebuilt, ()
-
-    def _template(self, role: Literal["system", "user"]) -> Template:
-        # Here, since Jinja2 takes a while to import and many programs make no prompt.
-        from llmsim_lab.prompts._language import template_of
-
-        try:
-            return template_of(self.system if role == "system" else self.user)
-        except PromptError as error:
-            raise PromptError(f"prompt {self.name!r}, {role.title()} message, {error}") from error
 
     @cached_property
     def digest(self) -> str:

@@ -392,15 +392,12 @@ class _PersonConfig(LLMConfig):
         return MappingProxyType({})
 
 
-def human_client(
-    *, ask: AskPerson | None = None, timeout_s: float = DAY_S, person: Person | None = None
-) -> LLMClient:
+def human_client(person: Person, *, timeout_s: float = DAY_S) -> LLMClient:
     """Return a client whose model is a person; its calls are recorded as those of ``human``.
 
     Args:
-        ask: see ``Person``.
+        person: who is asked.
         timeout_s: how long each answer is waited for, seconds.
-        person: who is asked, instead of one who is asked by ``ask``.
     """
     config = _PersonConfig(
         model="human",
@@ -410,4 +407,4 @@ def human_client(
         max_text_chars=2_000,
         max_concurrency=1,
     )
-    return LLMClient(config, person or Person(ask))
+    return LLMClient(config, person)

@@ -232,9 +232,8 @@ class Prompt:
     def __repr__(self) -> str:
         return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
 
-    def _repr_markdown_(self) -> str:
-        heading = f"**{self.name}** `{self.digest[:12]}`"
-        return f"{heading}\n\n{fenced(system=self.system, user=self.user)}"
+    def _repr_html_(self) -> str:
+        return str(join([styled(f"{self.name} {self.digest[:12]}", STRONG), pre(self.text)]))
 
 
 @cache
@@ -349,14 +348,3 @@ class RenderedPrompt(str):
 def digest_of(*parts: str) -> str:
     """Return the SHA-256 of texts, hexadecimal."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def fenced(**parts: str) -> str:
-    """Return texts as Markdown: each in a fence longer than any in it, under its name."""
-    blocks = []
-    for title, text in parts.items():
-        if text:
-            longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-            fence = "`" * max(3, longest + 1)
-            blocks.append(f"*{title}*\n\n{fence}text\n{text}\n{fence}")
-    return "\n\n".join(blocks)

@@ -346,9 +346,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         given = False
         for name, who in {**words, **players}.items():
             if isinstance(who, str):
-                seated[name] = human_client() if who == "person" else who
+                seated[name] = human_client(Person()) if who == "person" else who
             elif isinstance(who, Person):
-                seated[name] = human_client(person=who)
+                seated[name] = human_client(who)
             elif isinstance(who, LLMClient):
                 seated[name] = who
                 given = given or not isinstance(who.backend, Person)

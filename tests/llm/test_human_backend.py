@@ -137,7 +137,7 @@ def test_a_field_has_its_own_description() -> None:
 
 
 async def test_a_request_waits_for_its_answer() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     assert (question.agent, question.turn, question.complaint) == ("Aland", 3, "")
@@ -151,7 +151,7 @@ async def test_a_request_waits_for_its_answer() -> None:
 
 
 async def test_an_answer_may_come_from_another_thread() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     thread = threading.Thread(target=person_of(client).answer, args=(question, policy("Hold rate")))
@@ -161,7 +161,7 @@ async def test_an_answer_may_come_from_another_thread() -> None:
 
 
 async def test_the_record_of_a_persons_call_names_no_sampling() -> None:
-    client = human_client(timeout_s=5)
+    client = human_client(Person(), timeout_s=5)
     task = ask(client)
     question = await person_of(client).asked()
     assert (question.request.model, dict(question.request.options)) == ("human", {})
@@ -174,7 +174,7 @@ async def test_the_record_of_a_persons_call_names_no_sampling() -> None:
 
 
 async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client, check=lambda d: "say more" if d.action == "Hold the rate" else None)
     person = person_of(client)
     person.answer(await person.asked(), GOOD)
@@ -192,7 +192,7 @@ def test_a_question_that_is_only_asked_again_has_no_complaint() -> None:
 
 
 async def test_a_text_answer_goes_out_as_it_is() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     person = person_of(client)
     person.answer(await person.asked(), "I do not know")
@@ -203,7 +203,7 @@ async def test_a_text_answer_goes_out_as_it_is() -> None:
 
 
 async def test_stopping_takes_the_question_away() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     task.cancel()
@@ -215,7 +215,7 @@ async def test_stopping_takes_the_question_away() -> None:
 
 
 async def test_a_question_is_answered_once() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     person_of(client).answer(question, GOOD)
@@ -225,7 +225,7 @@ async def test_a_question_is_answered_once() -> None:
 
 
 async def test_nobody_answering_in_time_is_a_timeout() -> None:
-    task = ask(human_client(timeout_s=0.01))
+    task = ask(human_client(Person(), timeout_s=0.01))
     with pytest.raises(LLMFailureException) as caught:
         await task
     assert caught.value.reason == "timeout"
@@ -242,7 +242,7 @@ async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> No
         go_on.wait()
         return GOOD
 
-    task = ask(human_client(ask=at_the_keyboard))
+    task = ask(human_client(Person(at_the_keyboard)))
     await asked.wait()
     go_on.set()
     assert (await task).action == "Hold the rate"
@@ -254,7 +254,7 @@ async def test_an_async_function_may_ask() -> None:
         await asyncio.sleep(0)
         return policy(f"Hold the rate, says {question.agent}")
 
-    assert (await ask(human_client(ask=over_the_wire))).action == "Hold the rate, says Aland"
+    assert (await ask(human_client(Person(over_the_wire)))).action == "Hold the rate, says Aland"
 
 
 async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
@@ -262,16 +262,16 @@ async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
         raise EOFError(f"no keyboard for {question.agent}")
 
     with pytest.raises(EOFError, match="no keyboard for Aland"):
-        await ask(human_client(ask=gone))
+        await ask(human_client(Person(gone)))
 
 
 async def test_an_answer_of_a_wrong_type_is_rejected() -> None:
     with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
-        await ask(human_client(ask=lambda _: 7))
+        await ask(human_client(Person(lambda _: 7)))
 
 
 async def test_after_an_answer_of_a_wrong_type_the_question_is_still_open() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     person = person_of(client)
     question = await person.asked()
@@ -292,7 +292,7 @@ async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
         ended.set()
         return GOOD if question.turn == 3 else None
 
-    task = ask(human_client(ask=slow))
+    task = ask(human_client(Person(slow)))
     await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -304,7 +304,7 @@ async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
 async def test_where_nobody_listens_the_log_says_once_how_to_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    client = human_client()
+    client = human_client(Person())
     person = person_of(client)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -318,7 +318,7 @@ async def test_where_nobody_listens_the_log_says_once_how_to_answer(
 
 
 async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
-    client = human_client()
+    client = human_client(Person())
     person = person_of(client)
     heard: list[int] = []
     stop = person.listen(lambda: heard.append(len(person.questions)))
@@ -350,7 +350,7 @@ async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
 async def test_a_question_says_what_is_wrong_with_an_answers_form(
     changes: dict[str, Any], field: str, fault: str
 ) -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     assert question.faults(GOOD) == {}
@@ -360,7 +360,7 @@ async def test_a_question_says_what_is_wrong_with_an_answers_form(
 
 
 async def test_a_request_without_a_form_or_a_place_is_a_question_all_the_same() -> None:
-    client = human_client()
+    client = human_client(Person())
     person = person_of(client)
     request = ChatRequest(model="human", messages=(Message("user", "Hello?"),))
     task = asyncio.create_task(person.chat(request))

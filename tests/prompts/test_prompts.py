@@ -235,16 +235,9 @@ def test_prompts_survive_pickle_and_copy() -> None:
         assert again.render(name="Bob", mood="calm").user == "Greet Bob."
 
 
-def test_markdown_shows_both_messages_in_fences() -> None:
-    shown = GREETING._repr_markdown_()
-    assert shown.startswith(f"**greeting** `{GREETING.digest[:12]}`")
-    assert "*system*\n\n```text\nYou are {{ mood }}.\n```" in shown
-
-
-def test_backticks_in_a_prompt_do_not_end_its_fence() -> None:
-    shown = Prompt("````\n# not a heading\n````")._repr_markdown_()
-    assert "`````text\n````\n# not a heading\n````\n`````" in shown
-    assert "system" not in shown
+def test_a_notebook_shows_both_messages_of_a_prompt_as_text() -> None:
+    shown = re.sub("<[^>]+>", "", Prompt("<b>{{ x }}", system="Be kind.")._repr_html_())
+    assert "## System\n\nBe kind.\n\n## User\n\n&lt;b&gt;{{ x }}" in shown
 
 
 def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from llmsim_lab.errors import ConfigError
@@ -67,21 +65,6 @@ def plain_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{name}={value!r:.120} must be a text, such as {name}='...'")
     return value
-
-
-def file_path(value: object, *, call: str) -> Path:
-    """Return a file's path.
-
-    Args:
-        value: what was given.
-        call: a right one, for the message: ``save('chart.svg')``.
-
-    Raises:
-        ConfigError: it is not a path.
-    """
-    if not isinstance(value, str | PathLike):
-        raise ConfigError(f"{value!r:.80} is not a path; give a file's name: {call}")
-    return Path(value)
 
 
 def _outside(number: Any, least: float | None, most: float | None) -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import file_path
 from llmsim_lab._util.drawing import figure_bytes, small_png
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
@@ -373,7 +372,7 @@ class RateChart(LabWidget):
         Raises:
             ConfigError: it ends in something else, or cannot be written.
         """
-        path = file_path(path, call="save('chart.svg')")
+        path = Path(path)
         return write_file(path, self._content(file_kind(path.name)))
 
     def _content(self, kind: FileKind) -> bytes:

@@ -126,12 +126,6 @@ def test_a_chart_of_a_simulation_has_no_run_to_choose() -> None:
         RateChart(make_simulation(), run=1)
 
 
-def test_a_chart_is_saved_under_a_name_only() -> None:
-    chart: Any = RateChart(RECORDED, run=1)
-    with pytest.raises(ConfigError, match="None is not a path"):
-        chart.save(None)
-
-
 def test_a_tree_begins_with_the_run_that_is_named() -> None:
     assert RunTree(RECORDED, run=2).selected == 2
     with pytest.raises(TapeError, match="has no run 9"):

@@ -27,7 +27,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    GetJsonSchemaHandler,
     GetPydanticSchema,
     SerializationInfo,
     StringConstraints,
@@ -629,17 +628,6 @@ class Reply(Decision):
                     f"field something else, such as {name}_"
                 )
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        schema = handler.resolve_ref_schema(handler(core_schema))
-        # Reasoning first and confidence last: a model writes its fields in the schema's order.
-        fields = dict(schema["properties"])
-        last = fields.pop("confidence")
-        schema["properties"] = {"reasoning": fields.pop("reasoning"), **fields, "confidence": last}
-        return schema
-
     @model_validator(mode="before")
     @classmethod
     def _nothing_left_out(cls, values: Any, info: ValidationInfo) -> Any:
@@ -664,6 +652,9 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
     """
     schema = model.model_json_schema()
     schema.pop("description", None)
+    if issubclass(model, Reply):
+        # Last, after the fields of a derived class: a model writes its fields in this order.
+        schema["properties"]["confidence"] = schema["properties"].pop("confidence")
 
     def visit(node: dict[str, Any]) -> None:
         node.pop("title", None)

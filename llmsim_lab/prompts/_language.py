@@ -273,17 +273,8 @@ _ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items(
 
 # --- reading -------------------------------------------------------------------------------------
 
-_CALLED = {
-    "Concat": "'~'",
-    "CondExpr": "'x if y else z'",
-    "Test": "'is'",
-    "Assign": "{% set %}",
-    "AssignBlock": "{% set %}",
-    "CallBlock": "{% call %}",
-    "FilterBlock": "{% filter %}",
-    "FromImport": "{% from %}",
-    "Scope": "{% autoescape %}",
-}
+_TAGS = ("if", "elif", "else", "endif", "for", "endfor")
+_CALLED = {"Concat": "'~'", "CondExpr": "'x if y else z'", "Test": "'is'"}
 """Nodes that are not called as their classes are."""
 
 
@@ -292,16 +283,11 @@ def _fault_at(node: nodes.Node, what: str) -> PromptError:
     return PromptError(f"line {line}: {what}")
 
 
-def _not_allowed(node: nodes.Node, what: str = "") -> PromptError:
-    kind = type(node).__name__
-    if isinstance(node, nodes.BinExpr | nodes.UnaryExpr):
-        what = f"arithmetic ({node.operator})"
-    called = f"{{% {kind.lower()} %}}" if isinstance(node, nodes.Stmt) else f"a {kind.lower()}"
-    return _fault_at(
-        node,
-        f"{what or _CALLED.get(kind, called)} is not allowed in a prompt; work it out before "
-        'rendering and give it a slot. Allowed are names, a.b, a["b"], a[0], comparisons, and, or, '
-        f"not, {{% if %}}, {{% for %}} and the filters {', '.join(_FILTERS)}",
+def _not_allowed(what: str) -> str:
+    return (
+        f"{what} is not allowed in a prompt; work it out before rendering and give it a slot. "
+        'Allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, {% if %}, {% for %} and '
+        f"the filters {', '.join(_FILTERS)}"
     )
 
 
@@ -312,12 +298,16 @@ def _parse(text: str) -> nodes.Template:
             "long texts a slot"
         )
     try:
-        # Before the parser, which takes longer.
-        for line, _, _ in islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None):
-            raise PromptError(
-                f"line {line}: the template has more than {MAX_TOKENS:,} words and signs in "
-                "braces; loop over values, or give long texts a slot"
-            )
+        before = ""
+        for number, (line, kind, value) in enumerate(_ENVIRONMENT.lex(text)):
+            if number == MAX_TOKENS:  # the parser takes longer
+                raise PromptError(
+                    f"line {line}: the template has more than {MAX_TOKENS:,} words and signs in "
+                    "braces; loop over values, or give long texts a slot"
+                )
+            if kind == "name" and before == "block_begin" and value not in _TAGS:
+                raise PromptError(f"line {line}: {_not_allowed(f'{{% {value} %}}')}")
+            before = before if kind == "whitespace" else kind
         return _ENVIRONMENT.parse(text)
     except jinja2.TemplateSyntaxError as error:
         raise PromptError(f"line {error.lineno}: {error.message}") from error
@@ -359,7 +349,7 @@ class _CheckedTree(NodeTransformer):
             case nodes.Output():
                 self._output(node)
             case nodes.For(recursive=True):
-                raise _not_allowed(node, "'recursive'")
+                raise _fault_at(node, _not_allowed("'recursive'"))
             case nodes.For():
                 self._for(node)
             case nodes.Name():
@@ -372,7 +362,7 @@ class _CheckedTree(NodeTransformer):
                 for side in sides:
                     side.expr = _filtered(side.expr, "operand")
             case nodes.Getattr(attr=attribute) if attribute.startswith("_"):
-                raise _not_allowed(node, repr(attribute))
+                raise _fault_at(node, _not_allowed(repr(attribute)))
             case nodes.Const(value=int() | float() as number) if abs(number) > 1e300:
                 # Python cannot write longer ones than some thousands of digits, nor infinity.
                 raise _fault_at(node, "it holds a number that cannot be read: it is too large")
@@ -382,8 +372,11 @@ class _CheckedTree(NodeTransformer):
                 | (nodes.And() | nodes.Or() | nodes.Not())
             ):
                 self.generic_visit(node)
+            case nodes.BinExpr(operator=sign) | nodes.UnaryExpr(operator=sign):
+                raise _fault_at(node, _not_allowed(f"arithmetic ({sign})"))
             case _:
-                raise _not_allowed(node)
+                kind = type(node).__name__
+                raise _fault_at(node, _not_allowed(_CALLED.get(kind, f"a {kind.lower()}")))
         return node
 
     def _block(self, body: Sequence[nodes.Node]) -> list[nodes.Node]:
@@ -403,7 +396,7 @@ class _CheckedTree(NodeTransformer):
         outer, before = self._local, self._parts
         for target in getattr(node.target, "items", [node.target]):
             if not isinstance(target, nodes.Name):
-                raise _not_allowed(target)
+                raise _fault_at(target, _not_allowed("a loop over pairs in pairs"))
             names[target.name] = f"l{before}_{len(names)}", slots
             target.name = names[target.name][0]
         self._local = {**outer, **names}

@@ -168,7 +168,7 @@ def test_slots_come_in_order_also_out_of_loops_and_conditions() -> None:
         ("{% extends 'b.md' %}", "{% extends %} is not allowed"),
         ("{% block b %}x{% endblock %}", "{% block %} is not allowed"),
         ("{% autoescape true %}x{% endautoescape %}", "{% autoescape %} is not allowed"),
-        ("{% for (x, y), z in a %}x{% endfor %}", "a tuple is not allowed"),
+        ("{% for (x, y), z in a %}x{% endfor %}", "a loop over pairs in pairs is not allowed"),
         ("{% for x in a recursive %}x{% endfor %}", "'recursive' is not allowed"),
         ("{{ a | random }}", "there is no filter 'random'; there are capitalize, default, first"),
         ("{{ a | attr('b') }}", "there is no filter 'attr'"),

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import islice, repeat
+from itertools import repeat
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -24,13 +24,12 @@ from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import TapeError
 
 _Role = Literal["system", "user"]
-ROLES: tuple[_Role, ...] = ("system", "user")
+_ROLES: tuple[_Role, ...] = ("system", "user")
 
 MAX_SPANS = 2_000
-"""Of a prompt; one that has more is kept without any."""
+"""Of a prompt; a call that has more keeps none of them."""
 MAX_WORDS = 1_000
 """Of a name or a source, in characters; a call keeps no more of them."""
-_MAX_CHARS = 4_000_000
 
 
 class Span(NamedTuple):
@@ -64,42 +63,19 @@ class Provenance:
 
     Attributes:
         spans: in the order of the messages and of their text.
-        how: ``rendered`` is exact; ``unknown`` has no spans.
-        why: for ``unknown``, why.
+        why: why that is not known; empty where it is, and then the spans are exact.
     """
 
     spans: tuple[Span, ...] = ()
-    how: Literal["rendered", "unknown"] = "rendered"
     why: str = ""
 
-    def sourced(self, sources: Mapping[str, str], facts: Mapping[str, object]) -> Provenance:
-        """Return the same with sources.
-
-        Args:
-            sources: by slot, in words; ``{turn}`` and the like stand for facts.
-            facts: what the words need.
-        """
-        names = {span.name for span in self.spans}
-        words = {name: _filled(_words(name, sources), facts) for name in names}
-        spans = [Span(*one[:4], words[one.name] or one.source, one.tokens) for one in self.spans]
-        return replace(self, spans=tuple(spans))
+    @property
+    def how(self) -> Literal["rendered", "unknown"]:
+        """``rendered`` where the spans are exact; ``unknown`` where there are none."""
+        return "unknown" if self.why else "rendered"
 
     def __str__(self) -> str:
-        known = "noted as the prompt was rendered" if self.how == "rendered" else "not known"
-        return f"{known} ({self.why})" if self.why else known
-
-
-def _words(name: str, sources: Mapping[str, str]) -> str:
-    """Return the sources of a span; one of several slots has all of theirs."""
-    return "; ".join([sources[slot] for slot in name.split(", ") if slot in sources])
-
-
-_FACT = re.compile(r"\{(\w+)\}")
-
-
-def _filled(words: str, facts: Mapping[str, object]) -> str:
-    """Put facts in their places; no more than that, since a tape's words are anybody's."""
-    return _FACT.sub(lambda at: str(facts.get(at[1], at[0])), words)
+        return f"not known ({self.why})" if self.why else "noted as the prompt was rendered"
 
 
 class Layout(NamedTuple):
@@ -120,21 +96,16 @@ class Layout(NamedTuple):
         """Return the layout of a message with such spans."""
         own = [span for span in spans if span.role == role]
         ends = [0, *(span.end for span in own)]
-        form = tuple(
-            (one.start - end, one.name, one.source) for one, end in zip(own, ends, strict=False)
+        return Layout(
+            tuple(
+                [
+                    (one.start - end, one.name, one.source)
+                    for one, end in zip(own, ends, strict=False)
+                ]
+            ),
+            tuple([span.end - span.start for span in own]),
+            tuple([span.tokens for span in own]),
         )
-        tokens = tuple(span.tokens for span in own)
-        return Layout(form, tuple(span.end - span.start for span in own), tokens)
-
-    def spans(self, role: _Role) -> Iterator[Span]:
-        """Yield the spans, of a message of a role."""
-        end = 0
-        tokens = self.tokens or repeat(None)
-        for (gap, name, source), length, count in zip(
-            self.form, self.lengths, tokens, strict=False
-        ):
-            start, end = end + gap, end + gap + length
-            yield Span(name, role, start, end, source, count)
 
 
 class Origin(NamedTuple):
@@ -145,17 +116,16 @@ class Origin(NamedTuple):
             between the one before and it, its length (null in the user message), its name and its
             source; and what ``{turn}`` and the like in the sources stand for: a text, the call's
             agent (null), or the call's turn, with a number added.
-        spans: JSON: the lengths of the values in the user message; where tokens are known
-            two lists: those lengths, and all values' tokens.
+        spans: the lengths of the values in the user message; where tokens are known two lists:
+            those lengths, and all values' tokens.
     """
 
     form: str
-    spans: str
+    spans: Sequence[Any]
 
     @staticmethod
     def of(
-        system: Layout,
-        user: Layout,
+        layouts: tuple[Layout, Layout],
         sources: Mapping[str, str],
         facts: Mapping[str, object],
         *,
@@ -165,36 +135,19 @@ class Origin(NamedTuple):
         """Return what a call keeps; None of too many values.
 
         Args:
-            system: where the values of the system message are.
-            user: likewise of the user message.
+            layouts: of the system and of the user message.
             sources: by slot, in words.
             facts: what ``{turn}`` and the like in the words stand for.
             agent: the call's.
             turn: the call's.
         """
+        system, user = layouts
         if len(system.form) + len(user.form) > MAX_SPANS:
             return None
-        tokens = system.tokens + user.tokens
-        if tokens.count(None) < len(tokens):
-            spans = _written((user.lengths, tokens))
-        else:
-            spans = f"[{','.join(map(str, user.lengths))}]"
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
         form = _form_of(system.form, system.lengths, user.form, tuple(sources.items()), related)
-        return _shared(form, spans)
-
-    def moved(self, turn: int) -> Origin:
-        """Return the same for a call of another turn, its facts' turns made absolute.
-
-        Args:
-            turn: the one that it was made for.
-        """
-        form = _form_in(self.form)
-        facts = {
-            name: str(turn + fact) if isinstance(fact, int) else fact
-            for name, fact in form["facts"].items()
-        }
-        return Origin(_written({**form, "facts": facts}), self.spans)
+        tokens = system.tokens + user.tokens
+        return _shared(form, (user.lengths, tokens) if tokens else user.lengths)
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.
@@ -208,56 +161,53 @@ class Origin(NamedTuple):
             TapeError: it is damaged, or is not that of the messages.
         """
         try:
-            return self._read(texts, agent, turn)
+            return Provenance(spans=tuple(self._read(texts, agent, turn)))
         except (ValueError, RecursionError) as error:
             why = faults(error) if isinstance(error, ValidationError) else str(error)
             raise TapeError(f"where its values came from is damaged: {clip(why, 200)}") from error
 
-    def _read(self, texts: Mapping[str, str], agent: str | None, turn: int | None) -> Provenance:
+    def _read(self, texts: Mapping[str, str], agent: str | None, turn: int | None) -> list[Span]:
         form = _form_in(self.form)
-        values = form["system"] + form["user"]
-        # Both forms are JSON lists; only that of sections begins with another list.
-        if self.spans.startswith("[["):
-            lengths, tokens, *_ = _parsed(_Sections, self.spans)
-        else:
-            lengths, tokens = _parsed(_Lengths, self.spans), [None] * len(values)
-        if len(lengths) != len(form["user"]) or len(tokens) != len(values):
+        count = len(form["system"]) + len(form["user"])
+        sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
+        # A tape recorded by an earlier version may have a third list, which is not read.
+        lengths, tokens, *_ = self.spans if sections else (self.spans, [None] * count)
+        lengths = _adapter(_Lengths).validate_python(lengths)
+        tokens = _adapter(_Tokens).validate_python(tokens)
+        if len(lengths) != len(form["user"]) or len(tokens) != count:
             raise ValueError(
                 f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
-                f"{len(values)} of both have {len(tokens)} tokens"
+                f"{count} of both have {len(tokens)} tokens"
             )
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
         spans: list[Span] = []
-        left, count = iter(lengths), iter(tokens)
-        for role in ROLES:
-            limit = len(texts.get(role, ""))
-            own = form[role]
-            layout = Layout(
-                tuple([(gap, name, _cut(_filled(words, facts))) for gap, _, name, words in own]),
-                tuple([next(left) if length is None else length for _, length, _, _ in own]),
-                tuple(islice(count, len(own))),
-            )
-            for span in layout.spans(role):
-                if span.end > limit:
+        left = iter(lengths)
+        for role in _ROLES:
+            end, limit = 0, len(texts.get(role, ""))
+            for gap, length, name, words in form[role]:
+                start = end + gap
+                end = start + (next(left) if length is None else length)
+                if end > limit:
                     raise ValueError(
-                        f"{clip(span.name, 60)!r} ends at {span.end}, and the {role} message has "
-                        f"{limit} characters"
+                        f"{clip(name, 60)!r} ends at {end}, and the {role} message has {limit} "
+                        "characters"
                     )
-                spans.append(span)
-        return Provenance(spans=tuple(spans))
+                source = _cut(_FACT.sub(lambda at: facts.get(at[1], at[0]), words))
+                spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
+        return spans
 
 
 # Most calls of a run differ in little more than their texts: they keep one object.
-_shared = lru_cache(maxsize=256)(Origin)
+_shared = lru_cache(maxsize=1024)(Origin)
 
+_FACT = re.compile(r"\{(\w+)\}")
+"""All that is filled in: a tape's words are anybody's."""
 _Fact = str | int | None
-_COUNT = Annotated[int, Field(ge=0, le=1 << 31)]
+_COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
-_Lengths = list[_COUNT]
-# A tape recorded by an earlier version may have a third list, which is not read.
-_Sections = tuple[_Lengths, list[_COUNT | None]] | tuple[_Lengths, list[_COUNT | None], list[Any]]
+_Lengths, _Tokens = list[_COUNT], list[_COUNT | None]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -270,12 +220,6 @@ class _FormText(TypedDict):
 _adapter = cache(TypeAdapter)
 
 
-def _parsed(kind: Any, text: str) -> Any:
-    if len(text) > _MAX_CHARS:
-        raise ValueError(f"it is longer than {_MAX_CHARS:,} characters")
-    return _adapter(kind).validate_json(text, strict=True)
-
-
 @lru_cache(maxsize=64)
 def _form_of(
     system: tuple[tuple[int, str, str], ...],
@@ -285,21 +229,29 @@ def _form_of(
     facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
     """Return the form of an origin, written once for all calls that have it."""
-    words = dict(sources)
+    known = dict(sources)
 
     def values(form: tuple[tuple[int, str, str], ...], lengths: Iterable[int | None]) -> list[Any]:
-        return [
-            (gap, length, _cut(name), _cut(_words(name, words) or source))
-            for (gap, name, source), length in zip(form, lengths, strict=False)
-        ]
+        found = []
+        for (gap, name, source), length in zip(form, lengths, strict=False):
+            # An expression that mixes slots has all of their names and sources.
+            words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
+            found.append((gap, length, _cut(name), _cut(words or source)))
+        return found
 
-    parts = {"system": values(system, lengths), "user": values(user, repeat(None))}
-    return sys.intern(_written({**parts, "facts": {_cut(name): fact for name, fact in facts}}))
+    parts = {
+        "system": values(system, lengths),
+        "user": values(user, repeat(None)),
+        "facts": {_cut(name): fact for name, fact in facts},
+    }
+    text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+    # With a question mark for half a character, which no file holds.
+    return sys.intern(text.encode(errors="replace").decode())
 
 
 @lru_cache(maxsize=64)
 def _form_in(text: str) -> _FormText:
-    form: _FormText = _parsed(_FormText, text)
+    form: _FormText = _adapter(_FormText).validate_json(text, strict=True)
     return form
 
 
@@ -320,12 +272,3 @@ def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:
 
 def _cut(words: str) -> str:
     return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 1] + "…"
-
-
-_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-
-
-def _written(value: object) -> str:
-    """Return JSON that a database takes, with a question mark for half a character."""
-    text = _JSON.encode(value)
-    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -6,7 +6,7 @@ boundary (what a model is asked for, what a state or a tape holds) is an immutab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_not
 from typing import (
@@ -18,18 +18,15 @@ from typing import (
     NoReturn,
     Protocol,
     Self,
-    TypeVar,
     get_args,
     runtime_checkable,
 )
 
 from markupsafe import Markup
 from pydantic import (
-    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
-    GetJsonSchemaHandler,
     GetPydanticSchema,
     SerializationInfo,
     StringConstraints,
@@ -37,7 +34,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -60,8 +56,6 @@ __all__ = [
     "Status",
     "ToolCall",
 ]
-
-ValueT = TypeVar("ValueT")
 
 OnText = Callable[[str], object]
 """Is given each new piece of a reply; see ``ChatBackend``."""
@@ -151,11 +145,10 @@ class ChatRequest:
             TapeError: what the tape has of it is damaged.
         """
         if self.origin is None:
-            why = (
-                "the call keeps none: its prompt came as plain text, or has more than "
-                f"{MAX_SPANS:,} values"
+            return Provenance(
+                why="the call keeps none: its prompt came as plain text, was made for another "
+                f"turn, or has more than {MAX_SPANS:,} values"
             )
-            return Provenance(how="unknown", why=why)
         # Reversed, since the first message of each role counts.
         texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
         site = self.site
@@ -278,74 +271,34 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _OnTape(Sequence[Attempt]):
     """The attempts of a call, read from a tape each time that they are asked for.
 
     Attributes:
-        numbers: of the attempts on the tape.
-        totals: seconds, prompt tokens and reply tokens, which are asked for most.
+        read: returns the attempt of a number on the tape.
+        numbers: theirs.
+        totals: what the call took, which is asked for most.
     """
 
-    __slots__ = ("_read", "numbers", "totals")
-
-    def __init__(self, read: Callable[[int], Attempt], history: Sequence[Attempt]) -> None:
-        self._read = read
-        self.numbers = _numbers(history)
-        self.totals = _totals(history)
-
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Read the attempts.
-
-        Raises:
-            TapeError: they are not there any more.
-        """
-        found = tuple(map(self._read, self.numbers))
-        # Another file may be at the path by now: other attempts of these numbers took other times.
-        if _totals(found)[0] != self.totals[0]:
-            raise TapeError(
-                f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
-                "recorded; put back the file that was there, or load() the run that is there now"
-            )
-        return found
+    read: Callable[[int], Attempt]
+    numbers: Sequence[int]
+    totals: tuple[float, int, int]
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __getitem__(self, at: Any) -> Any:
-        return self.attempts()[at]
-
-    def __iter__(self) -> Iterator[Attempt]:
-        return iter(self.attempts())
+        return tuple(map(self.read, self.numbers))[at]
 
     def __eq__(self, other: object) -> bool:
-        return self.attempts() == (other.attempts() if isinstance(other, _OnTape) else other)
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # As they are: who unpickles them may not have the tape.
-        return tuple, (self.attempts(),)
+        return tuple, (tuple(self),)  # whoever unpickles them may not have the tape
 
     def __repr__(self) -> str:
         return f"<on tape: {', '.join(map(str, self.numbers))}>"
-
-
-def _numbers(history: Sequence[Attempt]) -> tuple[int, ...]:
-    """Return the numbers on the tape of those attempts that were recorded."""
-    if isinstance(history, _OnTape):
-        return history.numbers
-    return tuple([attempt.number for attempt in history if attempt.number is not None])
-
-
-def _totals(history: Sequence[Attempt]) -> tuple[float, int, int]:
-    """Return what a call took in all its attempts: seconds, prompt tokens, reply tokens."""
-    if isinstance(history, _OnTape):
-        return history.totals
-    seconds, prompt_tokens, reply_tokens = 0.0, 0, 0
-    for attempt in history:
-        seconds += attempt.seconds
-        if (reply := attempt.reply) is not None:
-            prompt_tokens += reply.prompt_tokens or 0
-            reply_tokens += reply.reply_tokens or 0
-    return seconds, prompt_tokens, reply_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,10 +318,6 @@ class CallRecord:
     ]
     status: Status
 
-    def __post_init__(self) -> None:
-        if type(self.history) is not tuple and not isinstance(self.history, _OnTape):
-            object.__setattr__(self, "history", tuple(self.history))
-
     @model_validator(mode="wrap")
     @classmethod
     def _read(cls, value: Any, whole: Callable[[Any], Any], info: ValidationInfo) -> Any:
@@ -378,8 +327,7 @@ class CallRecord:
     def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
         if isinstance(info.context, Places):
             return info.context.name(self)
-        read = isinstance(self.history, _OnTape)
-        return whole(replace(self, history=tuple(self.history)) if read else self)
+        return whole(replace(self, history=tuple(self.history)))
 
     @property
     def numbers(self) -> list[int]:
@@ -388,13 +336,15 @@ class CallRecord:
         Raises:
             TapeError: one was not recorded.
         """
-        numbers = _numbers(self.history)
+        if isinstance(self.history, _OnTape):
+            return list(self.history.numbers)
+        numbers = [attempt.number for attempt in self.history if attempt.number is not None]
         if len(numbers) < len(self.history):
             raise TapeError(
                 f"a call of {self.request.site} was not recorded: it was made outside the run's "
                 "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
             )
-        return list(numbers)
+        return numbers
 
     def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
         """Drop the attempts from memory, if they are on a tape; they are read when asked for.
@@ -402,10 +352,19 @@ class CallRecord:
         Args:
             read: returns the attempt of a number on the tape.
         """
+        if not isinstance(self.history, _OnTape) and all(one.number for one in self.history):
+            object.__setattr__(self, "history", _OnTape(read, self.numbers, self._totals))
+
+    @property
+    def _totals(self) -> tuple[float, int, int]:
         if isinstance(self.history, _OnTape):
-            return
-        if len(_numbers(self.history)) == len(self.history):
-            object.__setattr__(self, "history", _OnTape(read, self.history))
+            return self.history.totals
+        replies = [attempt.reply for attempt in self.history if attempt.reply is not None]
+        return (
+            sum([attempt.seconds for attempt in self.history]),
+            sum([reply.prompt_tokens or 0 for reply in replies]),
+            sum([reply.reply_tokens or 0 for reply in replies]),
+        )
 
     @property
     def attempts(self) -> int:
@@ -434,17 +393,17 @@ class CallRecord:
     @property
     def seconds(self) -> float:
         """Time spent in requests, waits between attempts left out."""
-        return _totals(self.history)[0]
+        return self._totals[0]
 
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        return _totals(self.history)[1]
+        return self._totals[1]
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        return _totals(self.history)[2]
+        return self._totals[2]
 
     @property
     def tokens(self) -> int:
@@ -493,18 +452,16 @@ class Places:
         # By identity: two calls of a turn may be equal, and comparing them takes long.
         self._places = {id(it): place for its in (calls, chains) for place, it in enumerate(its)}
 
-    def place(self, value: object) -> int | None:
-        """Return the place of a call among the calls or of a chain among the chains, if any."""
-        return self._places.get(id(value))
-
-    def name(self, call: CallRecord) -> Any:
-        """Return what stands for a call: its place, or for another turn's its status and numbers.
+    def name(self, value: CallRecord | LLMReasoningChain) -> Any:
+        """Return what stands for a value: its place; for another turn's call status and numbers.
 
         Raises:
-            TapeError: it was not recorded.
+            TapeError: the call was not recorded.
         """
-        place = self._places.get(id(call))
-        return [call.status, call.numbers] if place is None else place
+        place = self._places.get(id(value))
+        if place is None and isinstance(value, CallRecord):
+            return [value.status, value.numbers]
+        return place
 
     def call(self, named: Any) -> CallRecord:
         """Return the call that ``name`` named.
@@ -512,12 +469,11 @@ class Places:
         Raises:
             ValueError: it does not name a call.
         """
-        if type(named) is int:
-            return _at(self._calls, named)
         match named:
+            case int(place) if type(place) is int and 0 <= place < len(self._calls):
+                return self._calls[place]
             case [status, [_, *_] as numbers] if status in _STATUSES and self._attempts:
-                history = tuple(self._attempts(number) for number in numbers)
-                return CallRecord(history=history, status=status)
+                return CallRecord(history=tuple(map(self._attempts, numbers)), status=status)
         raise ValueError(f"{named!r:.80} does not name a call by its place, or status and numbers")
 
     def chain(self, place: int) -> Any:
@@ -526,13 +482,9 @@ class Places:
         Raises:
             ValueError: there is no chain at that place.
         """
-        return _at(self._chains, place)
-
-
-def _at(values: Sequence[ValueT], place: int) -> ValueT:
-    if not 0 <= place < len(values):
-        raise ValueError(f"there is nothing at place {place} of {len(values)}")
-    return values[place]
+        if not 0 <= place < len(self._chains):
+            raise ValueError(f"there is no chain at place {place} of {len(self._chains)}")
+        return self._chains[place]
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -568,24 +520,6 @@ class Immutable(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._every_field = set(cls.model_fields)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, some of its fields with other values, which are not validated."""
-        if deep or self.__pydantic_extra__ is not None:
-            return super().model_copy(update=update, deep=deep)
-        # Without noting which fields were given, which is forgotten here.
-        copied = self.__copy__()
-        copied.__dict__.update(update or {})
-        return copied
-
-    def __copy__(self) -> Self:
-        if self.__pydantic_extra__ is not None or self.__pydantic_private__ is not None:
-            return super().__copy__()
-        copied = type(self).__new__(type(self))
-        object.__setattr__(copied, "__dict__", self.__dict__.copy())
-        object.__setattr__(copied, "__pydantic_extra__", None)
-        object.__setattr__(copied, "__pydantic_private__", None)
-        return copied
 
     def _repr_html_(self) -> str:
         return str(fields_html(self))
@@ -694,17 +628,6 @@ class Reply(Decision):
                     f"field something else, such as {name}_"
                 )
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        schema = handler.resolve_ref_schema(handler(core_schema))
-        # Reasoning first and confidence last: a model writes its fields in the schema's order.
-        fields = dict(schema["properties"])
-        last = fields.pop("confidence")
-        schema["properties"] = {"reasoning": fields.pop("reasoning"), **fields, "confidence": last}
-        return schema
-
     @model_validator(mode="before")
     @classmethod
     def _nothing_left_out(cls, values: Any, info: ValidationInfo) -> Any:
@@ -729,6 +652,9 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
     """
     schema = model.model_json_schema()
     schema.pop("description", None)
+    if issubclass(model, Reply):
+        # Last, after the fields of a derived class: a model writes its fields in this order.
+        schema["properties"]["confidence"] = schema["properties"].pop("confidence")
 
     def visit(node: dict[str, Any]) -> None:
         node.pop("title", None)
@@ -752,9 +678,7 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
     return schema
 
 
-@pydantic_dataclass(
-    frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", populate_by_name=True)
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LLMReasoningChain:
     """Why a component did what it did in a turn; ``str`` gives it as one logfmt line.
 
@@ -766,7 +690,10 @@ class LLMReasoningChain:
         confidence: 0 to 1; None where nobody was asked for it.
         status: how the decision came about.
         call: the model call, or None where a rule decided.
+        prompt_text: the prompt of a decision without a call.
     """
+
+    __pydantic_config__ = _STRICT
 
     component: str
     agent: str
@@ -775,9 +702,7 @@ class LLMReasoningChain:
     confidence: Confidence | None = 1.0
     status: Status = "ok"
     call: CallRecord | None = None
-    prompt_text: str = Field(
-        default="", validation_alias=AliasChoices("prompt", "prompt_text"), repr=False
-    )
+    prompt_text: str = field(default="", repr=False)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -788,8 +713,7 @@ class LLMReasoningChain:
 
     @model_serializer(mode="wrap")
     def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
-        places = info.context
-        place = places.place(self) if isinstance(places, Places) else None
+        place = info.context.name(self) if isinstance(info.context, Places) else None
         return whole(self) if place is None else place
 
     def _repr_html_(self) -> str:

@@ -28,7 +28,7 @@ from llmsim_lab.models import (
     ValidationDecision,
     ValidationResult,
 )
-from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, reply_schema
+from llmsim_lab.types import reply_schema
 
 CHAIN = LLMReasoningChain(
     component="engine", agent="Aland", turn=3, reasoning='A "hot" economy.', confidence=0.8
@@ -185,16 +185,6 @@ def test_all_fields_count_as_given_and_models_share_the_set_of_them() -> None:
     assert all(other.model_fields_set is action.model_fields_set for other in others)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_calls_attempts_stay_what_they_were_however_they_are_handed_over(count: int) -> None:
-    request = ChatRequest(model="m", messages=())
-    made = [Attempt(request=request, reply=ChatReply(text="a"), seconds=1.0)] * count
-    call = CallRecord(history=made, status="ok")  # type: ignore[arg-type]
-    assert call == CallRecord(history=tuple(made), status="ok")
-    made *= 3
-    assert call.attempts == count
-
-
 def test_a_hand_made_decision_has_no_call() -> None:
     assert policy().call is None
 
@@ -222,7 +212,7 @@ def test_a_chain_as_text_is_one_logfmt_line() -> None:
 
 def test_a_hand_made_chain_has_the_prompt_it_was_given() -> None:
     values = {"component": "agent", "agent": "Aland", "turn": 1, "reasoning": "So."}
-    chain = LLMReasoningChain(**values, prompt="Why?")
+    chain = LLMReasoningChain(**values, prompt_text="Why?")
     assert chain.prompt == "Why?"
     adapter = TypeAdapter(LLMReasoningChain)
     assert adapter.validate_json(adapter.dump_json(chain)) == chain

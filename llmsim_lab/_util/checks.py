@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
-from operator import index
-from os import PathLike
-from pathlib import Path
-from typing import SupportsIndex, cast
+from numbers import Integral, Real
+from typing import Any
 
 from llmsim_lab.errors import ConfigError
 
@@ -30,14 +27,9 @@ def whole_number(
     Raises:
         ConfigError: it is not a whole number, or out of range.
     """
-    try:
-        # ``index`` would take True for 1.
-        number = None if isinstance(value, bool) else index(cast(SupportsIndex, value))
-    except TypeError:
-        number = None
-    if number is None or _outside(number, least, most):
+    if isinstance(value, bool) or not isinstance(value, Integral) or _outside(value, least, most):
         raise _wrong(name, value, "a whole number", least, most)
-    return number
+    return int(value)
 
 
 def real_number(
@@ -54,8 +46,7 @@ def real_number(
     Raises:
         ConfigError: it is not a number, not finite, or out of range.
     """
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    number = float(cast(Real, value)) if real else math.nan
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if not math.isfinite(number) or _outside(number, least, most):
         raise _wrong(name, value, "a finite number", least, most)
     return number
@@ -76,22 +67,7 @@ def plain_text(name: str, value: object) -> str:
     return value
 
 
-def file_path(value: object, *, call: str) -> Path:
-    """Return a file's path.
-
-    Args:
-        value: what was given.
-        call: a right one, for the message: ``save('chart.svg')``.
-
-    Raises:
-        ConfigError: it is not a path.
-    """
-    if not isinstance(value, str | PathLike):
-        raise ConfigError(f"{value!r:.80} is not a path; give a file's name: {call}")
-    return Path(value)
-
-
-def _outside(number: float, least: float | None, most: float | None) -> bool:
+def _outside(number: Any, least: float | None, most: float | None) -> bool:
     return (least is not None and number < least) or (most is not None and number > most)
 
 

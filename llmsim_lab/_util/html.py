@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import chain, islice, repeat
 from typing import Any
 
 from markupsafe import Markup, escape
+from pydantic import BaseModel
 
 MAX_CHARACTERS = 20_000
 _MAX_ENTRIES = 50
@@ -242,7 +244,7 @@ def fields_html(value: Any, *, more: Iterable[tuple[str, object]] = ()) -> Marku
         more: further rows.
     """
     rows: list[tuple[str, object]] = []
-    for name, field in type(value).__pydantic_fields__.items():
+    for name, field in _fields_of(value).items():
         content = getattr(value, name)
         if field.repr:
             rows.append((_title(name), _field(name, content)))
@@ -251,9 +253,11 @@ def fields_html(value: Any, *, more: Iterable[tuple[str, object]] = ()) -> Marku
     return pairs([*rows, *more], caption=type(value).__name__)
 
 
-def _has_fields(cls: type) -> bool:
-    """Return True if it is a pydantic model's class or a pydantic dataclass."""
-    return hasattr(cls, "__pydantic_fields__")
+def _fields_of(value: object) -> Mapping[str, Any]:
+    """Return the fields of a pydantic model or a dataclass by name; none of anything else."""
+    if isinstance(value, BaseModel):
+        return type(value).model_fields
+    return {it.name: it for it in fields(value)} if is_dataclass(value) else {}
 
 
 def _field(name: str, content: object) -> Markup:
@@ -274,7 +278,7 @@ def cell(value: object) -> Markup:
         return pre(value) if "\n" in value else safe(value)
     if hasattr(value, "__html__"):
         return Markup(value.__html__())
-    if _has_fields(type(value)):
+    if _fields_of(value):
         return fields_html(value)
     if not isinstance(value, Mapping | Sequence):
         return safe(value)
@@ -291,10 +295,10 @@ def _entries(values: Mapping[Any, object] | Sequence[object]) -> Markup:
     keys = list(islice(values, _MAX_ENTRIES)) if isinstance(values, Mapping) else None
     every: list[Any] = list(values.values() if isinstance(values, Mapping) else values)
     first = every[:_MAX_ENTRIES]
-    if len(classes := {type(value) for value in every}) == 1 and _has_fields(classes.pop()):
+    if len({type(value) for value in every}) == 1 and _fields_of(first[0]):
         names = [
             name
-            for name, field in type(first[0]).__pydantic_fields__.items()
+            for name, field in _fields_of(first[0]).items()
             if field.repr and not _is_nested(getattr(first[0], name))
         ]
         rows = [[_field(name, getattr(value, name)) for name in names] for value in first]
@@ -310,7 +314,7 @@ def _entries(values: Mapping[Any, object] | Sequence[object]) -> Markup:
 
 
 def _is_nested(value: object) -> bool:
-    return _has_fields(type(value)) or hasattr(value, "__html__")
+    return bool(_fields_of(value)) or hasattr(value, "__html__")
 
 
 def _title(name: str) -> str:

@@ -78,7 +78,7 @@ class HumanAgent(NationAgent):
         ask: AskPerson | None = None,
         timeout_s: float = DAY_S,
     ) -> None:
-        client = human_client(ask=ask, timeout_s=timeout_s)
+        client = human_client(Person(ask), timeout_s=timeout_s)
         super().__init__(name, client, profile=profile, prompt=prompt)
         self.limits = limits or RateLimits()
         self.names_rate = names_rate
@@ -150,14 +150,7 @@ class HumanAgent(NationAgent):
         }
         if rate is not None:
             values["proposed_rate"] = rate
-        checked_answer(
-            self.person,
-            self.question,
-            values,
-            name=self.name,
-            called={"proposed_rate": "rate"},
-            notes=notes,
-        )
+        checked_answer(self.person, self.question, values, name=self.name, notes=notes)
 
     def complaint_about(self, action: str) -> str:
         """Return what would be wrong with an action's content; empty if nothing is.
@@ -198,6 +191,6 @@ class HumanAgent(NationAgent):
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)  # what copy.copy would do; it calls this method
         new.llm_client = human_client(
-            ask=self.person.ask, timeout_s=self.llm_client.config.timeout_s
+            Person(self.person.ask), timeout_s=self.llm_client.config.timeout_s
         )
         return new

@@ -264,7 +264,8 @@ class AnswerForm(w.VBox):
         for name, field in self.fields.items():
             if (name in self.optional) == optional:
                 schema = field.schema
-                limits = "" if schema.get("enum") else schema_words(schema)
+                plain = "enum" in schema or schema.get("type") == "string"
+                limits = "" if plain else schema_words(schema)
                 if words := "; ".join(filter(None, (schema.get("description"), limits))):
                     yield w.HTML(str(safe(words, limit=500)))
                 yield field.part

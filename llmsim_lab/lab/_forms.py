@@ -81,7 +81,7 @@ def _made(
         # A class's own description is no field's.
         help_ = words or ("" if about else part.get("description", ""))
         shown = {name: it for name, it in part.items() if name not in ("description", "$defs")}
-        said = " ".join(filter(None, (help_, "" if part.get("enum") else limits)))
+        said = "; ".join(filter(None, (help_, "" if part.get("enum") else limits)))
         yield {"place": [*place], "help": said, "schema": shown, "value": _shown(value)}
 
 

@@ -25,7 +25,7 @@ from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from llmsim_lab._util.checks import file_path, whole_number
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, styled
@@ -813,7 +813,7 @@ class RateChart(Lab):
         Raises:
             ConfigError: the ending is another one, or the file cannot be written.
         """
-        path = file_path(path, call="chart.save('rates.svg')")
+        path = Path(path)
         kind: Any = path.suffix[1:].lower()
         if kind not in ("png", "svg", "pdf", "csv"):
             raise ConfigError(f"{path.name!r} must end in .png, .svg, .pdf or .csv")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
 from types import MappingProxyType
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 DAY_S = 86_400.0
 """How long a person is waited for if nothing else is said, seconds."""
 
+_LOOK_S = 0.01
 _COMPLAINT = "That reply was not valid: "
 """The beginning of the note in a second request (``_retry.second_request``)."""
 
@@ -45,6 +46,7 @@ class OpenQuestion:
 
     request: ChatRequest
     thread: int = 0
+    _answer: Future[str] = field(default_factory=Future, repr=False)
 
     @property
     def agent(self) -> str:
@@ -95,10 +97,11 @@ _TYPES = {
     "object": "an object, as in JSON",
 }
 _BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
+    "minimum": "of at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "of at most {}",
+    "exclusiveMaximum": "below {}",
+    "maxLength": "of at most {:,} characters",
 }
 _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
@@ -115,14 +118,11 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
         return {**resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known), **own}
     several = [resolved(one, known) for one in part.get("anyOf", ()) if one.get("type") != "null"]
     if several:
-        found = several[0]
-        if len(several) > 1:
-            kinds = {"boolean" if "enum" in one else one.get("type") for one in several}
-            if kinds == {"boolean"}:
-                choices = [one.get("enum", (True, False)) for one in several]
-                found = {"enum": list(chain(*choices))}
-            elif kinds <= {"integer", "number", "boolean", "string"}:
-                found = {"anyOf": several}
+        found, kinds = several[0], {"enum" if "enum" in one else one.get("type") for one in several}
+        if len(several) > 1 and kinds <= {"boolean", "enum"}:
+            found = {"enum": list(chain(*(one.get("enum", (True, False)) for one in several)))}
+        elif len(several) > 1 and kinds <= {"integer", "number", "boolean", "string", "enum"}:
+            found = {"anyOf": several}
         return {"optional": len(several) < len(part["anyOf"]), **found, **own}
     if "const" in part:
         return {**part, "enum": [part["const"]]}
@@ -134,10 +134,9 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
     """Return what was typed as a value of a field's schema; the text if it is not one."""
     if several := schema.get("anyOf"):
         # A text last, since all that is typed is one.
-        for one in sorted(several, key=lambda one: one.get("type") == "string"):
-            if not field_fault(value := typed_value(typed, one), one):
-                return value
-        return typed
+        several = sorted(several, key=lambda one: one.get("type") == "string")
+        values = [(typed_value(typed, one), one) for one in several]
+        return next((value for value, one in values if not field_fault(value, one)), typed)
     if choices := schema.get("enum"):
         at = place_of(read := _number(typed), choices)
         close = read if at is None else choices[at]
@@ -177,32 +176,15 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with one field's value; empty where nothing is."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"is {value}; give a finite number"
     if place_of(value, schema.get("enum", ())) is not None:
         return ""
-    faults = list(_judge()(schema).iter_errors(value))
-    # What can be chosen says more than of which type it is.
-    faults.sort(key=lambda fault: fault.validator != "enum")
-    return _words(faults[0]) if faults else ""
-
-
-def _words(fault: Any) -> str:
-    value, limit, words = fault.instance, fault.validator_value, str(fault.message)
-    match fault.validator:
-        case "type":
-            words = f"must be {_TYPES.get(limit, limit)}, not {value!r:.40}"
-        case "enum":
-            words = f"is {value!r:.40}; choose one of {', '.join(map(text_of, limit))}"
-        case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
-            words = f"is {text_of(value):.40}; it must be {_bounds(fault.schema)}"
-        case "maxLength":
-            words = f"has {len(value):,} characters; {limit:,} at most"
-        case "anyOf":
-            each = {one.schema_path[0]: _words(one) for one in fault.context}
-            words = "; or ".join(each.values())
-    place = ".".join(map(str, fault.path))
-    return f"at {place} {words}" if place else words
+    fault = next(_judge()(schema).iter_errors(value), None)
+    if isinstance(value, list | dict) and fault:
+        place = ".".join(map(str, fault.path))
+        return f"at {place}: {fault.message}" if place else str(fault.message)
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    shown = text_of(value) if isinstance(value, int | float) else f"{value!r:.40}"
+    return f"is {shown}; it must be {schema_words(schema)}" if fault or infinite else ""
 
 
 def same_choice(value: Any, choice: Any) -> bool:
@@ -215,30 +197,27 @@ def same_choice(value: Any, choice: Any) -> bool:
 
 def place_of(value: Any, choices: Sequence[Any]) -> int | None:
     """Return which of the choices a value is; the same one before one that is close to it."""
-    alike = [at for at, choice in enumerate(choices) if same_choice(value, choice)]
     # 1 and True are the same to Python, but two choices.
-    alike.sort(key=lambda at: (choices[at] != value, type(choices[at]) is not type(value)))
-    return alike[0] if alike else None
-
-
-def _bounds(schema: Mapping[str, Any]) -> str:
-    """Return between what a number must be, as in ``from 0 to 20``; empty if it may be any."""
-    bounds = {key: text_of(schema[key]) for key in _BOUNDS if key in schema}
-    if list(bounds) == ["minimum", "maximum"]:
-        return f"from {bounds['minimum']} to {bounds['maximum']}"
-    return " and ".join(f"{_BOUNDS[key]} {bound}" for key, bound in bounds.items())
+    alike = [
+        (choice != value, type(choice) is not type(value), at)
+        for at, choice in enumerate(choices)
+        if same_choice(value, choice)
+    ]
+    return min(alike)[-1] if alike else None
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:
-    """Return what can be answered for a field, as in ``from 0 to 20``; empty for any text."""
+    """Return what can be answered for a field, as in ``a whole number from 0 to 20``."""
     if several := schema.get("anyOf"):
-        return " or ".join(schema_words(one) or _TYPES[one["type"]] for one in several)
+        return " or ".join(map(schema_words, several))
     if choices := schema.get("enum"):
-        return ", ".join(map(text_of, choices))
-    if schema.get("type") == "boolean":
-        return _TYPES["boolean"]
-    whole = "whole" if schema.get("type") == "integer" else ""
-    return ", ".join(filter(None, [_bounds(schema), whole]))
+        return f"one of {', '.join(map(text_of, choices))}"
+    if "minimum" in schema and "maximum" in schema:
+        bounds = f"from {text_of(schema['minimum'])} to {text_of(schema['maximum'])}"
+    else:
+        limits = [(words, schema[key]) for key, words in _BOUNDS.items() if key in schema]
+        bounds = " and ".join(words.format(limit) for words, limit in limits)
+    return f"{_TYPES.get(schema.get('type', ''), 'a value')} {bounds}".rstrip()
 
 
 # --- the person -----------------------------------------------------------------------------------
@@ -261,14 +240,14 @@ class Person:
     def __init__(self, ask: AskPerson | None = None) -> None:
         self.ask = ask
         # Each use of these is a single step, so that threads need no lock.
-        self._waiting: dict[OpenQuestion, Future[str]] = {}
+        self._asked: list[OpenQuestion] = []
         self._listeners: list[Callable[[], object]] = []
         self._hinted = False
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
         """What waits for an answer, oldest first."""
-        return tuple(self._waiting)
+        return tuple([one for one in tuple(self._asked) if not one._answer.done()])
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for whenever a question comes or goes; return what removes it.
@@ -287,19 +266,10 @@ class Person:
         self, wanted: Callable[[OpenQuestion], object] = lambda _: True
     ) -> OpenQuestion:
         """Wait until there is a question that is ``wanted``, and return the oldest."""
-        arrived: Future[OpenQuestion] = Future()
-
-        def look() -> None:
-            if questions := list(filter(wanted, self.questions)):
-                with suppress(InvalidStateError):
-                    arrived.set_result(questions[0])
-
-        stop = self.listen(look)
-        try:
-            look()  # the question may have come before anybody listened
-            return await asyncio.wrap_future(arrived)
-        finally:
-            stop()
+        # Looked for again and again, since it may come from any thread.
+        while not (found := [*filter(wanted, self.questions)]):  # noqa: ASYNC110 - see above
+            await asyncio.sleep(_LOOK_S)
+        return found[0]
 
     def answer(self, question: OpenQuestion, answer: Mapping[str, Any] | BaseModel | str) -> None:
         """Answer one of ``questions`` with its fields or the reply's text, from any thread.
@@ -307,13 +277,8 @@ class Person:
         Raises:
             ConfigError: nobody waits for this answer any more, or it is of a wrong type.
         """
-        # Before the question is removed: an answer of a wrong type must leave it open.
-        text = _as_text(answer)
-        waiting = self._waiting.pop(question, None)
         try:
-            if waiting is None:
-                raise InvalidStateError
-            waiting.set_result(text)  # raises if the request was cancelled just now
+            question._answer.set_result(_as_text(answer))
         except InvalidStateError:
             raise ConfigError(
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
@@ -324,29 +289,25 @@ class Person:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
         question = OpenQuestion(request, threading.get_ident())
-        answer: Future[str] = Future()
-        self._waiting[question] = answer
+        self._asked.append(question)
         self._notify()
         try:
             if inspect.iscoroutinefunction(self.ask):
                 return ChatReply(text=_as_text(await self.ask(question)))
             if self.ask is not None:
                 # A daemon: a person who never answers must not keep the process from ending.
-                asking = (self.ask, question, answer)
-                threading.Thread(target=_put, args=asking, daemon=True).start()
+                threading.Thread(target=_put, args=(self.ask, question), daemon=True).start()
             else:
                 self._hint(question)
-            return ChatReply(text=await asyncio.wrap_future(answer))
+            return ChatReply(text=await asyncio.wrap_future(question._answer))
         finally:
-            self._waiting.pop(question, None)
+            question._answer.cancel()
+            self._asked.remove(question)
             self._notify()
 
     async def model_info(self) -> ModelInfo:
         """Return that a person answers."""
         return ModelInfo(name="human", backend="human")
-
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to close."""
 
     def _notify(self) -> None:
         for callback in tuple(self._listeners):
@@ -375,7 +336,6 @@ def checked_answer(
     values: Mapping[str, Any],
     *,
     name: str,
-    called: Mapping[str, str] = MappingProxyType({}),
     notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Answer a question if the answer's form is right; from any thread.
@@ -385,7 +345,6 @@ def checked_answer(
         question: the one that is open, if any.
         values: the fields of the reply.
         name: whose answer it is.
-        called: other names of fields, for messages.
         notes: what the tape keeps with the reply besides.
 
     Raises:
@@ -397,20 +356,18 @@ def checked_answer(
             "await person.asked()"
         )
     if wrong := question.faults(values):
-        faults = "; ".join(f"{called.get(field, field)} {fault}" for field, fault in wrong.items())
+        faults = "; ".join(f"{field} {fault}" for field, fault in wrong.items())
         raise ConfigError(f"the answer of {name} was not sent: {faults}")
     person.answer(question, {**values, **(notes or {})})
 
 
-def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:
+def _put(ask: AskPerson, question: OpenQuestion) -> None:
     """Ask with a plain function; what it raises is raised where the answer is awaited."""
     with suppress(InvalidStateError):  # the turn was stopped meanwhile
         try:
-            text = _as_text(ask(question))
+            question._answer.set_result(_as_text(ask(question)))
         except BaseException as error:  # noqa: BLE001 - raised where the answer is awaited
-            answer.set_exception(error)
-        else:
-            answer.set_result(text)
+            question._answer.set_exception(error)
 
 
 def _as_text(answer: Any) -> str:
@@ -435,15 +392,12 @@ class _PersonConfig(LLMConfig):
         return MappingProxyType({})
 
 
-def human_client(
-    *, ask: AskPerson | None = None, timeout_s: float = DAY_S, person: Person | None = None
-) -> LLMClient:
+def human_client(person: Person, *, timeout_s: float = DAY_S) -> LLMClient:
     """Return a client whose model is a person; its calls are recorded as those of ``human``.
 
     Args:
-        ask: see ``Person``.
+        person: who is asked.
         timeout_s: how long each answer is waited for, seconds.
-        person: who is asked, instead of one who is asked by ``ask``.
     """
     config = _PersonConfig(
         model="human",
@@ -453,4 +407,4 @@ def human_client(
         max_text_chars=2_000,
         max_concurrency=1,
     )
-    return LLMClient(config, person or Person(ask))
+    return LLMClient(config, person)

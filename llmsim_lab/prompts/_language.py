@@ -5,6 +5,7 @@ template may hold, and each output gets a filter that notes its place. There are
 arithmetic and no globals; length, nesting, loops and output have limits. So an untrusted template,
 such as a tape's, takes neither long nor much memory, and reads nothing but the fields of the values
 that it is given.
+What nests too deeply ends in Python's own limits, in this module's words.
 
 Only this module imports Jinja2; ``_prompt`` imports it when the first prompt is made.
 """
@@ -12,6 +13,7 @@ Only this module imports Jinja2; ``_prompt`` imports it when the first prompt is
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -20,7 +22,8 @@ from typing import Any
 
 import jinja2
 from jinja2 import nodes, pass_context
-from jinja2.runtime import Context, LoopContext
+from jinja2.filters import do_items
+from jinja2.runtime import Context
 from jinja2.visitor import NodeTransformer
 from pydantic import BaseModel
 
@@ -32,17 +35,14 @@ MAX_LENGTH = 250_000
 """Of a template, in characters."""
 MAX_TOKENS = 10_000
 """Of a template: words, signs and spaces in braces, and the texts between."""
-MAX_NESTING = 40
-"""Of brackets, blocks and expressions in one another; a loop counts twice."""
 MAX_OUTPUT = 1_000_000
 """Of a filled template, in characters."""
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-_MAX_NUMBER = 1e300
-"""In a template; Python cannot write longer ones than some thousands of digits, nor infinity."""
-_FILTERED, _COMPARED = 6, 32
+_CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
+_NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
 
 
 class _Filling:
@@ -70,13 +70,10 @@ class _Filling:
             )
 
 
-def _too_long() -> PromptError:
-    return PromptError(
-        f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
-    )
-
-
 # --- values --------------------------------------------------------------------------------------
+
+
+_SEVERAL = (list, tuple, frozenset, Mapping)
 
 
 def written(value: object) -> str:
@@ -87,26 +84,38 @@ def written(value: object) -> str:
         # Its own ``repr`` would say np.float64(1.5) for NumPy's floats, which are floats too.
         text = float.__repr__(value)
         return text if len(text) <= DIGITS + 1 else repr(rounded(value))
-    if isinstance(value, Mapping | list | tuple | frozenset):
-        return _listed(value)
-    return str(value)
+    return _listed(value) if isinstance(value, _SEVERAL) else str(value)
 
 
 def _listed(value: Any) -> str:
     """Return several values as readers expect them: ``Ann: 5, Bob: 7``."""
-    parts: list[str] = []
-    length = 0
-    # A set's own order differs between processes, and the prompt with it.
-    for key in sorted(value, key=str) if isinstance(value, frozenset) else value:
+
+    def part(key: Any) -> str:
         item = value[key] if isinstance(value, Mapping) else key
         text = written(item)
-        if isinstance(item, Mapping | list | tuple | frozenset) and item:
+        if isinstance(item, _SEVERAL) and item:
             text = f"({text})"
-        parts.append(f"{written(key)}: {text}" if isinstance(value, Mapping) else text)
-        length += len(parts[-1]) + 2
-        if length > MAX_OUTPUT:
-            raise _too_long()
-    return ", ".join(parts) or "none"
+        return f"{written(key)}: {text}" if isinstance(value, Mapping) else text
+
+    # A set's own order differs between processes, and the prompt with it.
+    keys = sorted(value, key=str) if isinstance(value, frozenset) else value
+    return _joined(map(part, keys), ", ") or "none"
+
+
+def _joined(texts: Iterable[str], between: str) -> str:
+    parts, length = [], -len(between)
+    for text in texts:
+        parts.append(text)
+        length += len(text) + len(between)
+        _check_length(length)  # while it grows: a long separator between many can be gigabytes
+    return between.join(parts)
+
+
+def _check_length(length: int) -> None:
+    if length > MAX_OUTPUT:
+        raise PromptError(
+            f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
+        )
 
 
 class _Missing(jinja2.StrictUndefined):
@@ -167,19 +176,6 @@ def _fields(value: object) -> list[str]:
 # --- filters -------------------------------------------------------------------------------------
 
 
-def _join(value: Any, between: object = "") -> str:
-    texts = []
-    gap = written(between)
-    length = -len(gap)
-    for item in value:
-        texts.append(written(item))
-        # Checked while it grows: a long separator between many items can be gigabytes.
-        length += len(texts[-1]) + len(gap)
-        if length > MAX_OUTPUT:
-            raise _too_long()
-    return gap.join(texts)
-
-
 def _round(value: Any, digits: Any = 0) -> float:
     places = operator.index(digits)
     if isinstance(value, int) and places >= 0:
@@ -188,67 +184,55 @@ def _round(value: Any, digits: Any = 0) -> float:
     return round(float(value), places)
 
 
-def _items(value: Any) -> list[tuple[Any, Any]]:
-    if not isinstance(value, Mapping):
-        raise PromptError(f"items is for a mapping, not for {clip(repr(value), 60)}")
-    return list(value.items())
-
-
 def _first(value: Any) -> Any:
-    for item in value:
-        return item
-    return _Missing(hint=f"{clip(repr(value), 60)} has no first item")
+    return next(iter(value), _Missing(hint=f"{clip(repr(value), 60)} has no first item"))
 
 
 def _default(value: Any, instead: Any = "", also_if_empty: Any = False) -> Any:
     return instead if isinstance(value, _Missing) or (also_if_empty and not value) else value
 
 
-_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
-    "capitalize": (lambda value: written(value).capitalize(), 0),
-    "default": (_default, 2),
-    "first": (_first, 0),
-    "items": (_items, 0),
-    "join": (_join, 1),
-    "last": (lambda value: _ENVIRONMENT.getitem(list(value), -1), 0),
-    "length": (len, 0),
-    "lower": (lambda value: written(value).lower(), 0),
-    "round": (_round, 1),
-    "title": (lambda value: written(value).title(), 0),
-    "trim": (lambda value: written(value).strip(), 0),
-    "upper": (lambda value: written(value).upper(), 0),
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "capitalize": lambda value: written(value).capitalize(),
+    "default": _default,
+    "first": _first,
+    "items": lambda value: list(do_items(value)),
+    "join": lambda value, between="": _joined(map(written, value), written(between)),
+    "last": lambda value: _ENVIRONMENT.getitem(list(value), -1),
+    "length": lambda value: len(value),
+    "lower": lambda value: written(value).lower(),
+    "round": _round,
+    "title": lambda value: written(value).title(),
+    "trim": lambda value: written(value).strip(),
+    "upper": lambda value: written(value).upper(),
 }
-"""By name: what it does, and how many arguments it takes at most."""
 
 
-def _filter_of(apply: Callable[..., Any], *, of_missing: bool) -> Callable[..., Any]:
+def _charged(apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter that charges for its work, and hands on what is missing."""
 
     @pass_context
     def run(context: Context, value: Any, *arguments: Any) -> Any:
-        for part in arguments if of_missing else (value, *arguments):
+        for part in arguments if apply is _default else (value, *arguments):
             if isinstance(part, _Missing):
                 return part
         # Else a filter over a long text, in a loop, would take long in few steps.
-        charge, before = context.parent[_FILLING].charge, _size(value)
-        charge(before // _FILTERED)
+        charge = context.parent[_FILLING].charge
+        charge(_size(value) // _CHARGED)
         result = apply(value, *arguments)
-        charge(max(0, _size(result) - before) // _FILTERED)
+        charge(_size(result) // _CHARGED)
         return result
 
     return run
 
 
 def _size(value: Any) -> int:
-    return len(value) if isinstance(value, str | Sequence | Mapping) else 0
-
-
-def _deep_size(value: Any) -> int:
-    size = _size(value)
+    """Return how many characters or items a value has, as deep as it goes."""
+    size = len(value) if isinstance(value, str | Sequence | Mapping) else 0
     # Not the values of a range, which may be many.
     if isinstance(value, list | tuple | Mapping):
         items = value.values() if isinstance(value, Mapping) else value
-        size += sum(_deep_size(item) for item in items if type(item) not in (int, float, bool))
+        size += sum(_size(item) for item in items if type(item) not in (int, float, bool))
     return size
 
 
@@ -257,12 +241,8 @@ def _operand(context: Context, value: Any) -> Any:
     """Return a side of a comparison, for a charge."""
     if isinstance(value, _Missing):
         bool(value)  # an error, which ``in`` would not be
-    context.parent[_FILLING].charge(_deep_size(value) // _COMPARED)
+    context.parent[_FILLING].charge(_size(value) // _CHARGED)
     return value
-
-
-def _loop(loop: LoopContext) -> dict[str, Any]:
-    return {name: getattr(loop, name) for name in ("index", "length", "first", "last")}
 
 
 @pass_context
@@ -271,22 +251,11 @@ def _note(context: Context, value: Any, slots: str) -> Any:
 
 
 @pass_context
-def _each(context: Context, values: Any, steps: int, names: Sequence[str]) -> Iterator[Any]:
-    """Yield a loop's values, each for a charge; for several names, as many items each."""
-    filling: _Filling = context.parent[_FILLING]
+def _each(context: Context, values: Any, steps: int) -> Iterator[Any]:
+    """Yield a loop's values, each for a charge."""
     for value in values:
-        filling.charge(steps)
-        if not names:
-            yield value
-            continue
-        filling.charge(_size(value) // _FILTERED)
-        items = list(value)
-        if len(items) != len(names):
-            raise PromptError(
-                f"a loop over {len(names)} names ({', '.join(names)}) met "
-                f"{clip(repr(value), 60)}, which has {len(items)} items"
-            )
-        yield items
+        context.parent[_FILLING].charge(steps)
+        yield value
 
 
 _FILLING = "filling"
@@ -294,52 +263,19 @@ _FILLING = "filling"
 _ENVIRONMENT: _Environment = _Environment(autoescape=False, optimized=False, undefined=_Missing)
 _ENVIRONMENT.globals.clear()
 _ENVIRONMENT.tests.clear()
-_ENVIRONMENT.filters = {
-    name: _filter_of(apply, of_missing=name == "default") for name, (apply, _) in _FILTERS.items()
-} | {
+_ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items()} | {
     # A template cannot name these.
     " operand": _operand,
-    " loop": _loop,
     " note": _note,
     " each": _each,
 }
 
 
-# --- what is not in it ---------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------
 
-_ALLOWED = (
-    'allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, {% if %}, {% for %} and the '
-    f"filters {', '.join(_FILTERS)}"
-)
-_GIVE_IT = "work it out before rendering and give it a slot"
-_WRITE_IT = "write the text out, or give it a slot"
-_NOT_ALLOWED: Mapping[str, tuple[str, str]] = {
-    "Concat": ("'~'", "write {{ a }}{{ b }} one after the other"),
-    "CondExpr": ("'x if y else z'", "write {% if y %}x{% else %}z{% endif %}"),
-    "Test": ("'is'", "compare with ==, as in x == none"),
-    "Assign": ("{% set %}", _GIVE_IT),
-    "AssignBlock": ("{% set %}", _GIVE_IT),
-    "With": ("{% with %}", _GIVE_IT),
-    "CallBlock": ("{% call %}", _WRITE_IT),
-    "FilterBlock": ("{% filter %}", "put the filter behind each value"),
-    "FromImport": ("{% from %}", _WRITE_IT),
-    "Scope": ("{% autoescape %}", "take it out; nothing is escaped"),
-}
-"""By node, what it is called and what to do instead, unless its own name says it."""
-
-
-def _not_allowed(node: nodes.Node) -> PromptError:
-    kind = type(node).__name__
-    what, instead = f"a {kind.lower()}", _GIVE_IT
-    if kind in _NOT_ALLOWED:
-        what, instead = _NOT_ALLOWED[kind]
-    elif isinstance(node, nodes.BinExpr | nodes.UnaryExpr):
-        what = f"arithmetic ({node.operator})"
-    elif isinstance(node, nodes.Call):
-        what = f"the call {getattr(node.node, 'name', getattr(node.node, 'attr', ''))}()"
-    elif isinstance(node, nodes.Stmt):
-        what, instead = f"{{% {kind.lower()} %}}", _WRITE_IT
-    return _fault_at(node, f"{what} is not allowed in a prompt; {instead}. In all, {_ALLOWED}")
+_TAGS = ("if", "elif", "else", "endif", "for", "endfor")
+_CALLED = {"Concat": "'~'", "CondExpr": "'x if y else z'", "Test": "'is'"}
+"""Nodes that are not called as their classes are."""
 
 
 def _fault_at(node: nodes.Node, what: str) -> PromptError:
@@ -347,12 +283,12 @@ def _fault_at(node: nodes.Node, what: str) -> PromptError:
     return PromptError(f"line {line}: {what}")
 
 
-_NESTED = (
-    f"the template is nested more than {MAX_NESTING} levels deep; use fewer brackets, blocks and "
-    "operators in one another"
-)
-
-# --- reading -------------------------------------------------------------------------------------
+def _not_allowed(what: str) -> str:
+    return (
+        f"{what} is not allowed in a prompt; work it out before rendering and give it a slot. "
+        'Allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, {% if %}, {% for %} and '
+        f"the filters {', '.join(_FILTERS)}"
+    )
 
 
 def _parse(text: str) -> nodes.Template:
@@ -362,18 +298,16 @@ def _parse(text: str) -> nodes.Template:
             "long texts a slot"
         )
     try:
-        # Before the parser, which is recursive: what is too long or deep does not get there.
-        depth = 0
+        before = ""
         for number, (line, kind, value) in enumerate(_ENVIRONMENT.lex(text)):
-            if number == MAX_TOKENS:
+            if number == MAX_TOKENS:  # the parser takes longer
                 raise PromptError(
                     f"line {line}: the template has more than {MAX_TOKENS:,} words and signs in "
                     "braces; loop over values, or give long texts a slot"
                 )
-            if kind == "operator":
-                depth += (value in "([{") - (value in ")]}")
-                if depth > MAX_NESTING:
-                    raise PromptError(f"line {line}: {_NESTED}")
+            if kind == "name" and before == "block_begin" and value not in _TAGS:
+                raise PromptError(f"line {line}: {_not_allowed(f'{{% {value} %}}')}")
+            before = before if kind == "whitespace" else kind
         return _ENVIRONMENT.parse(text)
     except jinja2.TemplateSyntaxError as error:
         raise PromptError(f"line {error.lineno}: {error.message}") from error
@@ -401,7 +335,7 @@ class _CheckedTree(NodeTransformer):
 
     def __init__(self, tree: nodes.Template) -> None:
         self.slots: dict[str, str] = {}
-        self._depth = self._parts = 0
+        self._parts = 0
         self._local: dict[str, tuple[str, dict[str, None]]] = {}
         """Names that the loops around a node give: those in the tree, and their values' slots."""
         self._mentioned: dict[str, None] = {}
@@ -411,30 +345,26 @@ class _CheckedTree(NodeTransformer):
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         """Return a node checked and changed, with those in it."""
         self._parts += 1
-        # Python has a limit of its own for loops in one another.
-        deeper = 1 + isinstance(node, nodes.For)
-        self._depth += deeper
-        if self._depth > MAX_NESTING:
-            raise _fault_at(node, _NESTED)
         match node:
             case nodes.Output():
                 self._output(node)
+            case nodes.For(recursive=True):
+                raise _fault_at(node, _not_allowed("'recursive'"))
             case nodes.For():
                 self._for(node)
             case nodes.Name():
-                node = self._name(node)
-            case nodes.Filter(node=nodes.Expr()):
+                self._name(node)
+            case nodes.Filter(node=nodes.Expr(), dyn_args=None, dyn_kwargs=None):
                 self._filter(node)
             case nodes.Compare():
                 self.generic_visit(node)
-                node.expr = _filtered(node.expr, "operand")
-                for other in node.ops:
-                    other.expr = _filtered(other.expr, "operand")
+                sides: list[Any] = [node, *node.ops]
+                for side in sides:
+                    side.expr = _filtered(side.expr, "operand")
             case nodes.Getattr(attr=attribute) if attribute.startswith("_"):
-                self.generic_visit(node)
-                what = "is not allowed in a prompt: names after a point begin with a letter"
-                raise _fault_at(node, f"{attribute!r} {what}")
-            case nodes.Const(value=int() | float() as number) if abs(number) > _MAX_NUMBER:
+                raise _fault_at(node, _not_allowed(repr(attribute)))
+            case nodes.Const(value=int() | float() as number) if abs(number) > 1e300:
+                # Python cannot write longer ones than some thousands of digits, nor infinity.
                 raise _fault_at(node, "it holds a number that cannot be read: it is too large")
             case (
                 (nodes.Const() | nodes.Neg(node=nodes.Const(value=int() | float())))
@@ -442,9 +372,11 @@ class _CheckedTree(NodeTransformer):
                 | (nodes.And() | nodes.Or() | nodes.Not())
             ):
                 self.generic_visit(node)
+            case nodes.BinExpr(operator=sign) | nodes.UnaryExpr(operator=sign):
+                raise _fault_at(node, _not_allowed(f"arithmetic ({sign})"))
             case _:
-                raise _not_allowed(node)
-        self._depth -= deeper
+                kind = type(node).__name__
+                raise _fault_at(node, _not_allowed(_CALLED.get(kind, f"a {kind.lower()}")))
         return node
 
     def _block(self, body: Sequence[nodes.Node]) -> list[nodes.Node]:
@@ -458,49 +390,37 @@ class _CheckedTree(NodeTransformer):
                 node.nodes[place] = _filtered(value, "note", ", ".join(self._mentioned))
 
     def _for(self, node: nodes.For) -> None:
-        if node.recursive:
-            raise _fault_at(node, "'recursive' is not allowed in a prompt; write a loop in a loop")
         self._mentioned = {}
         values, slots = self.visit(node.iter), self._mentioned
-        targets: list[Any] = getattr(node.target, "items", [node.target])
-        names = [getattr(target, "name", "loop") for target in targets]
-        if "loop" in names:
-            what = "a loop has one name, or several with commas between, and none of them is 'loop'"
-            raise _fault_at(node.target, what)
+        names: dict[str, tuple[str, dict[str, None]]] = {}
         outer, before = self._local, self._parts
-        self._local = {**outer}
-        for number, target in enumerate(targets):
-            target.name = f"l{before}_{number}"
-            self._local[names[number]] = target.name, slots
+        for target in getattr(node.target, "items", [node.target]):
+            if not isinstance(target, nodes.Name):
+                raise _fault_at(target, _not_allowed("a loop over pairs in pairs"))
+            names[target.name] = f"l{before}_{len(names)}", slots
+            target.name = names[target.name][0]
+        self._local = {**outer, **names}
         if node.test:
             node.test = self.visit(node.test)
-        # After the test, which chooses the values: before that there is no number to ask for.
-        self._local["loop"] = "loop", {}
         node.body = self._block(node.body)
         self._local = outer
-        steps = 1 + self._parts - before
-        node.iter = _filtered(
-            values, "each", steps, tuple(names) if isinstance(node.target, nodes.Tuple) else ()
-        )
+        node.iter = _filtered(values, "each", 1 + self._parts - before)
         node.else_ = self._block(node.else_)
 
-    def _name(self, node: nodes.Name) -> nodes.Expr:
-        name, mentioned = self._local.get(node.name) or (
-            self.slots.setdefault(node.name, f"s{len(self.slots)}"),
-            {node.name: None},
-        )
+    def _name(self, node: nodes.Name) -> None:
+        if (local := self._local.get(node.name)) is None:
+            local = self.slots.setdefault(node.name, f"s{len(self.slots)}"), {node.name: None}
+        node.name, mentioned = local
         self._mentioned |= mentioned
-        node.name = name
-        return _filtered(node, "loop") if name == "loop" else node
 
     def _filter(self, node: nodes.Filter) -> None:
         if node.name not in _FILTERS:
             what = f"there is no filter {clip(repr(node.name), 60)}"
             raise _fault_at(node, f"{what}; there are {', '.join(_FILTERS)}")
-        most = _FILTERS[node.name][1]
-        if node.kwargs or node.dyn_args or node.dyn_kwargs or len(node.args) > most:
-            many = f"{most} arguments at most" if most else "no arguments"
-            raise _fault_at(node, f"the filter {node.name!r} takes {many}, none of them by name")
+        try:
+            inspect.signature(_FILTERS[node.name]).bind(node.node, *node.args)
+        except TypeError as error:
+            raise _fault_at(node, f"the filter {node.name!r} got {error}") from error
         self.generic_visit(node)
 
 
@@ -555,8 +475,7 @@ class Template:
                 pieces = self._pieces.copy()
                 pieces[1::2] = texts = [written(values[slot]) for _, slot, _ in self._form]
                 text = "".join(pieces)
-                if len(text) > MAX_OUTPUT:
-                    raise _too_long()
+                _check_length(len(text))
                 return text, Layout(self._form, tuple(map(len, texts)))
             filling, pieces = _Filling(), []
             names = {name: values[slot] for slot, name in self._names.items()}
@@ -565,8 +484,7 @@ class Template:
             for piece in self._compiled.root_render_func(context):
                 pieces.append(piece)
                 filling.length += len(piece)
-                if filling.length > MAX_OUTPUT:
-                    raise _too_long()
+                _check_length(filling.length)
         except jinja2.UndefinedError as error:
             raise PromptError(str(error)) from error
         except RecursionError as error:

@@ -17,18 +17,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Self
 
 from markupsafe import Markup
 
-from llmsim_lab._spans import Layout, Origin, Provenance, Span
-from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, styled
+from llmsim_lab._spans import MAX_SPANS, Layout, Origin, Provenance, Span
+from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, safe, styled
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
-
-if TYPE_CHECKING:
-    from llmsim_lab.prompts._language import Template
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
@@ -49,27 +46,19 @@ class PromptDiff(str):
 
     def __new__(cls, before: str, after: str) -> PromptDiff:
         """Compare two texts word by word; the spaces between words count as words too."""
-        old, new = (re.findall(r"\s+|[^\s]+", text) for text in (before, after))
+        old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
+        plain, html = "", []
         matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
-        plain: list[str] = []
-        # Changes with only a space between them are shown as one: old words, then new ones.
-        shown: list[tuple[str, str, bool]] = []
         for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
             gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-            same = tag == "equal"
-            if same:
-                plain.append(gone)
+            if tag == "equal":
+                plain += gone
+                html.append(safe(gone))
             else:
-                plain += [f"[-{gone}-]"] if gone else []
-                plain += ["{+" + come + "+}"] if come else []
-            if not same and len(shown) > 1 and shown[-1][2] and shown[-1][0] == " ":
-                (was, now, _), (space, _, _) = shown[-2:]
-                shown[-2:] = [(was + space + gone, now + space + come, False)]
-            else:
-                shown.append((gone, come, same))
-        self = super().__new__(cls, "".join(plain))
-        html = join(gone if same else _change(gone, come) for gone, come, same in shown)
-        self._html = str(pre(html))
+                plain += (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
+                html.append(_change(gone, come))
+        self = super().__new__(cls, plain)
+        self._html = str(pre(join(html)))
         return self
 
     def _repr_html_(self) -> str:
@@ -100,7 +89,15 @@ class Prompt:
         self.system = system
         self.user = user
         self.parent = parent
-        self._templates = (self._template("system"), self._template("user"))
+        # Here, since Jinja2 takes a while to import and many programs make no prompt.
+        from llmsim_lab.prompts._language import template_of
+
+        self._templates = []
+        for role, text in (("System", system), ("User", user)):
+            try:
+                self._templates.append(template_of(text))
+            except PromptError as error:
+                raise PromptError(f"prompt {name!r}, {role} message, {error}") from error
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)
         """Names of the values that ``render`` takes, in order of first use."""
@@ -109,15 +106,6 @@ class Prompt:
     def __reduce__(self) -> tuple[object, ...]:
         rebuilt = partial(Prompt, self.user, system=self.system, name=self.name, parent=self.parent)
         return rebuilt, ()
-
-    def _template(self, role: Literal["system", "user"]) -> Template:
-        # Here, since Jinja2 takes a while to import and many programs make no prompt.
-        from llmsim_lab.prompts._language import template_of
-
-        try:
-            return template_of(self.system if role == "system" else self.user)
-        except PromptError as error:
-            raise PromptError(f"prompt {self.name!r}, {role.title()} message, {error}") from error
 
     @cached_property
     def digest(self) -> str:
@@ -244,9 +232,8 @@ class Prompt:
     def __repr__(self) -> str:
         return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
 
-    def _repr_markdown_(self) -> str:
-        heading = f"**{self.name}** `{self.digest[:12]}`"
-        return f"{heading}\n\n{fenced(system=self.system, user=self.user)}"
+    def _repr_html_(self) -> str:
+        return str(join([styled(f"{self.name} {self.digest[:12]}", STRONG), pre(self.text)]))
 
 
 @cache
@@ -300,11 +287,6 @@ class RenderedPrompt(str):
         self._sources = {}, {}
         return self
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the text, hexadecimal: the same for the same prompt in any process."""
-        return digest_of(self.system, self.user)
-
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.
 
@@ -320,34 +302,23 @@ class RenderedPrompt(str):
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known."""
         if self.layouts is None:
-            return Provenance(
-                how="unknown", why="the code that put the prompt together did not say"
-            )
-        system, user = self.layouts
-        known = Provenance(spans=(*system.spans("system"), *user.spans("user")))
-        return known.sourced(*self._sources)
+            return Provenance(why="the code that put the prompt together did not say")
+        origin = self.origin(None)
+        if origin is None:
+            return Provenance(why=f"it has more than {MAX_SPANS:,} values")
+        return origin.read({"system": self.system, "user": self.user}, agent=None, turn=None)
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None where that is not known."""
         if self.layouts is None:
             return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(*self.layouts, *self._sources, agent=agent, turn=turn)
+        return Origin.of(self.layouts, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:
         """Where each slot's value is in the messages: system first, then user."""
         return self.provenance.spans
-
-    def __reduce__(self) -> tuple[object, ...]:
-        rebuilt = partial(
-            RenderedPrompt,
-            system=self.system,
-            user=self.user,
-            template=self.template,
-            spans=None if self.layouts is None else self.spans,
-        )
-        return rebuilt, ()
 
     def __repr__(self) -> str:
         total = estimate_tokens(str(self))
@@ -377,14 +348,3 @@ class RenderedPrompt(str):
 def digest_of(*parts: str) -> str:
     """Return the SHA-256 of texts, hexadecimal."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def fenced(**parts: str) -> str:
-    """Return texts as Markdown: each in a fence longer than any in it, under its name."""
-    blocks = []
-    for title, text in parts.items():
-        if text:
-            longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-            fence = "`" * max(3, longest + 1)
-            blocks.append(f"*{title}*\n\n{fence}text\n{text}\n{fence}")
-    return "\n\n".join(blocks)

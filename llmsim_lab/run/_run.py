@@ -36,7 +36,7 @@ from markupsafe import Markup
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
-from llmsim_lab._util.checks import file_path, whole_number
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
@@ -347,9 +347,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         given = False
         for name, who in {**words, **players}.items():
             if isinstance(who, str):
-                seated[name] = human_client() if who == "person" else who
+                seated[name] = human_client(Person()) if who == "person" else who
             elif isinstance(who, Person):
-                seated[name] = human_client(person=who)
+                seated[name] = human_client(who)
             elif isinstance(who, LLMClient):
                 seated[name] = who
                 given = given or not isinstance(who.backend, Person)
@@ -1373,7 +1373,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ConfigError: the file cannot be written.
             TapeError: the tape cannot be read.
         """
-        path = file_path(path, call="run.page('run.html')")
+        path = Path(path)
         tape, run = self.tape, self.run_id
         if tape is not None and run is not None:
             return page(tape, path, run=run)
@@ -1708,7 +1708,7 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
             first. All runs if not given.
     """
     tape = _reading(tape)
-    path = file_path(path, call="page(tape, 'run.html')")
+    path = Path(path)
     if path.exists() and tape.path.samefile(path):
         raise ConfigError(f"{path} is the tape itself, and a page would replace it; choose another")
     infos = tape.runs()

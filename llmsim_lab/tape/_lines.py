@@ -310,7 +310,7 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         b',"settings":"%b"' % intern(settings.text),
     ]
     if origin is not None:
-        parts.append(b',"origin":["%b",%b]' % (intern(origin.form), origin.spans.encode()))
+        parts.append(b',"origin":["%b",%b]' % (intern(origin.form), dumps(origin.spans).encode()))
     if reply is not None and reply.tool_calls:
         # Pydantic would write a NaN in their arguments as null, without an error.
         value = _reply().dump_python(reply, exclude_defaults=True)
@@ -379,7 +379,7 @@ def call_of(
     origin = None
     if "origin" in line:
         digest, spans = line["origin"]
-        origin = Origin(_same(text(digest)), dumps(spans))
+        origin = Origin(_same(text(digest)), spans)
     request = ChatRequest(
         messages=messages, site=site, attempt=line.get("attempt", 1), origin=origin, **shared
     )

@@ -147,11 +147,8 @@ class _AtTurn:
         site, turn = request.site, self._turn
         if site is not None and site.turn == turn:
             return request
-        origin = request.origin
-        if origin is not None and site is not None and site.turn is not None:
-            # Its sources may name turns relative to the one that it was made for; now they name
-            # them.
-            origin = origin.moved(site.turn)
+        # Its sources name turns relative to the one that it was made for.
+        origin = request.origin if site is None or site.turn is None else None
         site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
         return replace(request, site=site, origin=origin)
 

@@ -131,7 +131,7 @@ async def test_a_wrong_answer_is_not_sent_and_the_question_stays() -> None:
     agent = HumanAgent("Aland")
     task = asyncio.create_task(agent.decide_action(make_state()))
     question = await agent.person.asked()
-    with pytest.raises(ConfigError, match=r"not sent: .*rate is 40; choose one of 2, 2\.25"):
+    with pytest.raises(ConfigError, match=r"not sent: .*rate is 40; it must be one of 2, 2\.25"):
         agent.answer("Hold the rate", reasoning="Calm.", confidence=0.5, rate=40)
     with pytest.raises(ConfigError, match="rate is missing"):
         agent.answer("Hold the rate", reasoning="Calm.", confidence=0.5)

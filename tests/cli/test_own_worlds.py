@@ -228,9 +228,9 @@ def test_a_person_is_asked_for_the_fields_of_the_reply_and_it_is_replayed(
     assert (status, err) == (0, "")
     assert "Turn 1: Bob is asked." in out
     assert "You are Bob and have 20" in out
-    assert "amount, coins for the pot (from 0 to 20, whole):" in out
-    assert "That must be a whole number, not 2.5." in out
-    assert "That is 30; it must be from 0 to 20." in out
+    assert "amount, coins for the pot (a whole number from 0 to 20):" in out
+    assert "That is 2.5; it must be a whole number from 0 to 20." in out
+    assert "That is 30; it must be a whole number from 0 to 20." in out
     assert turns("run")["given.Bob"].tolist()[1] == 7
     decision = pd.read_csv("out/run/decisions.csv").query("player == 'Bob'")
     assert decision["model"].tolist() == ["human"]

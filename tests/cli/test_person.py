@@ -42,7 +42,7 @@ def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
     status, out, err = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert (status, err) == (0, "")
     assert "You advise Aland. Mandate: stable prices" in out
-    assert "proposed rate (5.17, 6.67, " in out
+    assert "proposed rate (one of 5.17, 6.67, " in out
     frame = pd.read_csv("out/decisions.csv").query("component == 'agent'")
     assert frame["model"].tolist() == ["human"]
     assert frame["confidence"].tolist() == [0.8]
@@ -54,8 +54,8 @@ def test_a_wrong_field_is_asked_for_again(llmsim_lab: Run, typed: io.StringIO) -
     status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert status == 0
     assert "That is missing." in out
-    assert "That is 'sure'; choose one of 0, 0.05" in out
-    assert "That is 40; choose one of 5.17" in out
+    assert "That is 'sure'; it must be one of 0, 0.05" in out
+    assert "That is 40; it must be one of 5.17" in out
 
 
 def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:

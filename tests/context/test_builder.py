@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -199,12 +198,6 @@ def test_every_span_is_the_section_it_names_and_says_whose_it_is() -> None:
     [mine] = [span for span in prompt.spans if span.name == "WEATHER"]
     assert (mine.source, mine.tokens) == ("module weather", 6)
     assert prompt.provenance.how == "rendered"
-
-
-def test_a_pickled_prompt_keeps_its_provenance() -> None:
-    prompt = build(make_module(context="Rain."))
-    again = pickle.loads(pickle.dumps(prompt))
-    assert (again, again.provenance) == (prompt, prompt.provenance)
 
 
 def stable_options() -> dict[str, Any]:

@@ -36,7 +36,7 @@ for name in ("strait", "bank_run"):
                 prompt = builder.build_prompt(
                     agent, step, own, state["global_vars"], said, events
                 )
-                print(prompt, prompt.digest, prompt.provenance)
+                print(prompt, prompt.provenance)
         print(records)
     print(json.dumps(reply_schema(engine_output_for(engine))))
     config = CrisisConfig(scenario=name)

@@ -70,7 +70,7 @@ def test_a_number_out_of_its_limits_is_kept_and_explained() -> None:
     assert field.value == 0.5
     field.box.value = "7"
     assert (field.value, field.slider.value) == (7, 0.5)
-    assert field.fault == "is 7; it must be from 0 to 1"
+    assert field.fault == "is 7; it must be a number from 0 to 1"
 
 
 def test_a_slider_between_the_largest_numbers_has_a_step() -> None:
@@ -102,7 +102,7 @@ def test_texts_may_be_written_as_json_too() -> None:
     field.box.value = '["a, b", "c"]'
     assert field.value == ["a, b", "c"]
     field.box.value = '["a, b'
-    assert field.fault.startswith("must be a list, as in JSON")
+    assert field.fault.endswith("it must be a list, as in JSON")
 
 
 def test_a_field_is_kept_for_other_choices_of_its_number_only() -> None:

@@ -121,7 +121,7 @@ async def test_the_slider_the_box_and_the_button_say_the_same_rate() -> None:
         assert form.fields["rate"].slider.value == 8.67
         assert form.answer_button.description == "Lower the rate to 8.67 %"
         form.fields["rate"].box.value = "30"
-        assert "rate is 30; choose one of 5.17" in form.hint.value
+        assert "rate is 30; it must be one of 5.17" in form.hint.value
 
 
 # A game
@@ -253,7 +253,7 @@ async def test_an_answer_that_cannot_be_sent_is_complained_about_in_place_and_st
         form.answer_button.click()
         await seat.sent()
         assert 'role="alert"' in form.complaint.value
-        assert "confidence is 2; choose one of 0, 0.05" in form.complaint.value
+        assert "confidence is 2; it must be one of 0, 0.05" in form.complaint.value
         assert "rate is missing" in form.complaint.value
         assert form.fields["action"].box.value == "Raise the policy rate"
         assert seat.waiting_for == ("Aland",)
@@ -278,7 +278,7 @@ async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
         form.fields["action"].box.value = "Raise the rate"
         assert form.hint.value == ""
         form.fields["reasoning"].box.value = "x" * 2_001
-        assert "reasoning has 2,001 characters; 2,000 at most" in form.hint.value
+        assert "it must be a text of at most 2,000 characters" in form.hint.value
 
 
 async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay() -> None:
@@ -361,7 +361,7 @@ async def test_clicking_step_while_the_turn_waits_does_no_harm() -> None:
 
 async def test_an_answer_by_code_that_is_wrong_raises_and_the_question_waits_on() -> None:
     async with asked_at(table_of()) as seat:
-        with pytest.raises(ConfigError, match=r"rate is 30; choose one of 5\.17"):
+        with pytest.raises(ConfigError, match=r"rate is 30; it must be one of 5\.17"):
             seat.answer(**RAISE, rate=30)
         assert seat.waiting_for == ("Aland",)
         assert seat.simulation.turn_number == 0

@@ -113,7 +113,7 @@ async def test_the_form_has_the_fields_of_the_reply_and_the_person_what_a_model_
         assert (type(slider), slider.min, slider.max) == (w.IntSlider, 0, 20)
         assert form.values["amount"] is None
         labels = [part.value for part in form.children if isinstance(part, w.HTML)]
-        assert "coins for the pot; from 0 to 20, whole" in labels
+        assert "coins for the pot; a whole number from 0 to 20" in labels
         assert "You are Bob and have 20" in seat.prompt.value
         assert seat.facts.value == ""
         assert seat.score_button.layout.display == "none"
@@ -123,9 +123,9 @@ async def test_what_is_wrong_is_said_while_one_writes_and_when_it_is_sent() -> N
     async with asked_at(pot(Bob=Person())) as seat:
         form = seat.forms["Bob"]
         form.fields["amount"].box.value = "many"
-        assert "amount must be a whole number, not &#39;many&#39;" in form.hint.value
+        assert "amount is &#39;many&#39;; it must be a whole number from 0 to 20" in form.hint.value
         form.fields["amount"].box.value = "21"
-        assert "amount is 21; it must be from 0 to 20" in form.hint.value
+        assert "amount is 21; it must be a whole number from 0 to 20" in form.hint.value
         form.answer_button.click()
         await seat.sent()
         assert "reasoning is missing" in form.complaint.value

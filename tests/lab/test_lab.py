@@ -274,7 +274,7 @@ async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
 @pytest.mark.parametrize(
     ("do", "changes", "message"),
     [
-        ("restart", {"seed": "many"}, "Seed must be a whole number, not 'many'"),
+        ("restart", {"seed": "many"}, "Seed is 'many'; it must be a whole number"),
         ("fork", {"set": {"coins.Ann": ""}}, "coins.Ann is missing"),
         ("fork", {"set": {"coins.Zoe": "5"}}, r"set · coins.Zoe cannot be changed here"),
         ("fork", 5, "this cannot be changed here"),
@@ -317,7 +317,7 @@ async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
     assert (asked["who"], asked["turn"]) == ("Ann", 1)
     assert "You are Ann" in asked["messages"][-1][1]
     amount = next(field for field in asked["fields"] if field["place"] == ["amount"])
-    assert amount["help"] == "coins for the pot from 0 to 20, whole"
+    assert amount["help"] == "coins for the pot; a whole number from 0 to 20"
     browser.send("answer", id=asked["id"], values={"amount": "99"})
     assert "Amount is 99; it must be from 0 to 20" in browser.latest("fault")
     values = {"amount": "4", "reasoning": "So.", "confidence": "0.5"}

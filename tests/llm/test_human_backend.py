@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
-from llmsim_lab.llm._human import OpenQuestion, human_client, schema_words
+from llmsim_lab.llm._human import OpenQuestion, human_client
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
@@ -69,19 +69,17 @@ def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
 @pytest.mark.parametrize(
     ("name", "typed", "fault"),
     [
-        ("whole", "2.5", "must be a whole number, not 2.5"),
-        ("whole", "many", "must be a whole number, not 'many'"),
-        ("whole", "10", "is 10; it must be from 1 to 9"),
-        ("share", "0", "is 0; it must be above 0 and below 1"),
-        ("share", "1", "is 1; it must be above 0 and below 1"),
-        ("share", "inf", "is inf; give a finite number"),
-        ("sure", "maybe", "must be yes or no, not 'maybe'"),
-        ("side", "up", "is 'up'; choose one of left, right"),
-        ("rate", "2", "is 2; choose one of 1, 1.25"),
-        ("words", "too long", "has 8 characters; 5 at most"),
+        ("whole", "2.5", "is 2.5; it must be a whole number from 1 to 9"),
+        ("whole", "10", "is 10; it must be a whole number from 1 to 9"),
+        ("share", "0", "is 0; it must be a number above 0 and below 1"),
+        ("share", "inf", "is inf; it must be a number above 0 and below 1"),
+        ("sure", "maybe", "is 'maybe'; it must be yes or no"),
+        ("side", "up", "is 'up'; it must be one of left, right"),
+        ("rate", "2", "is 2; it must be one of 1, 1.25"),
+        ("words", "too long", "is 'too long'; it must be a text of at most 5 characters"),
         ("words", " ", "is missing"),
-        ("parts", "one", "must be a list, as in JSON, not 'one'"),
-        ("mode", "some", "is 'some'; choose one of True, False, shared"),
+        ("parts", "one", "is 'one'; it must be a list, as in JSON"),
+        ("mode", "some", "is 'some'; it must be one of True, False, shared"),
     ],
 )
 def test_what_is_typed_wrongly_is_reported_with_what_is_right(
@@ -95,9 +93,8 @@ def test_a_field_of_several_types_takes_each() -> None:
     two: list[dict[str, Any]] = [{"type": "integer", "minimum": 0}, {"type": "boolean"}]
     question = question_of({"properties": {"either": {"anyOf": two}}})
     assert [question.value("either", said) for said in ("5", "yes")] == [5, True]
-    fault = "is -1; it must be at least 0; or must be yes or no, not -1"
+    fault = "is -1; it must be a whole number of at least 0 or yes or no"
     assert question.faults({"either": -1}) == {"either": fault}
-    assert schema_words(question.fields["either"]) == "at least 0, whole or yes or no"
 
 
 @pytest.mark.parametrize(
@@ -105,8 +102,8 @@ def test_a_field_of_several_types_takes_each() -> None:
     [
         ('[{"to": "Bob", "coins": 3}]', None),
         ("[]", "[] should be non-empty"),
-        ('[{"to": "Bob"}]', "at 0 'coins' is a required property"),
-        ('[{"to": "Bob", "coins": 9}]', "at 0.coins is 9; it must be from 0 to 5"),
+        ('[{"to": "Bob"}]', "at 0: 'coins' is a required property"),
+        ('[{"to": "Bob", "coins": 9}]', "at 0.coins: 9 is greater than the maximum of 5"),
     ],
 )
 def test_what_a_list_holds_is_judged_too(typed: str, fault: str | None) -> None:
@@ -140,7 +137,7 @@ def test_a_field_has_its_own_description() -> None:
 
 
 async def test_a_request_waits_for_its_answer() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     assert (question.agent, question.turn, question.complaint) == ("Aland", 3, "")
@@ -154,7 +151,7 @@ async def test_a_request_waits_for_its_answer() -> None:
 
 
 async def test_an_answer_may_come_from_another_thread() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     thread = threading.Thread(target=person_of(client).answer, args=(question, policy("Hold rate")))
@@ -164,7 +161,7 @@ async def test_an_answer_may_come_from_another_thread() -> None:
 
 
 async def test_the_record_of_a_persons_call_names_no_sampling() -> None:
-    client = human_client(timeout_s=5)
+    client = human_client(Person(), timeout_s=5)
     task = ask(client)
     question = await person_of(client).asked()
     assert (question.request.model, dict(question.request.options)) == ("human", {})
@@ -177,7 +174,7 @@ async def test_the_record_of_a_persons_call_names_no_sampling() -> None:
 
 
 async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client, check=lambda d: "say more" if d.action == "Hold the rate" else None)
     person = person_of(client)
     person.answer(await person.asked(), GOOD)
@@ -195,7 +192,7 @@ def test_a_question_that_is_only_asked_again_has_no_complaint() -> None:
 
 
 async def test_a_text_answer_goes_out_as_it_is() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     person = person_of(client)
     person.answer(await person.asked(), "I do not know")
@@ -206,7 +203,7 @@ async def test_a_text_answer_goes_out_as_it_is() -> None:
 
 
 async def test_stopping_takes_the_question_away() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     task.cancel()
@@ -218,7 +215,7 @@ async def test_stopping_takes_the_question_away() -> None:
 
 
 async def test_a_question_is_answered_once() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     person_of(client).answer(question, GOOD)
@@ -228,7 +225,7 @@ async def test_a_question_is_answered_once() -> None:
 
 
 async def test_nobody_answering_in_time_is_a_timeout() -> None:
-    task = ask(human_client(timeout_s=0.01))
+    task = ask(human_client(Person(), timeout_s=0.01))
     with pytest.raises(LLMFailureException) as caught:
         await task
     assert caught.value.reason == "timeout"
@@ -245,7 +242,7 @@ async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> No
         go_on.wait()
         return GOOD
 
-    task = ask(human_client(ask=at_the_keyboard))
+    task = ask(human_client(Person(at_the_keyboard)))
     await asked.wait()
     go_on.set()
     assert (await task).action == "Hold the rate"
@@ -257,7 +254,7 @@ async def test_an_async_function_may_ask() -> None:
         await asyncio.sleep(0)
         return policy(f"Hold the rate, says {question.agent}")
 
-    assert (await ask(human_client(ask=over_the_wire))).action == "Hold the rate, says Aland"
+    assert (await ask(human_client(Person(over_the_wire)))).action == "Hold the rate, says Aland"
 
 
 async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
@@ -265,16 +262,16 @@ async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
         raise EOFError(f"no keyboard for {question.agent}")
 
     with pytest.raises(EOFError, match="no keyboard for Aland"):
-        await ask(human_client(ask=gone))
+        await ask(human_client(Person(gone)))
 
 
 async def test_an_answer_of_a_wrong_type_is_rejected() -> None:
     with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
-        await ask(human_client(ask=lambda _: 7))
+        await ask(human_client(Person(lambda _: 7)))
 
 
 async def test_after_an_answer_of_a_wrong_type_the_question_is_still_open() -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     person = person_of(client)
     question = await person.asked()
@@ -295,7 +292,7 @@ async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
         ended.set()
         return GOOD if question.turn == 3 else None
 
-    task = ask(human_client(ask=slow))
+    task = ask(human_client(Person(slow)))
     await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -307,7 +304,7 @@ async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
 async def test_where_nobody_listens_the_log_says_once_how_to_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    client = human_client()
+    client = human_client(Person())
     person = person_of(client)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -321,7 +318,7 @@ async def test_where_nobody_listens_the_log_says_once_how_to_answer(
 
 
 async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
-    client = human_client()
+    client = human_client(Person())
     person = person_of(client)
     heard: list[int] = []
     stop = person.listen(lambda: heard.append(len(person.questions)))
@@ -344,17 +341,16 @@ async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
     ("changes", "field", "fault"),
     [
         ({"action": "  "}, "action", "is missing"),
-        ({"action": 7}, "action", "must be a text, not 7"),
-        ({"action": "x" * 2_001}, "action", "has 2,001 characters; 2,000 at most"),
-        ({"confidence": 0.83}, "confidence", "is 0.83; choose one of 0, 0.05, 0.1"),
-        ({"confidence": "high"}, "confidence", "is 'high'; choose one of 0,"),
+        ({"action": 7}, "action", "is 7; it must be a text"),
+        ({"action": "x" * 2_001}, "action", "is 'xxx"),
+        ({"confidence": 0.83}, "confidence", "is 0.83; it must be one of 0, 0.05, 0.1"),
         ({"mood": "good"}, "mood", "there is no such field"),
     ],
 )
 async def test_a_question_says_what_is_wrong_with_an_answers_form(
     changes: dict[str, Any], field: str, fault: str
 ) -> None:
-    client = human_client()
+    client = human_client(Person())
     task = ask(client)
     question = await person_of(client).asked()
     assert question.faults(GOOD) == {}
@@ -364,7 +360,7 @@ async def test_a_question_says_what_is_wrong_with_an_answers_form(
 
 
 async def test_a_request_without_a_form_or_a_place_is_a_question_all_the_same() -> None:
-    client = human_client()
+    client = human_client(Person())
     person = person_of(client)
     request = ChatRequest(model="human", messages=(Message("user", "Hello?"),))
     task = asyncio.create_task(person.chat(request))

@@ -65,17 +65,8 @@ def filled(text: str, **values: Any) -> str:
             "ab;",
         ),
         ("{% for x in x %}{{ x }}{% endfor %}{{ x }}", {"x": "ab"}, "abab"),
-        (
-            "{% for x in xs %}{{ loop.index }}/{{ loop.length }} {{ x }}"
-            "{% if not loop.last %}, {% endif %}{% endfor %}",
-            {"xs": "ab"},
-            "1/2 a, 2/2 b",
-        ),
-        (
-            "{% for x in xs if x %}{{ loop.index }}{% for y in x %}{{ y }}{% endfor %}{% endfor %}",
-            {"xs": ["", "ab", "c"]},
-            "1ab2c",
-        ),
+        ("{% for loop in xs %}{{ loop }}{% endfor %}", {"xs": "ab"}, "ab"),
+        ("{% for x in xs %}{{ loop }}{{ x }}{% endfor %}", {"xs": "ab", "loop": 1}, "1a1b"),
         ("a {%- if x %} b{% endif %}{# c #}{% raw %}{{ c }}{% endraw %}", {"x": 1}, "a b{{ c }}"),
         ("{% if x < -1.5 %}low{% endif %}", {"x": -2}, "low"),
         ("{{ a | upper }}{{ a | lower }}", {"a": "x Y"}, "X Yx y"),
@@ -149,8 +140,7 @@ def test_slots_come_in_order_also_out_of_loops_and_conditions() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("{{ a() }}", r"the call a\(\) is not allowed"),
-        ("{{ a.append(1) }}", r"the call append\(\) is not allowed"),
+        ("{{ a() }}", "a call is not allowed in a prompt; work it out before"),
         ("{{ a + 1 }}", r"arithmetic \(\+\) is not allowed in a prompt; work it out before"),
         ("{{ a - 1 }}", r"arithmetic \(-\)"),
         ("{{ -a }}", r"arithmetic \(-\)"),
@@ -159,9 +149,9 @@ def test_slots_come_in_order_also_out_of_loops_and_conditions() -> None:
         ("{{ a // 2 }}", r"arithmetic \(//\)"),
         ("{{ a % 2 }}", r"arithmetic \(%\)"),
         ("{{ a ** 2 }}", r"arithmetic \(\*\*\)"),
-        ("{{ a ~ b }}", r"'~' is not allowed in a prompt; write \{\{ a \}\}\{\{ b \}\}"),
-        ("{{ 'x' if a else 'y' }}", r"'x if y else z' is not allowed .* write \{% if y %\}"),
-        ("{{ a is defined }}", "'is' is not allowed in a prompt; compare with =="),
+        ("{{ a ~ b }}", "'~' is not allowed"),
+        ("{{ 'x' if a else 'y' }}", "'x if y else z' is not allowed"),
+        ("{{ a is defined }}", "'is' is not allowed"),
         ("{{ a[1:2] }}", "a slice is not allowed"),
         ("{{ [a] }}", "a list is not allowed"),
         ("{{ a, b }}", "a tuple is not allowed"),
@@ -178,15 +168,16 @@ def test_slots_come_in_order_also_out_of_loops_and_conditions() -> None:
         ("{% extends 'b.md' %}", "{% extends %} is not allowed"),
         ("{% block b %}x{% endblock %}", "{% block %} is not allowed"),
         ("{% autoescape true %}x{% endautoescape %}", "{% autoescape %} is not allowed"),
-        ("{% for loop in a %}x{% endfor %}", "none of them is 'loop'"),
+        ("{% for (x, y), z in a %}x{% endfor %}", "a loop over pairs in pairs is not allowed"),
         ("{% for x in a recursive %}x{% endfor %}", "'recursive' is not allowed"),
         ("{{ a | random }}", "there is no filter 'random'; there are capitalize, default, first"),
         ("{{ a | attr('b') }}", "there is no filter 'attr'"),
         ("{{ a | replace('a', 'aa') }}", "there is no filter 'replace'"),
-        ("{{ a | upper(1) }}", "the filter 'upper' takes no arguments"),
-        ("{{ a | join(',', 'b') }}", "the filter 'join' takes 1 arguments at most"),
-        ("{{ a | join(d=',') }}", "none of them by name"),
-        ("{{ a.__class__ }}", "'__class__' is not allowed in a prompt: names after a point"),
+        ("{{ a | upper(1) }}", "the filter 'upper' got too many positional"),
+        ("{{ a | join(',', 'b') }}", "the filter 'join' got too many positional"),
+        ("{{ a | join(d=',') }}", "a keyword is not allowed"),
+        ("{{ a | join(*b) }}", "a filter is not allowed"),
+        ("{{ a.__class__ }}", "'__class__' is not allowed"),
         ("{{ a._b }}", "'_b' is not allowed"),
     ],
 )
@@ -197,7 +188,7 @@ def test_a_prompt_does_not_have(text: str, what: str) -> None:
 
 def test_what_is_not_allowed_is_told_with_what_is() -> None:
     with pytest.raises(
-        PromptError, match=r"allowed are names, a\.b, .*filters capitalize, default"
+        PromptError, match=r"Allowed are names, a\.b, .*filters capitalize, default"
     ):
         Prompt("{{ a + 1 }}")
 
@@ -228,11 +219,15 @@ def test_only_items_and_fields_are_looked_up(text: str, value: object) -> None:
     [
         ("{% if x < 'a' %}b{% endif %}", 1, "'<' not supported"),
         ("{% for y in x %}b{% endfor %}", 1, "not iterable"),
-        ("{% for y, z in x %}b{% endfor %}", [[1]], r"over 2 names \(y, z\) met \[1\]"),
+        (
+            "{% for y, z in x %}b{% endfor %}",
+            [[1]],
+            r"not enough values to unpack \(expected 2, got 1\)",
+        ),
         ("{{ x | length }}", 1, "has no len"),
         ("{{ x | round(0.5) }}", 1, "integer"),
         ("{{ x | round }}", "a", "could not convert"),
-        ("{{ x | items }}", [1], r"items is for a mapping, not for \[1\]"),
+        ("{{ x | items }}", [1], "Can only get item pairs from a mapping"),
         ("{{ x[y] }}", {}, "unhashable"),
     ],
 )

@@ -227,32 +227,17 @@ def test_prompts_are_equal_if_their_templates_are() -> None:
 
 def test_text_moved_from_one_message_to_the_other_changes_the_digest() -> None:
     assert Prompt("b", system="a").digest != Prompt("a\n\nb").digest
-    assert Prompt("b", system="a").render().digest != Prompt("a\n\nb").render().digest
 
 
-def test_prompts_and_rendered_prompts_survive_pickle_and_copy() -> None:
-    rendered = GREETING.render(name="Ada", mood="kind")
-    for again in (pickle.loads(pickle.dumps(rendered)), copy.deepcopy(rendered)):
-        assert again == rendered
-        assert (again.system, again.user, again.digest) == (
-            rendered.system,
-            rendered.user,
-            rendered.digest,
-        )
-        assert again.template == GREETING
-        assert again.template.render(name="Bob", mood="calm").user == "Greet Bob."
+def test_prompts_survive_pickle_and_copy() -> None:
+    for again in (pickle.loads(pickle.dumps(GREETING)), copy.deepcopy(GREETING)):
+        assert again == GREETING
+        assert again.render(name="Bob", mood="calm").user == "Greet Bob."
 
 
-def test_markdown_shows_both_messages_in_fences() -> None:
-    shown = GREETING._repr_markdown_()
-    assert shown.startswith(f"**greeting** `{GREETING.digest[:12]}`")
-    assert "*system*\n\n```text\nYou are {{ mood }}.\n```" in shown
-
-
-def test_backticks_in_a_prompt_do_not_end_its_fence() -> None:
-    shown = Prompt("````\n# not a heading\n````")._repr_markdown_()
-    assert "`````text\n````\n# not a heading\n````\n`````" in shown
-    assert "system" not in shown
+def test_a_notebook_shows_both_messages_of_a_prompt_as_text() -> None:
+    shown = re.sub("<[^>]+>", "", Prompt("<b>{{ x }}", system="Be kind.")._repr_html_())
+    assert "## System\n\nBe kind.\n\n## User\n\n&lt;b&gt;{{ x }}" in shown
 
 
 def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -88,13 +87,6 @@ def test_spans_stay_exact_when_a_value_changes_later() -> None:
     people.append("B")
     assert prompt.provenance.how == "rendered"
     assert shown(prompt) == [("user", "people", "A")]
-
-
-def test_spans_survive_pickling() -> None:
-    prompt = ADVICE.render(inflation="{{ rate }}", rate=4, name="Aland")
-    again = pickle.loads(pickle.dumps(prompt))
-    assert again.provenance == prompt.provenance
-    assert again.provenance.how == "rendered"
 
 
 # Sources

@@ -361,7 +361,7 @@ def test_a_prompt_on_an_untrusted_tape_reaches_fields_only(tmp_path: Path) -> No
     root = make_recorded(tmp_path / "x.tape", turns=1)
     prompt = root.agents[0].prompt  # type: ignore[attr-defined]
     attack = prompt.text + "\n{{ inflation.__class__.__mro__ }}"
-    with pytest.raises(ConfigError, match="__class__"):
+    with pytest.raises(ConfigError, match="__mro__"):
         root.fork(prompt=prompt.edit(attack)).run(1)
 
 

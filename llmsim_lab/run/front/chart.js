@@ -233,12 +233,12 @@ function curvesOf({ reading, item, run, lines, whole }, it) {
 
 function turnAxis({ reading, run, lines, wide, from, to, x }) {
   const periods = reading.columns(run).has("period");
-  const period = (n) => [run, ...lines].map((it) => valueAt(reading, it, "period", n)).find(Boolean);
+  const its = [run, ...lines], at = (n) => its.map((it) => valueAt(reading, it, "period", n));
   const most = Math.max(2, Math.floor((wide - LEFT) / (periods ? 64 : 44)));
   return ticks(from, to, most, true).map((n) => h("text", {
     key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
     "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",
-  }, figure((periods && period(n)) || n)));
+  }, figure((periods && at(n).find(Boolean)) || n)));
 }
 
 // --- pointing ----------------------------------------------------------------------------------

@@ -458,7 +458,8 @@ function State({ store, run, n, turn }) {
   ];
 }
 
-const sayValue = (value) => ({ true: "yes", false: "no" }[value] ?? oneLine(figure(value)));
+const sayValue = (value) => (typeof value !== "boolean" ? oneLine(figure(value))
+  : value ? "yes" : "no");
 
 function Facts({ facts }) {
   return h("table", { class: "facts" },

@@ -54,6 +54,26 @@ test("a field's value is written only when it changed, and never while it is typ
   assert.equal(field.value, "three");
 });
 
+test("a Japanese word that is being written survives any number of drawings", () => {
+  const place = makePlace();
+  const view = (value, others) => h("form", null, others.map((key) => h("p", { key }, key)),
+    h("label", { key: "word" }, h("input", { value, oninput: () => {} })), h("p", null, value));
+  patch(place, view("", ["a"]));
+  const field = place.find("input");
+  document.activeElement = field;
+  let value = "", writes = 0;
+  Object.defineProperty(field, "value", { get: () => value, set: () => { writes += 1; } });
+  for (const text of ["n", "に", "にほ", "にほん", "日本"]) {
+    value = text; // by the input method, which starts anew if the field is written or moved
+    for (const others of [["b", "a"], [], ["a", text]]) patch(place, view(text, others));
+    assert.equal(place.find("input"), field);
+    assert.equal(field.value, text);
+  }
+  assert.equal(writes, 0);
+  assert.equal(field.moved ?? field.parentNode.moved, undefined);
+  document.activeElement = null;
+});
+
 test("events go to the handler of the last drawing, once", () => {
   const place = makePlace(), heard = [];
   const view = (name) => h("button", name ? { onclick: () => heard.push(name) } : {});

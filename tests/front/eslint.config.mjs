@@ -1,4 +1,9 @@
-import js from "@eslint/js";
+// npx --yes eslint@9 -c tests/front/eslint.config.mjs llmsim_lab/run/front tests/front
+
+import { realpathSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const js = createRequire(realpathSync(process.argv[1]))("@eslint/js"); // eslint's own, by npx
 
 const browser = ["document", "window", "location", "history", "addEventListener",
   "removeEventListener", "getComputedStyle", "matchMedia", "requestAnimationFrame", "setTimeout",

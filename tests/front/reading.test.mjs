@@ -65,14 +65,15 @@ test("a record of the same run, turn or call replaces what it says, and answers 
 
 test("calls of a run are those of its line; one without a turn is its own run's", () => {
   const reading = makeFamily(), call = (k, run, n) => ({ k, run, n, status: "ok" });
-  reading.take(reading.size, [{ calls: [call(9, 2, null), call(4, 2, 3), call(2, 1, 3), call(1, 1, 2)] }]);
+  const calls = [call(9, 2, null), call(4, 2, 3), call(2, 1, 3), call(1, 1, 2)];
+  reading.take(reading.size, [{ calls }]);
   const numbers = (id, n) => reading.callsOf(at(reading, id), n).map((it) => it.k);
   assert.deepEqual([numbers(1), numbers(2), numbers(3)], [[1, 2], [1, 4, 9], [1, 4]]);
   assert.deepEqual([numbers(2, 2), numbers(2, 3)], [[1], [4]]);
 });
 
 test("forks that differ only in their seed are one row, and others are not", () => {
-  const fork = (id, changes, more) => ({ run: { id, parent: 1, fork: 2, changes, seed: id, ...more } });
+  const fork = (id, changes) => ({ run: { id, parent: 1, fork: 2, changes, seed: id } });
   const reading = makeReading([
     { run: { id: 1 } }, { run: { id: 2, parent: 1, fork: 2, changes: ["prompt"] } },
     ...[3, 4, 5].map((id) => fork(id, [`seed ${id}`, "shock 4"])),
@@ -80,11 +81,13 @@ test("forks that differ only in their seed are one row, and others are not", () 
   ]);
   const rows = reading.tree().map(({ run, runs, depth }) => [runs?.length ?? run.id, depth]);
   assert.deepEqual(rows, [[1, 0], [2, 1], [3, 1], [6, 1], [7, 1], [8, 2]]);
+  assert.deepEqual(reading.tree()[2].run.changes, ["shock 4"]);
 });
 
 test("what can be charted: the named series, then other columns with numbers", () => {
   const reading = makeReading([
-    { run: { id: 1, columns: ["turn", "a", "b", "c", "calls"], series: [{ column: "b" }, { column: "x" }] } },
+    { run: { id: 1, columns: ["turn", "a", "b", "c", "calls"],
+      series: [{ column: "b" }, { column: "x" }] } },
     turn(1, 0, [0, 1, 2, "text", 3]),
   ]);
   assert.deepEqual(reading.charted(at(reading, 1)).map((it) => it.column), ["b", "a"]);

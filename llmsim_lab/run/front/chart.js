@@ -111,11 +111,12 @@ export function Charts({ store, runs, run = runs.at(-1), turn = null, columns })
   const { reading, ui } = store, width = ui.chartWidth ?? 0;
   const all = (columns ?? reading.charted(run)).slice(0, MOST_CHARTS);
   const shown = ui.allCharts ? all : all.slice(0, FEW_CHARTS);
+  const lines = runs ?? reading.relatives(run, MOST_LINES);
   const fit = Math.floor((width + GAP) / (NARROWEST + GAP));
   const across = Math.max(1, Math.min(3, shown.length, fit));
   const view = {
-    store, run, turn, whole: Boolean(runs), lines: runs ?? reading.relatives(run, MOST_LINES),
-    wide: Math.floor((width - GAP * (across - 1)) / across), ...spanOf(store, runs ?? [run]),
+    store, run, turn, lines, whole: Boolean(runs), ...spanOf(store, lines),
+    wide: Math.floor((width - GAP * (across - 1)) / across),
   };
   const reset = () => store.show({ zoom: null });
   const toggle = () => store.show({ allCharts: !ui.allCharts });
@@ -230,13 +231,14 @@ function curvesOf({ reading, item, run, lines, whole }, it) {
   return [{ kind, points: branches ? points.filter(([n]) => n >= it.fork) : points }];
 }
 
-function turnAxis({ reading, run, wide, from, to, x }) {
+function turnAxis({ reading, run, lines, wide, from, to, x }) {
   const periods = reading.columns(run).has("period");
+  const its = [run, ...lines], at = (n) => its.map((it) => valueAt(reading, it, "period", n));
   const most = Math.max(2, Math.floor((wide - LEFT) / (periods ? 64 : 44)));
   return ticks(from, to, most, true).map((n) => h("text", {
     key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
     "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",
-  }, figure((periods && valueAt(reading, run, "period", n)) || n)));
+  }, figure((periods && at(n).find(Boolean)) || n)));
 }
 
 // --- pointing ----------------------------------------------------------------------------------

@@ -132,8 +132,10 @@ function Head({ store, run, n }) {
 
 /** The runs: a few in a line, more as a tree that can be folded away. */
 function Runs({ store, run }) {
-  const { reading, ui, at } = store, rows = reading.tree(), few = reading.runs.size <= FEW_RUNS;
-  const open = !few && (ui.tree ?? (at.view === "overview" && rows.length <= FEW_ROWS));
+  const { reading, ui, at, panels } = store, rows = reading.tree();
+  const few = reading.runs.size <= FEW_RUNS, short = rows.length <= FEW_ROWS;
+  const wanted = at.view === "overview" && (short || !panels.includes("transport"));
+  const open = !few && (ui.tree ?? wanted);
   const pills = few ? rows.flatMap((row) => row.runs ?? row.run) : [run];
   return h("div", { class: "runs", role: "group", "aria-label": "Runs" },
     pills.map((it) => h("button", {
@@ -157,7 +159,8 @@ function Tree({ store, run, rows }) {
   const fits = (row) => !wanted || (!row.runs
     && `run ${row.run.id} ${runName(reading, row.run)}`.toLowerCase().includes(wanted));
   const found = all.filter(fits), most = ui.mostRuns ?? MOST_RUNS;
-  return h("div", { class: "tree" },
+  const toChosen = (el) => { el.scrollTop = el.querySelector("[aria-current]")?.offsetTop - 60; };
+  return h("div", { class: "tree", ref: toChosen },
     rows.length > 2 * FEW_ROWS && h("input", {
       type: "search", placeholder: "Find a run", "aria-label": "Find a run",
       oninput: (event) => store.show({ treeSearch: event.target.value }),
@@ -455,7 +458,8 @@ function State({ store, run, n, turn }) {
   ];
 }
 
-const sayValue = (value) => ({ true: "yes", false: "no" }[value] ?? oneLine(figure(value)));
+const sayValue = (value) => (typeof value !== "boolean" ? oneLine(figure(value))
+  : value ? "yes" : "no");
 
 function Facts({ facts }) {
   return h("table", { class: "facts" },

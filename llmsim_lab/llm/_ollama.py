@@ -30,9 +30,7 @@ from llmsim_lab.llm._http import (
     read_json,
     run_aside,
     text_of,
-    without_locals,
 )
-from llmsim_lab.llm._retry import window_left
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -65,7 +63,6 @@ class OllamaBackend:
     streams = True
     max_top_logprobs = 20
 
-    @without_locals
     def __init__(self, model: str | None = None, *, host: str | None = None) -> None:
         self.host = parse_host(host)
         self.server = Server(
@@ -111,10 +108,18 @@ class OllamaBackend:
             ) from error
         used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
         if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
-            trained = await self._trained_length(model)
-            if used > min(num_ctx, trained or num_ctx):
-                # The server dropped the start of a full window and let the model write on.
-                raise window_left(reply, num_ctx, trained=trained)
+            window = min(num_ctx, await self._trained_length(model) or num_ctx)
+            if used > window:
+                raise BackendError(
+                    f"the answer met the end of the context: {reply.prompt_tokens} tokens of "
+                    f"prompt and {reply.reply_tokens} of answer are more than the {window} tokens "
+                    "of the context window, so the server dropped the start of the prompt while "
+                    f"the model wrote on; ask for less, shorten the prompt, or {self.server.wider}",
+                    reason="context_overflow",
+                    status_code=200,
+                    retry=True,
+                    reply=reply,
+                )
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -200,7 +205,7 @@ class OllamaBackend:
             "logprobs": bool(request.top_logprobs) or None,
         }
         body |= {name: value for name, value in further.items() if value is not None}
-        written = Written(self.server.who, on_text)
+        written = Written(on_text)
         last: dict[str, Any] = {}
         async with self.server.asked("/api/chat", body) as response:
             async for line in self.server.lines(response):
@@ -367,7 +372,6 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
     return version
 
 
-@without_locals
 def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 

@@ -35,9 +35,7 @@ from llmsim_lab.llm._http import (
     read_json,
     run_aside,
     text_of,
-    without_locals,
 )
-from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -103,7 +101,6 @@ class OpenAIBackend:
     max_top_logprobs: ClassVar[int] = 20
     streams = True
 
-    @without_locals
     def __init__(
         self,
         model: str | None = None,
@@ -120,6 +117,7 @@ class OpenAIBackend:
             form="OpenAI's",
             way_out="start it, or set base_url or OPENAI_BASE_URL",
             way_in="set OPENAI_API_KEY, or give api_key=...",
+            wider="start the server with a larger window",
             key=self._secret,
         )
         self._extend = extend
@@ -176,8 +174,11 @@ class OpenAIBackend:
         self._remember(model, without)
         num_ctx = request.options.get("num_ctx")
         if num_ctx is not None and (reply.prompt_tokens or 0) > num_ctx:
-            # The server's own window is larger than the one this request allows.
-            raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx)
+            raise self.server.overflow(
+                f"{reply.prompt_tokens} tokens",
+                num_ctx,
+                what="that of LLMConfig.num_ctx; the server's own is larger",
+            )
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -299,7 +300,7 @@ class OpenAIBackend:
             StatusError: the server reports an error.
             BackendError: it does not answer, or not in the protocol's form.
         """
-        written = Written(self.server.who, on_text)
+        written = Written(on_text)
         calls: dict[int, dict[str, Any]] = {}
         ended = False
         async with self.server.asked("/chat/completions", body) as response:

@@ -76,54 +76,6 @@ def retry_after_s(text: str | None) -> float | None:
     return float(text) if text.isascii() and text.isdecimal() else None
 
 
-def context_overflow(
-    prompt: str,
-    num_ctx: int | None,
-    *,
-    trained: int | None = None,
-    what: str = "",
-    status_code: int | None = None,
-) -> BackendError:
-    """Return the failure of a prompt that does not fit.
-
-    Args:
-        prompt: how long the prompt is, in words.
-        num_ctx: the window asked for.
-        trained: the longest window the model was trained for, where known, and so the longest that
-            the server gives it.
-        what: how that was noticed.
-        status_code: the HTTP status, where there was one.
-    """
-    window = f"num_ctx={num_ctx} can hold" if num_ctx is not None else "the context window can hold"
-    most = "what the model was trained for" if trained is None else f"{trained}"
-    way_out = f"raise LLMConfig.num_ctx, up to {most}, or shorten the prompt"
-    if trained is not None and num_ctx is not None and num_ctx >= trained:
-        window = f"the {trained} tokens of context that the model was trained for"
-        way_out = "shorten the prompt, or use a model with a longer context"
-    reason = f" ({what})" if what else ""
-    return BackendError(
-        f"the prompt has {prompt}, more than {window}{reason}; {way_out}",
-        reason="context_overflow",
-        status_code=status_code,
-    )
-
-
-def window_left(reply: ChatReply, num_ctx: int, *, trained: int | None) -> BackendError:
-    """Return the failure of an answer whose end was written without the prompt's start."""
-    window, way_out = f"num_ctx={num_ctx}", "raise LLMConfig.num_ctx, "
-    if trained is not None and num_ctx >= trained:
-        window, way_out = f"the {trained} tokens of context that the model was trained for", ""
-    return BackendError(
-        f"the answer met the end of the context: {reply.prompt_tokens} tokens of prompt and "
-        f"{reply.reply_tokens} of answer are more than {window}, so the server dropped the start "
-        f"of the prompt while the model wrote on; {way_out}shorten the prompt, or ask for less",
-        reason="context_overflow",
-        status_code=200,
-        retry=True,
-        reply=reply,
-    )
-
-
 def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
     """Return which limit cut a reply off, and the way out."""
     num_ctx, max_tokens = options.get("num_ctx"), options.get("num_predict")

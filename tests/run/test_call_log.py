@@ -144,9 +144,7 @@ async def test_a_turn_that_leaves_a_call_running_fails() -> None:
         return ""
 
     run = Leaving(llm_client=silent_client(hang))
-    with pytest.raises(
-        ConfigError, match="ended while a call of adder of Ann is still"
-    ):
+    with pytest.raises(ConfigError, match="ended while a call of adder of Ann is still"):
         await run.step()
     assert run.turn_number == 0
     run.left.cancel()

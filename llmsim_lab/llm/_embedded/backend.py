@@ -20,7 +20,6 @@ from llmsim_lab.llm._embedded.weights import (
     usable_cores,
     verified_path,
 )
-from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
@@ -173,10 +172,6 @@ class EmbeddedBackend:
                     reason="connection_error",
                     retry=True,
                 ) from error
-            details = getattr(error.__cause__, "details", {})
-            read, window = details.get("n_prompt_tokens"), details.get("n_ctx")
-            if type(read) is type(window) is int:
-                raise context_overflow(f"{read:,} tokens", window, trained=self._trained) from error
             raise
         return replace(reply, load_seconds=load_seconds)
 

@@ -112,7 +112,7 @@ async def test_the_same_seed_gives_the_same_answer_without_the_cache(
 
 async def test_too_long_a_prompt_names_both_numbers(embedded: EmbeddedBackend) -> None:
     with pytest.raises(
-        BackendError, match=r"1,2\d\d tokens, more than num_ctx=1024 can hold"
+        BackendError, match=r"1,?2\d\d tokens, more than the context window of 1024 tokens can hold"
     ) as caught:
         await embedded.chat(request("word " * 1200))
     assert caught.value.reason == "context_overflow"

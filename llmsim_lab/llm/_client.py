@@ -15,7 +15,6 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -137,13 +136,11 @@ class LLMConfig(Settings):
         return self
 
     @property
-    def sampling(self) -> MappingProxyType[str, Any]:
+    def sampling(self) -> Mapping[str, Any]:
         """The options of every request, by Ollama's names."""
-        options: dict[str, Any] = {"temperature": self.temperature}
-        if self.seed is not None:
-            options["seed"] = self.seed
-        options |= {"num_ctx": self.num_ctx, "num_predict": self.max_tokens}
-        return MappingProxyType(options | self.options)
+        seed = {} if self.seed is None else {"seed": self.seed}
+        window = {"num_ctx": self.num_ctx, "num_predict": self.max_tokens}
+        return {"temperature": self.temperature, **seed, **window, **self.options}
 
 
 class LLMClient:
@@ -173,7 +170,7 @@ class LLMClient:
         self.backend = backend
         self.chosen = chosen
         self.limits = Limits(self.config.max_concurrency)
-        self._options = dict(self.config.sampling)
+        self._options = self.config.sampling
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
         self._told: set[str] = set()

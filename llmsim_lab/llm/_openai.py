@@ -48,22 +48,16 @@ _UNNAMED = ("", "auto", "openai")
 _REJECTIONS = (400, 422, 501)
 """Statuses of a request that has something in it that the server does not know."""
 _ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
-_DO_WITHOUT = {
-    "chat_template_kwargs": "continuing without; think is left to the server",
-    "stream_options": "continuing without; replies have no token counts",
+_LOSSES = {
     "logprobs": "continuing without log-probabilities",
-    "max_tokens": "continuing with max_completion_tokens",
-    "full_schema": "continuing without what OpenAI's strict mode lacks; replies are checked for it",
     "response_format": (
         "continuing without structured outputs: the schema goes into the prompt, and replies are "
         "only checked against it here"
     ),
 }
-"""What requests do without where a server does not take it, and how that is logged."""
+"""What users should know of what requests do without, as a server does not take it."""
 _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
 """Fields that are just left out; services such as Groq and Mistral reject those they lack."""
-_LOSSES = ("logprobs", "response_format")
-"""What users should know."""
 _NOT_OF_OPENAI = ("chat_template_kwargs", "max_tokens", "full_schema")
 """What OpenAI's own servers do not take."""
 _STRICT_KEYWORDS = {
@@ -283,15 +277,9 @@ class OpenAIBackend:
         """Remember what a server does not take of requests to a model, and log what is new."""
         known = self._turned_down.get(model, self._from_the_start)
         self._turned_down[model] = known | without
-        for name in sorted(without - known):
-            log_event(
-                logger,
-                logging.WARNING if name in _LOSSES else logging.INFO,
-                f"{name}_unsupported",
-                model=model,
-                base_url=self.base_url,
-                detail=_DO_WITHOUT[name],
-            )
+        for name in sorted((without - known) & _LOSSES.keys()):
+            fields = {"model": model, "base_url": self.base_url, "detail": _LOSSES[name]}
+            log_event(logger, logging.WARNING, f"{name}_unsupported", **fields)
 
     async def _exchange(self, body: Mapping[str, Any], on_text: OnText | None) -> ChatReply:
         """Make one request over the wire.

@@ -174,7 +174,6 @@ class ChildProcess:
             self.backend.server,
             who="the embedded model",
             wider="raise LLMConfig.num_ctx, up to what the model was trained for",
-            lasting=False,
         )
 
     @property

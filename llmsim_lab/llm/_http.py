@@ -291,6 +291,7 @@ class Server:
         wider: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
         key: returns the key of this moment.
+        lasting: whether connections outlive a request.
     """
 
     url: str
@@ -302,6 +303,7 @@ class Server:
     wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
     key: Callable[[], Awaitable[SecretStr | None]] | None = None
+    lasting: bool = True
 
     async def transport(self) -> Transport:
         """Return the connections to this server that all share in the running loop.
@@ -343,6 +345,8 @@ class Server:
             key = secret.get_secret_value() if secret else ""
             if key:
                 headers["Authorization"] = f"Bearer {key}"
+            if not self.lasting:
+                headers["Connection"] = "close"
             request = httpx.Request(
                 "POST" if content else "GET",
                 self.url + path,

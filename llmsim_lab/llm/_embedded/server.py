@@ -174,6 +174,7 @@ class ChildProcess:
             self.backend.server,
             who="the embedded model",
             wider="raise LLMConfig.num_ctx, up to what the model was trained for",
+            lasting=False,  # the runtime closes them, at times just as the next request is sent
         )
 
     @property

@@ -12,9 +12,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ConfigDict, PositiveInt, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
-
 from llmsim_lab.errors import BackendError
 from llmsim_lab.types import ChatRequest
 
@@ -29,39 +26,19 @@ _BOUNDS = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 _FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
 
 
-class _Options(TypedDict, total=False):
-    """The options that the runtime has, which takes its defaults for values of other types."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-
-    cache_prompt: bool
-    frequency_penalty: float
-    min_p: float
-    mirostat: int
-    mirostat_eta: float
-    mirostat_tau: float
-    num_ctx: PositiveInt
-    num_predict: int
-    presence_penalty: float
-    repeat_last_n: int
-    repeat_penalty: float
-    seed: int
-    stop: str | list[str] | tuple[str, ...]
-    temperature: float
-    top_k: int
-    top_p: float
-    typical_p: float
-
-
-_options = TypeAdapter(_Options)
+_OPTIONS = (
+    *("cache_prompt", "frequency_penalty", "min_p", "mirostat", "mirostat_eta", "mirostat_tau"),
+    *("num_ctx", "num_predict", "presence_penalty", "repeat_last_n", "repeat_penalty", "seed"),
+    *("stop", "temperature", "top_k", "top_p", "typical_p"),
+)
+"""What the runtime has; what it does not know, or finds of another type, it would pass over."""
 
 
 def extend(request: ChatRequest, body: dict[str, Any]) -> None:
     """Make a request's body what the runtime understands.
 
     Raises:
-        BackendError: an option is unknown here, or its value is of the wrong type; or tools are
-            offered.
+        BackendError: an option is unknown here, or its value is not a number; or tools are offered.
     """
     if request.tools:
         raise BackendError(
@@ -69,15 +46,14 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
             "OllamaAdapter(tool_calling='schema') does",
             reason="client_error",
         )
-    try:
-        _options.validate_python({k: v for k, v in request.options.items() if v is not None})
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise BackendError(
-            f"the embedded model does not take the option {fault['loc'][0]}={fault['input']!r}: "
-            f"{fault['msg']}; it has {', '.join(_Options.__annotations__)}",
-            reason="client_error",
-        ) from error
+    for name, value in request.options.items():
+        is_number = value is None or isinstance(value, int | float) or name == "stop"
+        if name not in _OPTIONS or not is_number:
+            raise BackendError(
+                f"the embedded model does not take the option {name}={value!r}; it has "
+                f"{', '.join(_OPTIONS)}, all but stop numbers",
+                reason="client_error",
+            )
     if "seed" in body:
         body["seed"] %= _LARGEST_SEED
     body["return_progress"] = True

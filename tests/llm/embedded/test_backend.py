@@ -120,7 +120,7 @@ async def test_too_long_a_prompt_names_both_numbers(embedded: EmbeddedBackend) -
 
 async def test_a_request_is_held_to_its_own_smaller_window(embedded: EmbeddedBackend) -> None:
     options = {"num_predict": 2, "num_ctx": 64}
-    with pytest.raises(BackendError, match="num_ctx=64"):
+    with pytest.raises(BackendError, match="context window of 64 tokens"):
         await embedded.chat(request("word " * 100, options=options))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
@@ -307,11 +307,12 @@ class LLMClient:
         before, origin = self._messages_of(prompt, site)
         text, calls = "", tuple[CallRecord, ...]()
 
-        def ask(
+        async def ask(
             messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
-        ) -> Coroutine[Any, Any, tuple[ChatReply, CallRecord]]:
+        ) -> tuple[ChatReply, CallRecord]:
             how: dict[str, Any] = {"think": False, "top_logprobs": top, "origin": origin}
-            return self._call(self._request(messages, site, settings, **how), lambda reply: reply)
+            request = self._request(messages, site, settings, **how)
+            return await self._call(request, lambda reply: reply)
 
         if reasoning:
             conversation = _choose.thinking_first(before, named)
@@ -322,26 +323,17 @@ class LLMClient:
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             method = "samples" if named.in_digits else "logprobs"
-        base, model = self.config.seed if seed is None else seed, self.config.model
-        fields = {"model": model, "detail": "the backend gives no probabilities"}
-        lacks = partial(self._tell_once, "choose_by_samples", logging.INFO, **fields)
+        base = self.config.seed if seed is None else seed
         try:
-            found = await _choose.choice_by(
-                method, ask, before, named, samples=samples, seed=base, lacks=lacks
-            )
+            found = await _choose.choice_by(method, ask, before, named, samples=samples, seed=base)
         except _choose.NoOptionError as nothing:
             fault = BackendError(
                 f"{nothing}; say in the prompt what is to be chosen, or use another model",
                 reason="invalid_response",
             )
             history = nothing.calls[-1].history
-            raise _retry.failure_of(fault, history, site, model=model) from nothing
+            raise _retry.failure_of(fault, history, site, model=self.config.model) from nothing
         return replace(found, reasoning=text, calls=(*calls, *found.calls))
-
-    def _tell_once(self, event: str, level: int, **fields: Any) -> None:
-        if event not in self._told:
-            self._told.add(event)
-            log_event(logger, level, event, **fields)
 
     def _request(
         self,
@@ -606,13 +598,15 @@ class LLMClient:
         import tenacity  # here, since few runs need it and it takes long to import
 
         def tell(state: tenacity.RetryCallState) -> None:
-            why = state.outcome and state.outcome.exception()
-            detail = f"waiting up to {patience:g} s for it; {why}"
-            self._tell_once("server_away", logging.WARNING, detail=detail)
+            if "server_away" not in self._told:
+                self._told.add("server_away")
+                why = state.outcome and state.outcome.exception()
+                detail = f"waiting up to {patience:g} s for it; {why}"
+                log_event(logger, logging.WARNING, "server_away", detail=detail)
 
         knocking = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(_retry.is_refused),
-            wait=lambda state: min(_KNOCK_S, patience - (state.seconds_since_start or 0.0)),
+            wait=tenacity.wait_fixed(_KNOCK_S),
             stop=tenacity.stop_after_delay(patience),
             before_sleep=tell,
             reraise=True,
@@ -624,7 +618,7 @@ class LLMClient:
         except Exception as error:
             if not _retry.is_refused(error):
                 raise
-            words = f"{error}; waited {patience:.0f} s for it"
+            words = f"{error}; waited {patience:g} s for it"
             raise BackendError(words, reason="connection_error", retry=True) from error
 
 

@@ -145,17 +145,6 @@ class OllamaBackend:
             version=version,
         )
 
-    async def memory_bytes(self) -> int | None:
-        """Return the memory that the loaded model takes; None where it is not loaded.
-
-        Raises:
-            BackendError: the server cannot be reached.
-        """
-        name = await self._resolve("")
-        async with _official(self.server) as client:
-            loaded = (await client.ps()).models
-        return {full_name(model.model or ""): model.size for model in loaded}.get(full_name(name))
-
     async def _names(self) -> list[str]:
         async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
             return _installed(await client.list())

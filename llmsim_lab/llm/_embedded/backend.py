@@ -119,13 +119,6 @@ class EmbeddedBackend:
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
 
-    async def memory_bytes(self) -> int | None:
-        """Return the memory that the model's process holds; None where it does not run."""
-        import psutil  # here, since it takes long to import
-
-        child = self._server.running()
-        return None if child is None else psutil.Process(child.pid).memory_info().rss
-
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""
         self._server.users.discard(self)

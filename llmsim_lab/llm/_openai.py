@@ -15,6 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar
 
@@ -66,7 +67,9 @@ _STRICT_KEYWORDS = {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
 }
 """What OpenAI's strict mode knows of JSON Schema."""
-_NEVER_STRICT = ("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf")
+_NEVER_STRICT = {
+    *("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf"),
+}
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
@@ -441,37 +444,41 @@ def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
         yield value
 
 
+def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a schema and all within it, outer ones first; each may be changed when it comes."""
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    inner = [schema.get("items"), schema.get("additionalProperties")]
+    for key in ("properties", "$defs"):
+        inner += schema.get(key, {}).values()
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        inner += schema.get(key, ())
+    for one in inner:
+        yield from schemas_in(one)
+
+
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without the keywords that OpenAI's strict mode turns down.
 
     What they said is checked in the reply all the same.
     """
-    if "$ref" in schema:
-        return {"$ref": schema["$ref"]}
-    result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs"):
-            result[key] = {name: portable(child) for name, child in value.items()}
-        elif key in ("anyOf", "oneOf"):
-            result["anyOf"] = [portable(child) for child in value]
-        elif key == "items" and isinstance(value, Mapping):
-            result[key] = portable(value)
-        elif key in _STRICT_KEYWORDS or key in _NEVER_STRICT:
-            result[key] = value
+    result = deepcopy(dict(schema))
+    for one in schemas_in(result):
+        if "oneOf" in one:
+            one["anyOf"] = one.pop("oneOf")
+        for key in one.keys() - ({"$ref"} if "$ref" in one else _STRICT_KEYWORDS | _NEVER_STRICT):
+            del one[key]
     return result
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    if any(key in schema for key in _NEVER_STRICT):
-        return False
-    properties = schema.get("properties", {})
-    if schema.get("type") == "object" or properties:
-        if schema.get("additionalProperties") is not False:
+    for one in schemas_in(dict(schema)):
+        fields = one.get("properties", {})
+        is_open = one.get("additionalProperties") is not False
+        is_open = is_open or set(one.get("required", ())) != fields.keys()
+        is_object = fields or one.get("type") == "object"
+        if _NEVER_STRICT & one.keys() or (is_object and is_open):
             return False
-        if set(schema.get("required", ())) != set(properties):
-            return False
-    inner = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())]
-    if "items" in schema:
-        inner.append(schema["items"])
-    return all(is_strict(child) for child in inner if isinstance(child, Mapping))
+    return True

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._openai import schemas_in
 from llmsim_lab.types import ChatRequest
 
 _LARGEST_SEED = 2**32 - 1
@@ -20,8 +22,6 @@ _LARGEST_SEED = 2**32 - 1
 
 _MOST = 10**12
 _LONGEST_TEXT = 1000
-_BY_NAME = ("properties", "$defs")
-_INNER = ("anyOf", "oneOf", "allOf", "prefixItems", "items", "additionalProperties")
 _BOUNDS = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 _FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
 
@@ -70,34 +70,26 @@ def grammar_of(schema: Mapping[str, Any]) -> str:
     return f"%llguidance {{}}\nstart: %json {json.dumps(compact)}"
 
 
-def bounded(schema: Any) -> Any:
-    """Return the schema with a bound on every number and text, closed objects, no prose.
+def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with a bound on every number and text, closed objects, no prose.
 
-    Args:
-        schema: not changed. What it says itself stays: an ``enum``, a range, a ``multipleOf``, a
-            ``maxLength``, a ``pattern``. True and false, which are schemas too, stay as they are.
+    What it says itself stays: an ``enum``, a range, a ``multipleOf``, a ``maxLength``, a
+    ``pattern``.
     """
-    if not isinstance(schema, Mapping):
-        return schema
-    result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _BY_NAME:
-            result[key] = {name: bounded(child) for name, child in value.items()}
-        elif key in _INNER:
-            several = isinstance(value, list | tuple)
-            result[key] = [bounded(child) for child in value] if several else bounded(value)
-        elif key not in _FOR_PEOPLE:
-            result[key] = value
-    if "properties" in result:
-        result.setdefault("additionalProperties", False)
-    if "enum" in result or "const" in result:
-        return result
-    types = result.get("type", ())
-    types = {types} if isinstance(types, str) else set(types)
-    if types & {"number", "integer"}:
-        _bound_number(result, whole="number" not in types)
-    if "string" in types and not {"pattern", "format"} & set(result):
-        result.setdefault("maxLength", _LONGEST_TEXT)
+    result = deepcopy(dict(schema))
+    for one in schemas_in(result):
+        for key in _FOR_PEOPLE:
+            one.pop(key, None)
+        if "properties" in one:
+            one.setdefault("additionalProperties", False)
+        if "enum" in one or "const" in one:
+            continue
+        types = one.get("type", ())
+        types = {types} if isinstance(types, str) else set(types)
+        if types & {"number", "integer"}:
+            _bound_number(one, whole="number" not in types)
+        if "string" in types and not {"pattern", "format"} & one.keys():
+            one.setdefault("maxLength", _LONGEST_TEXT)
     return result
 
 

@@ -134,10 +134,9 @@ class Sent:
         seconds: how long it took, once it has ended.
     """
 
-    __slots__ = ("began", "is_late", "seconds", "since", "task", "timeout_s", "total_s")
+    __slots__ = ("began", "is_late", "seconds", "task", "timeout_s", "total_s")
 
     is_late: bool
-    since: float
     task: asyncio.Task[Any]
 
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
@@ -155,8 +154,8 @@ class Lane:
     """The requests of one event loop: who is sent next, and how long each may take.
 
     The time of a request is the longest silence while the server works for us. It begins anew with
-    each piece of any reply, and when one of those sent before it has ended, for a server that
-    answers one after another has not looked at it before: its queue is not charged to the model.
+    each piece of any reply and when another request has ended, for a server that answers one after
+    another has not looked at it before: its queue is not charged to the model.
 
     One timer serves all requests. Nearly every request ends long before its time, and a timer for
     each would cost more than everything else that a limit does.
@@ -180,7 +179,7 @@ class Lane:
             TimeoutError: its time is over.
         """
         await self._free.acquire()
-        sent.began = sent.since = began = self._loop.time()
+        sent.began = began = self._loop.time()
         self._limits.began(began)
         self._sent[sent] = None
         self._wake_at(began + sent.limit_s)
@@ -204,10 +203,7 @@ class Lane:
             now = self._loop.time()
             sent.seconds = now - began
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)
-            for other in reversed(self._sent):
-                if other is sent:
-                    break
-                other.since = now
+            self._since = now
             del self._sent[sent]
             change = max(-1, self._limits.at_once - self._size)
             self._size += change
@@ -232,7 +228,7 @@ class Lane:
         self._timer, now = None, self._loop.time()
         for sent in self._sent:
             began = sent.began or 0.0
-            due = min(max(sent.since, self._since) + sent.timeout_s, began + sent.total_s)
+            due = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
             if due > now:
                 self._wake_at(due)
             elif not sent.is_late:

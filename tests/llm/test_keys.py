@@ -87,17 +87,6 @@ async def test_the_key_is_not_in_what_a_failed_call_leaves(answer: bytes, reason
     assert KEY.encode() not in pickle.dumps(caught.value)
 
 
-@pytest.mark.parametrize(("answer", "reason"), ANSWERS)
-async def test_nor_is_it_in_what_a_failed_stream_leaves(answer: bytes, reason: str) -> None:
-    async with serving(answer) as url:
-        backend = OpenAIBackend("m", base_url=url, api_key=KEY)
-        request = ChatRequest(model="m", messages=(Message("user", "And?"),))
-        with pytest.raises(BackendError) as caught:
-            await backend.chat(request, on_text=lambda _: False)
-    assert caught.value.reason == reason
-    assert KEY not in everything(caught.value)
-
-
 async def test_nor_where_nothing_listens() -> None:
     async with serving(b"") as url:
         pass

@@ -6,7 +6,6 @@ and engines need not pass it on. It is the package's one context variable.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,7 +143,6 @@ class Scope:
         deadline: when whoever waits gives up, seconds of ``time.monotonic``.
         asker: for whom tools are looked up.
         counted: whether a line on the screen counts the work already.
-        outgoing: what a backend's transport adds to the request that is being made.
     """
 
     recorder: Recorder | None = None
@@ -153,7 +151,6 @@ class Scope:
     deadline: float | None = None
     asker: str | None = None
     counted: bool = False
-    outgoing: Any = None
 
 
 _scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen
@@ -228,23 +225,19 @@ class InFlight:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._waiting: dict[int, Waiting] = {}
         self.finished = self.taped = self.faulty = self.tokens = self.pieces = 0
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
         entry = Waiting(site=request.site, attempt=request.attempt, since=time.monotonic())
-        with self._lock:
-            self._waiting[id(request)] = entry  # by identity: equal requests are two
+        self._waiting[id(request)] = entry  # by identity: equal requests are two
 
     def wrote(self, request: ChatRequest, piece: str) -> None:
         """Record a piece of the reply; only of backends that stream, and not of every reply."""
-        with self._lock:
-            entry = self._waiting.get(id(request))
-            if entry is not None:
-                entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
-                self.pieces += 1
+        if (entry := self._waiting.get(id(request))) is not None:
+            entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
+            self.pieces += 1
 
     def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
         """Record the outcome of a request, for one that ``began`` of the very same object.
@@ -253,19 +246,17 @@ class InFlight:
         comes from a tape, without having begun.
         """
         reply = attempt.reply if attempt is not None else None
-        with self._lock:
-            self._waiting.pop(id(request), None)
-            self.finished += 1
-            self.taped += taped
-            self.faulty += reply is None
-            if reply is not None:
-                self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+        self._waiting.pop(id(request), None)
+        self.finished += 1
+        self.taped += taped
+        self.faulty += reply is None
+        if reply is not None:
+            self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
         """What is being waited for, the longest wait first."""
-        with self._lock:
-            return tuple(self._waiting.values())
+        return tuple(self._waiting.values())
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.waiting)) or "nothing"
@@ -308,7 +299,6 @@ class Purse:
     def __init__(self, budget: Budget) -> None:
         self.budget, self.calls, self.tokens = budget, 0, 0
         self.refusal: BudgetReached | None = None
-        self._lock = threading.Lock()
 
     def check(self) -> None:
         """Raise BudgetReached if no further request may be made.
@@ -330,16 +320,14 @@ class Purse:
         Raises:
             BudgetReached: the budget is spent.
         """
-        with self._lock:
-            try:
-                self.check()
-            except BudgetReached as refusal:
-                self.refusal = refusal
-                raise
-            self.calls += 1
+        try:
+            self.check()
+        except BudgetReached as refusal:
+            self.refusal = refusal
+            raise
+        self.calls += 1
 
     def end(self, attempt: Attempt) -> None:
         """Count what a request used."""
         if (reply := attempt.reply) is not None:
-            with self._lock:
-                self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+            self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)

@@ -448,7 +448,13 @@ class Server:
             chars = sum(len(message.content) for message in request.messages)
             prompt = f"{chars} characters" if read is None else f"{read} tokens"
             window = min((n for n in (granted, num_ctx) if n), default=None)
-            return self.overflow(prompt, window, what=text, status_code=status)
+            of = f" of {window} tokens" if window else ""
+            return BackendError(
+                f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "
+                f"shorten the prompt, or {self.wider}",
+                reason="context_overflow",
+                status_code=status,
+            )
         if status in (401, 403):
             message = f"{self.who} answers {status}: {text}; {self.way_in}"
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
@@ -475,25 +481,6 @@ class Server:
             status_code=status,
             retry=passes and "insufficient_quota" not in error.said,
             retry_after_s=error.retry_after_s,
-        )
-
-    def overflow(
-        self, prompt: str, window: int | None, *, what: str, status_code: int | None = None
-    ) -> BackendError:
-        """Return the failure of a prompt that does not fit.
-
-        Args:
-            prompt: how long the prompt is, in words.
-            window: the tokens that the context window has, where known.
-            what: how that was noticed.
-            status_code: the HTTP status, where there was one.
-        """
-        of = f" of {window} tokens" if window else ""
-        return BackendError(
-            f"the prompt has {prompt}, more than the context window{of} can hold ({what}); shorten "
-            f"the prompt, or {self.wider}",
-            reason="context_overflow",
-            status_code=status_code,
         )
 
     def broken_off(self) -> BackendError:

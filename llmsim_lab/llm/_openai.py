@@ -79,8 +79,7 @@ class OpenAIBackend:
     May be used from several event loops and threads; all backends of one server share its
     connections in a loop. Bounds neither time nor concurrency: ``LLMClient`` does. Such servers
     say nothing of a model's weights, so ``model_info`` has no digest, and they choose the context
-    window and how long a model stays loaded: ``num_ctx`` is compared with what a prompt took, and
-    ``keep_alive`` is not sent.
+    window and how long a model stays loaded: ``num_ctx`` and ``keep_alive`` are not sent.
 
     Args:
         model: taken where a request names none (or ``auto``); without one, the only one there.
@@ -169,13 +168,6 @@ class OpenAIBackend:
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
         self._remember(model, without)
-        num_ctx = request.options.get("num_ctx")
-        if num_ctx is not None and (reply.prompt_tokens or 0) > num_ctx:
-            raise self.server.overflow(
-                f"{reply.prompt_tokens} tokens",
-                num_ctx,
-                what="that of LLMConfig.num_ctx; the server's own is larger",
-            )
         return reply
 
     async def model_info(self) -> ModelInfo:

@@ -266,16 +266,6 @@ async def test_a_model_that_the_server_stopped_is_a_failure_with_what_came(serve
     assert "stopped the model before it was done, after 'So far'" in str(error)
 
 
-async def test_a_prompt_longer_than_num_ctx_is_an_error_though_the_server_took_it(
-    server: Server,
-) -> None:
-    error = await server.failure(said(usage={"prompt_tokens": 4097, "completion_tokens": 1}))
-    assert error.reason == "context_overflow"
-    assert "the prompt has 4097 tokens, more than the context window of 4096 tokens can" in str(
-        error
-    )
-
-
 async def test_a_stream_is_handed_on_and_put_together(server: Server) -> None:
     usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
     server.answers = [

@@ -118,12 +118,6 @@ async def test_too_long_a_prompt_names_both_numbers(embedded: EmbeddedBackend) -
     assert caught.value.reason == "context_overflow"
 
 
-async def test_a_request_is_held_to_its_own_smaller_window(embedded: EmbeddedBackend) -> None:
-    options = {"num_predict": 2, "num_ctx": 64}
-    with pytest.raises(BackendError, match="context window of 64 tokens"):
-        await embedded.chat(request("word " * 100, options=options))
-
-
 async def test_a_request_for_a_larger_window_loads_the_model_again(
     embedded: EmbeddedBackend,
 ) -> None:

@@ -103,6 +103,10 @@ def test_the_past_agrees_with_the_levels_however_they_were_given(rate: Any) -> N
     assert GlobalState(interest_rate=rate).lags.interest_rate == (5.0,) * 4
 
 
+def test_no_past_given_and_none_given_are_the_same() -> None:
+    assert GlobalState(inflation=3, lags=None) == GlobalState(inflation=3)
+
+
 def test_a_past_that_was_given_is_kept() -> None:
     lags = MacroLags((4, 3, 2, 1), (1, 0), (5, 5, 4, 4))
     assert GlobalState(inflation=2.5, output_gap=1, interest_rate=5, lags=lags).lags == lags

@@ -127,42 +127,36 @@ def read_json(text: str | bytes) -> Any:
     return value
 
 
-def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object as it is; raise TypeError if it is something else."""
+def read_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object that a text is; raise TypeError if it is something else."""
+    value = read_json(text)
     if not isinstance(value, dict):
-        raise TypeError(f"it is {clip(repr(value), 60)}, not an object")
+        raise TypeError(f"{clip(repr(value), 60)} is not an object")
     return value
 
 
-def as_objects(value: Any) -> list[dict[str, Any]]:
-    """Return a list of JSON objects, empty for nothing; raise TypeError if it is something else."""
-    if not isinstance(value or [], list):
-        raise TypeError(f"it is {clip(repr(value), 60)}, not a list of objects")
-    return [as_object(item) for item in value or ()]
+def member(values: Any, name: str, kind: type) -> Any:
+    """Return a member of a JSON object; what is empty of its kind, where it is missing or null.
 
-
-def text_of(values: Mapping[str, Any], *names: str) -> str:
-    """Return the first text there is under some names; raise TypeError if it is something else."""
-    for name in names:
-        value = values.get(name)
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name} is {clip(repr(value), 60)}, not a text")
-        if value:
-            return value
-    return ""
-
-
-def count_of(values: Mapping[str, Any], name: str) -> int | None:
-    """Return a count as a server reported it; None where it did not.
+    Args:
+        values: the object.
+        name: of the member.
+        kind: its type in Python; ``int`` is a count from 0 on, of which None is the empty one.
 
     Raises:
-        ValueError: it is not a whole number from 0 on.
+        TypeError: it is not an object, or the member is of another kind.
     """
-    value = values.get(name)
+    if not isinstance(values, dict):
+        raise TypeError(f"{clip(repr(values), 60)} is not an object")
+    value: Any = values.get(name)
+    if value is None:
+        return None if kind is int else kind()
     # The type itself, since ``True`` is an int.
-    if value is None or (type(value) is int and 0 <= value < 2**63):
-        return value
-    raise ValueError(f"{name} is {clip(repr(value), 60)}, not a whole number from 0 on")
+    if type(value) is not kind or (type(value) is int and not 0 <= value < 2**63):
+        words = {str: "a text", int: "a whole number from 0 on", bool: "true or false"}
+        other = words.get(kind, "an object" if kind is dict else "a list")
+        raise TypeError(f"{name} is {clip(repr(value), 60)}, not {other}")
+    return value
 
 
 class Written:
@@ -204,11 +198,13 @@ class Written:
             self._thinks = False
         self._on_text(piece + text)
 
-    def add_logprobs(self, tokens: Any) -> None:
+    def add_logprobs(self, tokens: Sequence[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
         if tokens and not self._top_logprobs:
-            likely = as_objects(as_objects(tokens)[0].get("top_logprobs"))
-            self._top_logprobs = tuple((one.get("token"), one.get("logprob")) for one in likely)
+            likely = member(tokens[0], "top_logprobs", list)
+            self._top_logprobs = tuple(
+                (member(one, "token", str), one.get("logprob")) for one in likely
+            )
 
     def reply(self, *, load_seconds: float = 0.0) -> ChatReply:
         """Return what has been written."""

@@ -23,13 +23,10 @@ from llmsim_lab.llm._http import (
     Server,
     StatusError,
     Written,
-    as_object,
-    as_objects,
-    count_of,
+    member,
     read_address,
-    read_json,
+    read_object,
     run_aside,
-    text_of,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
@@ -198,20 +195,21 @@ class OllamaBackend:
         last: dict[str, Any] = {}
         async with self.server.asked("/api/chat", body) as response:
             async for line in self.server.lines(response):
-                last = as_object(read_json(line))
+                last = read_object(line)
                 if error := last.get("error"):
                     raise StatusError(None, error)
-                message = as_object(last.get("message") or {})
-                written.tool_calls += map(_call_of, as_objects(message.get("tool_calls")))
-                written.add_logprobs(last.get("logprobs"))
-                written.add(text_of(message, "content"), text_of(message, "thinking"))
+                message = member(last, "message", dict)
+                written.tool_calls += map(_call_of, member(message, "tool_calls", list))
+                written.add_logprobs(member(last, "logprobs", list))
+                written.add(member(message, "content", str), member(message, "thinking", str))
             if not last:
                 raise self.server.broken_off()
-            done = last.get("done") is True
-            written.done_reason = text_of(last, "done_reason") or ("stop" if done else "aborted")
-            written.prompt_tokens = count_of(last, "prompt_eval_count")
-            written.reply_tokens = count_of(last, "eval_count")
-            loading_ns = count_of(last, "load_duration") or 0
+            done = member(last, "done", bool)
+            ending = member(last, "done_reason", str)
+            written.done_reason = ending or ("stop" if done else "aborted")
+            written.prompt_tokens = member(last, "prompt_eval_count", int)
+            written.reply_tokens = member(last, "eval_count", int)
+            loading_ns = member(last, "load_duration", int) or 0
         reply = written.reply(load_seconds=loading_ns / 1e9)
         if not done:
             raise self.server.stopped(reply)
@@ -275,10 +273,9 @@ def _as_json(message: Message) -> dict[str, Any]:
 
 
 def _call_of(call: dict[str, Any]) -> ToolCall:
-    function = as_object(call.get("function"))
-    return ToolCall(
-        name=text_of(function, "name"), arguments=as_object(function.get("arguments") or {})
-    )
+    function = member(call, "function", dict)
+    arguments = member(function, "arguments", dict)
+    return ToolCall(name=member(function, "name", str), arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +328,8 @@ def _context_length(details: ollama.ShowResponse) -> int | None:
     """Return the longest context a model was trained for, tokens, where the server tells."""
     values = details.modelinfo or {}
     key = next((key for key in values if key.endswith(".context_length")), "")
-    return count_of(values, key)
+    length: int | None = member(values, key, int)
+    return length
 
 
 async def _version(server: Server, *, timeout_s: float | None = None) -> str:
@@ -344,7 +342,7 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
     try:
         with server.translated():
             document = await server.document("/api/version", timeout_s=timeout_s)
-            version = clip(printable(text_of(as_object(document), "version")), 40)
+            version = clip(printable(member(document, "version", str)), 40)
             if not version:
                 raise ValueError("it names no version")
     except StatusError as error:

@@ -29,13 +29,11 @@ from llmsim_lab.llm._http import (
     Server,
     StatusError,
     Written,
-    as_object,
-    as_objects,
-    count_of,
+    member,
     read_address,
     read_json,
+    read_object,
     run_aside,
-    text_of,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
@@ -203,12 +201,12 @@ class OpenAIBackend:
         try:
             with self.server.translated():
                 answer = await self.server.document("/models", timeout_s=LIST_TIMEOUT_S)
-                models = as_objects(as_object(answer).get("data"))
+                models = member(answer, "data", list)
         except StatusError as error:
             if error.status in (404, 405, 501):
                 return []
             raise await self.server.fault(error, "") from error
-        return [model for model in models if isinstance(model.get("id"), str)]
+        return [model for model in models if member(model, "id", str)]
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
@@ -296,7 +294,7 @@ class OpenAIBackend:
             if not (ended or written.done_reason):
                 raise self.server.broken_off()
             for _, call in sorted(calls.items()):
-                call["arguments"] = as_object(read_json(call["arguments"] or "{}"))
+                call["arguments"] = read_object(call["arguments"] or "{}")
                 written.tool_calls.append(ToolCall(**call))
         written.done_reason = _DONE_REASONS.get(written.done_reason, "stop")
         reply = written.reply()
@@ -334,7 +332,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
         raise ValueError("it is not a stream of events")
     if data.strip() == b"[DONE]":
         return None
-    event = as_object(read_json(data))
+    event = read_object(data)
     if error := event.get("error"):  # some have it always, as null
         raise StatusError(None, error)
     return event
@@ -342,28 +340,28 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 def _add_event(written: Written, calls: dict[int, dict[str, Any]], event: dict[str, Any]) -> None:
     """Put an event to a reply and its calls, which come in pieces."""
-    if event.get("usage"):
-        usage = as_object(event["usage"])
-        written.prompt_tokens = count_of(usage, "prompt_tokens")
-        written.reply_tokens = count_of(usage, "completion_tokens")
-    choices = as_objects(event.get("choices"))
+    if usage := member(event, "usage", dict):
+        written.prompt_tokens = member(usage, "prompt_tokens", int)
+        written.reply_tokens = member(usage, "completion_tokens", int)
+    choices = member(event, "choices", list)
     if not choices:
         written.add("")  # mostly how far the server has read the prompt
         return
-    choice, delta = choices[0], as_object(choices[0].get("delta") or {})
-    written.done_reason = text_of(choice, "finish_reason") or written.done_reason
-    written.add_logprobs(as_object(choice.get("logprobs") or {}).get("content"))
-    for part in as_objects(delta.get("tool_calls")):
+    choice, delta = choices[0], member(choices[0], "delta", dict)
+    written.done_reason = member(choice, "finish_reason", str) or written.done_reason
+    written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
+    for part in member(delta, "tool_calls", list):
         # Of servers that leave the index out, each part is a whole call.
-        place = count_of({"index": len(calls)} | part, "index")
-        call = calls.setdefault(place or 0, {"id": None, "name": "", "arguments": ""})
-        function = as_object(part.get("function") or {})
-        call["id"] = text_of(part, "id") or call["id"]
-        call["name"] = text_of(function, "name") or call["name"]
-        call["arguments"] += text_of(function, "arguments")
+        place = member(part, "index", int)
+        place = len(calls) if place is None else place
+        call = calls.setdefault(place, {"id": None, "name": "", "arguments": ""})
+        function = member(part, "function", dict)
+        call["id"] = member(part, "id", str) or call["id"]
+        call["name"] = member(function, "name", str) or call["name"]
+        call["arguments"] += member(function, "arguments", str)
     # A refusal is what OpenAI's models write in place of an answer.
-    thinking = text_of(delta, "reasoning_content", "reasoning")
-    written.add(text_of(delta, "content", "refusal"), thinking)
+    text = member(delta, "content", str) or member(delta, "refusal", str)
+    written.add(text, member(delta, "reasoning_content", str) or member(delta, "reasoning", str))
 
 
 def _checked_key(value: object) -> SecretStr:

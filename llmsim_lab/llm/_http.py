@@ -53,6 +53,14 @@ _SHORTEST_SECRET = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _LOCAL = {None: "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 """What a server that listens everywhere is reached by on its own machine."""
+_KINDS = {
+    str: "a text",
+    int: "a whole number from 0 on",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+"""What a member of an answer can be."""
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length"
     r"|exceeds? (?:the )?(?:available |maximum )?context|longer than the maximum model length"
@@ -153,9 +161,7 @@ def member(values: Any, name: str, kind: type) -> Any:
         return None if kind is int else kind()
     # The type itself, since ``True`` is an int.
     if type(value) is not kind or (type(value) is int and not 0 <= value < 2**63):
-        words = {str: "a text", int: "a whole number from 0 on", bool: "true or false"}
-        other = words.get(kind, "an object" if kind is dict else "a list")
-        raise TypeError(f"{name} is {clip(repr(value), 60)}, not {other}")
+        raise TypeError(f"{name} is {clip(repr(value), 60)}, not {_KINDS[kind]}")
     return value
 
 

@@ -247,10 +247,6 @@ class LLMError(LabError):
         self.code = code or self.default_code
         self.retry_after = retry_after
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle all three attributes; an exception's default keeps the message only."""
-        return type(self), (self.message, self.code, self.retry_after)
-
 
 class RateLimitError(LLMError):
     """The model has too many requests to answer."""

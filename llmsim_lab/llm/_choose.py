@@ -264,7 +264,6 @@ async def choice_by(
     *,
     samples: int,
     seed: int | None,
-    lacks: Callable[[], None],
 ) -> Choice[OptionT]:
     """Return the choice by a method, or from samples if the backend gives no probabilities.
 
@@ -275,7 +274,6 @@ async def choice_by(
         options: what can be chosen.
         samples: how many answers to draw at least, as many in each order of the options.
         seed: from which each drawn answer's seed follows; None leaves drawing to the server.
-        lacks: called if there are no probabilities.
 
     Raises:
         NoOptionError: no answer was an option.
@@ -289,7 +287,6 @@ async def choice_by(
             answers += await gather_all([ask(one, MEASURED, WANTED) for one in conversations[1:]])
         if all(reply.top_logprobs for reply, _ in answers):
             return by_letters(options, answers)
-        lacks()
     each = math.ceil(samples / len(conversations))
     drawn = await gather_all(
         [

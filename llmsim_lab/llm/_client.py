@@ -3,21 +3,18 @@
 ``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
 says why not. A failed request is made once more, after a jittered wait, where that may help: after
 a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model then
-sees together with the complaint. A server that asks for a
-longer wait (``Retry-After``) is given it, up to ``timeout_s``, and no retry where the caller will
-not wait that long; one that refuses the connection is waited for, so that a run outlives it.
+sees together with the complaint. A server that asks for a longer wait (``Retry-After``) is given
+it, up to ``timeout_s``; one that refuses the connection is waited for, so that a run outlives it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -29,7 +26,7 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, Method, OptionT
 from llmsim_lab.llm._extract import InvalidReply
-from llmsim_lab.llm._limits import LOADINGS, Lane, Limits, Loads, Sent
+from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
@@ -85,8 +82,8 @@ class LLMConfig(Settings):
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
             that is being restarted does, seconds; not at all where ``retry_wait_s`` is 0.
-        max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else the number
-            that is found to serve this server best (``client.limits``).
+        max_concurrency: requests in flight; None takes the number that is found to serve this
+            server best (``client.limits``).
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
         think: whether a reasoning model thinks before it answers (its thinking costs tokens).
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
@@ -139,30 +136,11 @@ class LLMConfig(Settings):
         return self
 
     @property
-    def sampling(self) -> MappingProxyType[str, Any]:
+    def sampling(self) -> Mapping[str, Any]:
         """The options of every request, by Ollama's names."""
-        options: dict[str, Any] = {"temperature": self.temperature}
-        if self.seed is not None:
-            options["seed"] = self.seed
-        options |= {"num_ctx": self.num_ctx, "num_predict": self.max_tokens}
-        return MappingProxyType(options | self.options)
-
-    @property
-    def concurrency(self) -> int | None:
-        """Requests in flight at most; None where the client is to find the number.
-
-        Raises:
-            ConfigError: ``OLLAMA_NUM_PARALLEL`` is needed and not a whole number.
-        """
-        if self.max_concurrency is not None:
-            return self.max_concurrency
-        text = os.environ.get("OLLAMA_NUM_PARALLEL", "").strip() or "0"
-        if not text.isdecimal():
-            raise ConfigError(
-                f"OLLAMA_NUM_PARALLEL={text!r} is not a whole number; "
-                "set it right or give LLMConfig.max_concurrency"
-            )
-        return int(text) or None
+        seed = {} if self.seed is None else {"seed": self.seed}
+        window = {"num_ctx": self.num_ctx, "num_predict": self.max_tokens}
+        return {"temperature": self.temperature, **seed, **window, **self.options}
 
 
 class LLMClient:
@@ -191,13 +169,12 @@ class LLMClient:
             backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
         self.backend = backend
         self.chosen = chosen
-        self.limits = Limits(self.config.concurrency)
-        self._options = dict(self.config.sampling)
+        self.limits = Limits(self.config.max_concurrency)
+        self._options = self.config.sampling
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
         self._told: set[str] = set()
         """Events that were logged and are not to be logged again."""
-        self._loads = Loads()
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
@@ -206,8 +183,8 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        other._told, other._loads = self._told, self._loads
-        if config.concurrency == self.config.concurrency:
+        other._told = self._told
+        if config.max_concurrency == self.config.max_concurrency:
             other.limits = self.limits
         return other
 
@@ -238,9 +215,7 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        self._check_size(prompt, site)
         request = self.request_of(prompt, response_model, choices, limits, site)
-
         allowed = partial(_extract.allowed_words, choices or {}, limits or {})
 
         def read(reply: ChatReply) -> ModelT:
@@ -280,7 +255,6 @@ class LLMClient:
         request = self._request(
             messages, site, options, think=self.config.think, schema=schema, tools=tuple(tools)
         )
-        self._check_size(request.prompt, site)
 
         def read(reply: ChatReply) -> ChatReply:
             if check is not None and (complaint := check(reply)):
@@ -331,14 +305,14 @@ class LLMClient:
             raise ConfigError(f"samples={samples} must be at least 1")
         named.check(method)  # before a call is spent
         before, origin = self._messages_of(prompt, site)
-        self._check_size(prompt, site)
         text, calls = "", tuple[CallRecord, ...]()
 
-        def ask(
+        async def ask(
             messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
-        ) -> Coroutine[Any, Any, tuple[ChatReply, CallRecord]]:
+        ) -> tuple[ChatReply, CallRecord]:
             how: dict[str, Any] = {"think": False, "top_logprobs": top, "origin": origin}
-            return self._call(self._request(messages, site, settings, **how), lambda reply: reply)
+            request = self._request(messages, site, settings, **how)
+            return await self._call(request, lambda reply: reply)
 
         if reasoning:
             conversation = _choose.thinking_first(before, named)
@@ -349,26 +323,17 @@ class LLMClient:
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             method = "samples" if named.in_digits else "logprobs"
-        base, model = self.config.seed if seed is None else seed, self.config.model
-        fields = {"model": model, "detail": "the backend gives no probabilities"}
-        lacks = partial(self._tell_once, "choose_by_samples", logging.INFO, **fields)
+        base = self.config.seed if seed is None else seed
         try:
-            found = await _choose.choice_by(
-                method, ask, before, named, samples=samples, seed=base, lacks=lacks
-            )
+            found = await _choose.choice_by(method, ask, before, named, samples=samples, seed=base)
         except _choose.NoOptionError as nothing:
             fault = BackendError(
                 f"{nothing}; say in the prompt what is to be chosen, or use another model",
                 reason="invalid_response",
             )
             history = nothing.calls[-1].history
-            raise _retry.failure_of(fault, history, site, model=model) from nothing
+            raise _retry.failure_of(fault, history, site, model=self.config.model) from nothing
         return replace(found, reasoning=text, calls=(*calls, *found.calls))
-
-    def _tell_once(self, event: str, level: int, **fields: Any) -> None:
-        if event not in self._told:
-            self._told.add(event)
-            log_event(logger, level, event, **fields)
 
     def _request(
         self,
@@ -402,6 +367,7 @@ class LLMClient:
         total_s: float | None = None,
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
+        self._check_size(request)
         history: list[Attempt] = []
         around, call, repaired = scope(), None, False
         log = around.log
@@ -473,17 +439,19 @@ class LLMClient:
         try:
             reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
             attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
-            self._learn(sent, reply)
         except Exception as error:
             fault = _retry.as_backend_error(error, timeout_s=sent.limit_s)
             if fault is None:
                 raise
-            left, timeout_s = seconds_left(), request.timeout_s
-            fault = _retry.no_time_to_retry(fault, left=left, timeout_s=timeout_s)
-            status, detail = fault.status_code, str(fault)
-            why: dict[str, Any] = {"reason": fault.reason, "detail": detail, "retry": fault.retry}
-            why |= {"status_code": status, "reply": fault.reply, "seconds": sent.seconds}
-            attempt = Attempt(request=request, **why)
+            attempt = Attempt(
+                request=request,
+                reply=fault.reply,
+                seconds=sent.seconds,
+                reason=fault.reason,
+                detail=str(fault),
+                status_code=fault.status_code,
+                retry=fault.retry,
+            )
         finally:
             if watch is not None and sent.began is not None:
                 watch.ended(request, attempt, taped=False)
@@ -563,17 +531,18 @@ class LLMClient:
         system = [_system_message(prompt.system)] if prompt.system else []
         return [*system, Message("user", prompt.user)], prompt.origin(site)
 
-    def _check_size(self, prompt: str, site: CallSite | None) -> None:
+    def _check_size(self, request: ChatRequest) -> None:
         """Raise if the prompt cannot fit by any count; backends judge the close cases."""
         limit = self.config.num_ctx * _MOST_CHARS_PER_TOKEN
-        if len(prompt) > limit:
+        chars = sum([len(message.content) for message in request.messages])
+        if chars > limit:
             fault = BackendError(
-                f"the prompt has {len(prompt):,} characters, more than {limit:,}, which "
+                f"the prompt has {chars:,} characters, more than {limit:,}, which "
                 f"num_ctx={self.config.num_ctx} can never hold; shorten the prompt or raise "
                 "LLMConfig.num_ctx",
                 reason="context_overflow",
             )
-            raise _retry.failure_of(fault, [], site, model=self.config.model)
+            raise _retry.failure_of(fault, [], request.site, model=request.model)
 
     def _hand_over(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane
@@ -619,23 +588,6 @@ class LLMClient:
             reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply
 
-    def _learn(self, sent: Sent, reply: ChatReply) -> None:
-        """Note what an answer shows of the server."""
-        self._told.discard("server_away")
-        began, loads = sent.began or 0.0, self._loads
-        loads.note(began, began + sent.seconds, reply.load_seconds)
-        if len(loads.seconds) >= LOADINGS:
-            took = ", ".join(f"{seconds:.1f}" for seconds in loads.seconds)
-            self._tell_once(
-                "model_loaded_anew",
-                logging.WARNING,
-                model=self.config.model,
-                detail="this model is loaded with other settings and is loaded anew each time: the "
-                f"last {LOADINGS} answers waited {took} s for that",
-                remedy="let everything that uses this server ask with the same num_ctx (here "
-                f"{self.config.num_ctx}), or use another server",
-            )
-
     async def _again(self, send: Send, wait_s: float, *what: Any) -> ChatReply:
         """Send a second request: after a wait, and until a server that is away is back."""
         if wait_s > 0:
@@ -646,23 +598,27 @@ class LLMClient:
         import tenacity  # here, since few runs need it and it takes long to import
 
         def tell(state: tenacity.RetryCallState) -> None:
-            why = state.outcome and state.outcome.exception()
-            detail = f"waiting up to {patience:g} s for it; {why}"
-            self._tell_once("server_away", logging.WARNING, detail=detail)
+            if "server_away" not in self._told:
+                self._told.add("server_away")
+                why = state.outcome and state.outcome.exception()
+                detail = f"waiting up to {patience:g} s for it; {why}"
+                log_event(logger, logging.WARNING, "server_away", detail=detail)
 
         knocking = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(_retry.is_refused),
-            wait=lambda state: min(_KNOCK_S, patience - (state.seconds_since_start or 0.0)),
+            wait=tenacity.wait_fixed(_KNOCK_S),
             stop=tenacity.stop_after_delay(patience),
             before_sleep=tell,
             reraise=True,
         )
         try:
-            return await knocking(send, *what)
+            reply: ChatReply = await knocking(send, *what)
+            self._told.discard("server_away")
+            return reply
         except Exception as error:
             if not _retry.is_refused(error):
                 raise
-            words = f"{error}; waited {patience:.0f} s for it"
+            words = f"{error}; waited {patience:g} s for it"
             raise BackendError(words, reason="connection_error", retry=True) from error
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 import time
-import traceback
 import urllib.request
 from collections.abc import (
     AsyncGenerator,
@@ -28,8 +26,7 @@ from collections.abc import (
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -39,19 +36,15 @@ from pydantic_core import from_json
 
 from llmsim_lab._util.text import clip, listed, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._extract import alternatives
-from llmsim_lab.llm._retry import context_overflow, errors_behind, is_refused, retry_after_s
+from llmsim_lab.llm._retry import is_refused, retry_after_s
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""
 MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
-MAX_TEXT_CHARS = 2**20
-"""Of a streamed reply's text; all of it is parsed at once."""
 MAX_ERROR_BYTES = 64 * 2**10
 """What is read of the body of an error; the rest is left."""
 LIST_TIMEOUT_S = 5.0
@@ -60,6 +53,14 @@ _SHORTEST_SECRET = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _LOCAL = {None: "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 """What a server that listens everywhere is reached by on its own machine."""
+_KINDS = {
+    str: "a text",
+    int: "a whole number from 0 on",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+"""What a member of an answer can be."""
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length"
     r"|exceeds? (?:the )?(?:available |maximum )?context|longer than the maximum model length"
@@ -75,31 +76,6 @@ def without_password(url: str) -> str:
     """Return an address for messages: one that may have a password or a key in it is masked."""
     scheme = re.match(r"(?:https?://)?", url, re.IGNORECASE)
     return f"{scheme[0] if scheme else ''}***" if re.search("[@?#]", url) else url
-
-
-def clear_locals(error: BaseException) -> None:
-    """Clear the local variables of the frames that an error, and those behind it, came through.
-
-    An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
-    them. Frames that still run keep theirs.
-    """
-    for one in errors_behind(error):
-        traceback.clear_frames(one.__traceback__)
-
-
-def without_locals(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function's errors come without its arguments and local variables, which are secret."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except BaseException as error:
-            del args, kwargs
-            clear_locals(error)
-            raise
-
-    return call
 
 
 def read_address(text: str, *, source: str, example: str, usual_port: int | None = None) -> str:
@@ -152,57 +128,41 @@ def read_json(text: str | bytes) -> Any:
 
     Raises:
         ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, or has a
-            number that needs more than 64 bits.
+            number beyond all floats.
     """
     value = from_json(text, allow_inf_nan=False)
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict | list):
-            waiting.extend(item.values() if isinstance(item, dict) else item)
-        elif (isinstance(item, float) and not math.isfinite(item)) or (
-            isinstance(item, int) and abs(item) >= 2**63
-        ):
-            raise ValueError("it has a number that needs more than 64 bits")
+    json.dumps(value, allow_nan=False)  # 1e999 was read as an infinite number
     return value
 
 
-def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object as it is; raise TypeError if it is something else."""
+def read_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object that a text is; raise TypeError if it is something else."""
+    value = read_json(text)
     if not isinstance(value, dict):
-        raise TypeError(f"it is {clip(repr(value), 60)}, not an object")
+        raise TypeError(f"{clip(repr(value), 60)} is not an object")
     return value
 
 
-def as_objects(value: Any) -> list[dict[str, Any]]:
-    """Return a list of JSON objects, empty for nothing; raise TypeError if it is something else."""
-    if not isinstance(value or [], list):
-        raise TypeError(f"it is {clip(repr(value), 60)}, not a list of objects")
-    return [as_object(item) for item in value or ()]
+def member(values: Any, name: str, kind: type) -> Any:
+    """Return a member of a JSON object; what is empty of its kind, where it is missing or null.
 
-
-def text_of(values: Mapping[str, Any], *names: str) -> str:
-    """Return the first text there is under some names; raise TypeError if it is something else."""
-    for name in names:
-        value = values.get(name)
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name} is {clip(repr(value), 60)}, not a text")
-        if value:
-            return value
-    return ""
-
-
-def count_of(values: Mapping[str, Any], name: str) -> int | None:
-    """Return a count as a server reported it; None where it did not.
+    Args:
+        values: the object.
+        name: of the member.
+        kind: its type in Python; ``int`` is a count from 0 on, of which None is the empty one.
 
     Raises:
-        ValueError: it is not a whole number from 0 on.
+        TypeError: it is not an object, or the member is of another kind.
     """
-    value = values.get(name)
+    if not isinstance(values, dict):
+        raise TypeError(f"{clip(repr(values), 60)} is not an object")
+    value: Any = values.get(name)
+    if value is None:
+        return None if kind is int else kind()
     # The type itself, since ``True`` is an int.
-    if value is None or (type(value) is int and value >= 0):
-        return value
-    raise ValueError(f"{name} is {clip(repr(value), 60)}, not a whole number from 0 on")
+    if type(value) is not kind or (type(value) is int and not 0 <= value < 2**63):
+        raise TypeError(f"{name} is {clip(repr(value), 60)}, not {_KINDS[kind]}")
+    return value
 
 
 class Written:
@@ -215,38 +175,24 @@ class Written:
         reply_tokens: as the server counts.
 
     Args:
-        who: the server, for messages.
         on_text: is given each piece, thinking between ``<think>`` tags; None if there is no reader.
     """
 
-    def __init__(self, who: str, on_text: OnText | None) -> None:
+    def __init__(self, on_text: OnText | None) -> None:
         self.tool_calls: list[ToolCall] = []
         self.done_reason = ""
         self.prompt_tokens: int | None = None
         self.reply_tokens: int | None = None
-        self._who, self._on_text = who, on_text
+        self._on_text, self._thinks = on_text, False
         self._began = time.perf_counter()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
-        self._chars, self._thinks = 0, False
-        self._top_logprobs: tuple[tuple[str, float], ...] = ()
+        self._top_logprobs: tuple[tuple[Any, Any], ...] = ()
 
     def add(self, text: str, thinking: str = "") -> None:
-        """Take a piece; an empty one says that the server works.
-
-        Raises:
-            BackendError: this is more than is read of a reply.
-        """
+        """Take a piece; an empty one says that the server works."""
         self._texts.append(text)
         self._thoughts.append(thinking)
-        self._chars += len(text) + len(thinking)
-        if self._chars > MAX_TEXT_CHARS:
-            raise BackendError(
-                f"{self._who} wrote {self._chars:,} characters; {MAX_TEXT_CHARS:,} are the most "
-                "that is read of a reply: lower max_tokens",
-                reason="server_error",
-                status_code=200,
-            )
         if self._on_text is None:
             return
         piece = ""
@@ -258,12 +204,13 @@ class Written:
             self._thinks = False
         self._on_text(piece + text)
 
-    def add_logprobs(self, tokens: Any) -> None:
+    def add_logprobs(self, tokens: Sequence[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
         if tokens and not self._top_logprobs:
-            likely = as_objects(as_objects(tokens)[0].get("top_logprobs"))
-            pairs = [(one.get("token"), one.get("logprob")) for one in likely]
-            self._top_logprobs = alternatives(pairs, who=self._who)
+            likely = member(tokens[0], "top_logprobs", list)
+            self._top_logprobs = tuple(
+                (member(one, "token", str), one.get("logprob")) for one in likely
+            )
 
     def reply(self, *, load_seconds: float = 0.0) -> ChatReply:
         """Return what has been written."""
@@ -328,11 +275,6 @@ class StatusError(Exception):
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
 
-    def hide(self, secret: str) -> None:
-        """Mask a secret that the server repeats."""
-        self.text, self.said = self.text.replace(secret, "***"), self.said.replace(secret, "***")
-        self.args = (self.text,)
-
 
 # --- requests -------------------------------------------------------------------------------------
 
@@ -348,9 +290,10 @@ class Server:
         form: whose form its answers have.
         way_out: what to do where none answers.
         way_in: what to do where it refuses access.
+        wider: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
         key: returns the key of this moment.
-        lasting: whether connections outlive a request; not to a process that may have ended.
+        lasting: whether connections outlive a request.
     """
 
     url: str
@@ -359,6 +302,7 @@ class Server:
     form: str
     way_out: str
     way_in: str
+    wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
     key: Callable[[], Awaitable[SecretStr | None]] | None = None
     lasting: bool = True
@@ -398,11 +342,17 @@ class Server:
         content = b"" if body is None else _as_json(body)
         extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
         with self.translated():
-            key = await self.key() if self.key else None
+            headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
+            secret = (await self.key()) if self.key else None
+            key = secret.get_secret_value() if secret else ""
+            if key:
+                headers["Authorization"] = f"Bearer {key}"
+            if not self.lasting:
+                headers["Connection"] = "close"
             request = httpx.Request(
                 "POST" if content else "GET",
                 self.url + path,
-                headers=self._headers(key),  # in no variable here: errors would show the key
+                headers=headers,
                 content=content,
                 extensions=extensions,
             )
@@ -410,23 +360,13 @@ class Server:
             try:
                 if response.is_error:
                     said = response.content.decode(errors="replace")
+                    if len(key) >= _SHORTEST_SECRET:  # which some servers repeat
+                        said = said.replace(key, "***")
                     again = response.headers.get("retry-after")
                     raise StatusError(response.status_code, said, retry_after=again)
                 yield response
-            except StatusError as error:
-                if key is not None and len(key) >= _SHORTEST_SECRET:
-                    error.hide(key.get_secret_value())
-                raise
             finally:
                 await response.aclose()  # which closes the connection if there is more to come
-
-    def _headers(self, key: SecretStr | None) -> dict[str, str]:
-        headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
-        if not self.lasting:
-            headers["Connection"] = "close"
-        return headers
 
     async def document(self, path: str, *, timeout_s: float | None = None) -> Any:
         """Return the JSON document at a path; raises what ``asked`` does."""
@@ -459,39 +399,30 @@ class Server:
         """Turn what HTTP clients raise, and what is raised in reading, into failures of ours."""
         try:
             yield
-        except BaseException as error:
-            clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
-            if isinstance(error, ConnectionError | httpx.TransportError):
-                raise self._lost(error) from error
-            if isinstance(error, ConfigError):
-                raise BackendError(str(error), reason="client_error") from error
-            if isinstance(error, ValueError | TypeError):
-                raise BackendError(
-                    f"the answer of {self.url} is not valid JSON of {self.form} form "
-                    f"({_words(f'{type(error).__name__}: {error}')})",
-                    reason="server_error",
-                    status_code=200,
-                    retry=True,
-                ) from error
-            raise
+        except (ConnectionError, httpx.TransportError) as error:
+            raise self._lost(error) from error
+        except ConfigError as error:
+            raise BackendError(str(error), reason="client_error") from error
+        except (ValueError, TypeError) as error:
+            raise BackendError(
+                f"the answer of {self.url} is not valid JSON of {self.form} form "
+                f"({_words(f'{type(error).__name__}: {error}')})",
+                reason="server_error",
+                status_code=200,
+                retry=True,
+            ) from error
 
     def _lost(self, error: ConnectionError | httpx.TransportError) -> BackendError:
         """Return the failure of a connection that could not be made, or broke."""
         detail = _words(error) or type(error).__name__
         # The official client makes a plain ConnectionError of a ConnectError.
-        not_made = isinstance(error, ConnectionError | httpx.ConnectError)
-        if not_made:
+        if isinstance(error, ConnectionError | httpx.ConnectError):
             what = "" if is_refused(error) else f" ({detail})"
             text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
         elif isinstance(error, httpx.TimeoutException):
             text = f"nothing answered in time at {self.url}; see that an {self.kind} runs there"
         else:
             text = f"the connection to {self.who} broke: {detail}"
-        if self.url.startswith("https:") and (not_made or isinstance(error, httpx.ConnectTimeout)):
-            text += (
-                "; name the certificate of an authority of your own in SSL_CERT_FILE, or if it "
-                f"speaks plain http, write {self.url.replace('https:', 'http:', 1)}"
-            )
         return BackendError(text, reason="connection_error", retry=True)
 
     async def fault(
@@ -515,7 +446,17 @@ class Server:
         status, text, about = error.status, error.text, f" for {model!r}" if model else ""
         reason: FailureReason = "client_error"
         if request is not None and _OVERFLOW.search(error.said):
-            return self._overflow(error, request, num_ctx)
+            read, granted = error.details.get("n_prompt_tokens"), error.details.get("n_ctx")
+            chars = sum(len(message.content) for message in request.messages)
+            prompt = f"{chars} characters" if read is None else f"{read} tokens"
+            window = min((n for n in (granted, num_ctx) if n), default=None)
+            of = f" of {window} tokens" if window else ""
+            return BackendError(
+                f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "
+                f"shorten the prompt, or {self.wider}",
+                reason="context_overflow",
+                status_code=status,
+            )
         if status in (401, 403):
             message = f"{self.who} answers {status}: {text}; {self.way_in}"
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
@@ -542,26 +483,6 @@ class Server:
             status_code=status,
             retry=passes and "insufficient_quota" not in error.said,
             retry_after_s=error.retry_after_s,
-        )
-
-    def _overflow(
-        self, error: StatusError, request: ChatRequest, num_ctx: int | None
-    ) -> BackendError:
-        """Return the failure of a prompt that does not fit."""
-        read, window = error.details.get("n_prompt_tokens"), error.details.get("n_ctx")
-        chars = sum(len(message.content) for message in request.messages)
-        prompt = f"{chars} characters" if read is None else f"{read} tokens"
-        if num_ctx is not None:
-            # A server that grants less than was asked for has a model that was trained for less.
-            trained = window if window is not None and window < num_ctx else None
-            return context_overflow(
-                prompt, num_ctx, trained=trained, what=error.text, status_code=error.status
-            )
-        return BackendError(
-            f"the prompt has {prompt}, more than the context window that {self.who} gives this "
-            f"model ({error.text}); shorten the prompt, or start the server with a larger window",
-            reason="context_overflow",
-            status_code=error.status,
         )
 
     def broken_off(self) -> BackendError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any
@@ -19,9 +18,6 @@ _GROWTH, _SLOWER = 1.2, 0.6
 below which it is sent fewer."""
 _PAUSE = 8
 """Another number is tried when there are an eighth more answers than at the last try."""
-_LOADED_ANEW_S, _SOON_S, LOADINGS = 1.0, 60.0, 3
-"""A model that was loaded for so long, for so many answers in a row, each asked for so soon after
-the one before it, is in other hands in between."""
 
 
 class Limits:
@@ -130,32 +126,15 @@ class Limits:
         return f"<{self.at_once} at once; tokens/s by number: {tried or 'none yet'}>"
 
 
-class Loads:
-    """The times, seconds, that a server took in a row to load the model before it answered."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._answered = 0.0
-
-    def note(self, began: float, ended: float, seconds: float) -> None:
-        """Note how long the model was loaded for an answer; when that was asked for and came."""
-        # Requests sent at once all wait for one loading, and an idle model is unloaded.
-        if seconds < _LOADED_ANEW_S:
-            self.seconds.clear()
-        elif not self.seconds or self._answered <= began <= self._answered + _SOON_S:
-            self.seconds.append(seconds)
-        self._answered = max(self._answered, ended)
-
-
 class Sent:
     """A request that ends when the server was silent for so many seconds, or it took too long.
 
     Attributes:
-        began: when it was sent, by ``time.perf_counter``; None while it waits for its turn.
+        began: when it was sent, by the event loop's clock; None while it waits for its turn.
         seconds: how long it took, once it has ended.
     """
 
-    __slots__ = ("began", "is_late", "last", "seconds", "since", "task", "timeout_s", "total_s")
+    __slots__ = ("began", "is_late", "seconds", "task", "timeout_s", "total_s")
 
     is_late: bool
     task: asyncio.Task[Any]
@@ -163,8 +142,7 @@ class Sent:
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
         self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
         self.began: float | None = None
-        self.since = self.seconds = 0.0
-        self.last = math.inf
+        self.seconds = 0.0
 
     @property
     def limit_s(self) -> float:
@@ -176,8 +154,8 @@ class Lane:
     """The requests of one event loop: who is sent next, and how long each may take.
 
     The time of a request is the longest silence while the server works for us. It begins anew with
-    each piece of any reply, and when one of those sent before it has ended, for a server that
-    answers one after another has not looked at it before: its queue is not charged to the model.
+    each piece of any reply and when another request has ended, for a server that answers one after
+    another has not looked at it before: its queue is not charged to the model.
 
     One timer serves all requests. Nearly every request ends long before its time, and a timer for
     each would cost more than everything else that a limit does.
@@ -201,8 +179,7 @@ class Lane:
             TimeoutError: its time is over.
         """
         await self._free.acquire()
-        sent.began, began = time.perf_counter(), self._loop.time()
-        sent.since, sent.last = began, began + sent.total_s
+        sent.began = began = self._loop.time()
         self._limits.began(began)
         self._sent[sent] = None
         self._wake_at(began + sent.limit_s)
@@ -223,12 +200,10 @@ class Lane:
         finally:
             if sent.is_late:
                 task.uncancel()
-            sent.seconds, now = time.perf_counter() - sent.began, self._loop.time()
+            now = self._loop.time()
+            sent.seconds = now - began
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)
-            for other in reversed(self._sent):
-                if other is sent:
-                    break
-                other.since = now
+            self._since = now
             del self._sent[sent]
             change = max(-1, self._limits.at_once - self._size)
             self._size += change
@@ -252,7 +227,8 @@ class Lane:
     def _end_late_ones(self) -> None:
         self._timer, now = None, self._loop.time()
         for sent in self._sent:
-            due = min(max(sent.since, self._since) + sent.timeout_s, sent.last)
+            began = sent.began or 0.0
+            due = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
             if due > now:
                 self._wake_at(due)
             elif not sent.is_late:

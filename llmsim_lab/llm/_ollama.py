@@ -23,16 +23,11 @@ from llmsim_lab.llm._http import (
     Server,
     StatusError,
     Written,
-    as_object,
-    as_objects,
-    count_of,
+    member,
     read_address,
-    read_json,
+    read_object,
     run_aside,
-    text_of,
-    without_locals,
 )
-from llmsim_lab.llm._retry import window_left
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -65,7 +60,6 @@ class OllamaBackend:
     streams = True
     max_top_logprobs = 20
 
-    @without_locals
     def __init__(self, model: str | None = None, *, host: str | None = None) -> None:
         self.host = parse_host(host)
         self.server = Server(
@@ -111,10 +105,18 @@ class OllamaBackend:
             ) from error
         used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
         if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
-            trained = await self._trained_length(model)
-            if used > min(num_ctx, trained or num_ctx):
-                # The server dropped the start of a full window and let the model write on.
-                raise window_left(reply, num_ctx, trained=trained)
+            window = min(num_ctx, await self._trained_length(model) or num_ctx)
+            if used > window:
+                raise BackendError(
+                    f"the answer met the end of the context: {reply.prompt_tokens} tokens of "
+                    f"prompt and {reply.reply_tokens} of answer are more than the {window} tokens "
+                    "of the context window, so the server dropped the start of the prompt while "
+                    f"the model wrote on; ask for less, shorten the prompt, or {self.server.wider}",
+                    reason="context_overflow",
+                    status_code=200,
+                    retry=True,
+                    reply=reply,
+                )
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -139,17 +141,6 @@ class OllamaBackend:
             capabilities=tuple(map(printable, details.capabilities or ())),
             version=version,
         )
-
-    async def memory_bytes(self) -> int | None:
-        """Return the memory that the loaded model takes; None where it is not loaded.
-
-        Raises:
-            BackendError: the server cannot be reached.
-        """
-        name = await self._resolve("")
-        async with _official(self.server) as client:
-            loaded = (await client.ps()).models
-        return {full_name(model.model or ""): model.size for model in loaded}.get(full_name(name))
 
     async def _names(self) -> list[str]:
         async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
@@ -200,24 +191,25 @@ class OllamaBackend:
             "logprobs": bool(request.top_logprobs) or None,
         }
         body |= {name: value for name, value in further.items() if value is not None}
-        written = Written(self.server.who, on_text)
+        written = Written(on_text)
         last: dict[str, Any] = {}
         async with self.server.asked("/api/chat", body) as response:
             async for line in self.server.lines(response):
-                last = as_object(read_json(line))
+                last = read_object(line)
                 if error := last.get("error"):
                     raise StatusError(None, error)
-                message = as_object(last.get("message") or {})
-                written.tool_calls += map(_call_of, as_objects(message.get("tool_calls")))
-                written.add_logprobs(last.get("logprobs"))
-                written.add(text_of(message, "content"), text_of(message, "thinking"))
+                message = member(last, "message", dict)
+                written.tool_calls += map(_call_of, member(message, "tool_calls", list))
+                written.add_logprobs(member(last, "logprobs", list))
+                written.add(member(message, "content", str), member(message, "thinking", str))
             if not last:
                 raise self.server.broken_off()
-            done = last.get("done") is True
-            written.done_reason = text_of(last, "done_reason") or ("stop" if done else "aborted")
-            written.prompt_tokens = count_of(last, "prompt_eval_count")
-            written.reply_tokens = count_of(last, "eval_count")
-            loading_ns = count_of(last, "load_duration") or 0
+            done = member(last, "done", bool)
+            ending = member(last, "done_reason", str)
+            written.done_reason = ending or ("stop" if done else "aborted")
+            written.prompt_tokens = member(last, "prompt_eval_count", int)
+            written.reply_tokens = member(last, "eval_count", int)
+            loading_ns = member(last, "load_duration", int) or 0
         reply = written.reply(load_seconds=loading_ns / 1e9)
         if not done:
             raise self.server.stopped(reply)
@@ -281,10 +273,9 @@ def _as_json(message: Message) -> dict[str, Any]:
 
 
 def _call_of(call: dict[str, Any]) -> ToolCall:
-    function = as_object(call.get("function"))
-    return ToolCall(
-        name=text_of(function, "name"), arguments=as_object(function.get("arguments") or {})
-    )
+    function = member(call, "function", dict)
+    arguments = member(function, "arguments", dict)
+    return ToolCall(name=member(function, "name", str), arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +328,8 @@ def _context_length(details: ollama.ShowResponse) -> int | None:
     """Return the longest context a model was trained for, tokens, where the server tells."""
     values = details.modelinfo or {}
     key = next((key for key in values if key.endswith(".context_length")), "")
-    return count_of(values, key)
+    length: int | None = member(values, key, int)
+    return length
 
 
 async def _version(server: Server, *, timeout_s: float | None = None) -> str:
@@ -350,7 +342,7 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
     try:
         with server.translated():
             document = await server.document("/api/version", timeout_s=timeout_s)
-            version = clip(printable(text_of(as_object(document), "version")), 40)
+            version = clip(printable(member(document, "version", str)), 40)
             if not version:
                 raise ValueError("it names no version")
     except StatusError as error:
@@ -367,7 +359,6 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
     return version
 
 
-@without_locals
 def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 

@@ -15,6 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,16 +29,12 @@ from llmsim_lab.llm._http import (
     Server,
     StatusError,
     Written,
-    as_object,
-    as_objects,
-    count_of,
+    member,
     read_address,
     read_json,
+    read_object,
     run_aside,
-    text_of,
-    without_locals,
 )
-from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -50,22 +47,16 @@ _UNNAMED = ("", "auto", "openai")
 _REJECTIONS = (400, 422, 501)
 """Statuses of a request that has something in it that the server does not know."""
 _ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
-_DO_WITHOUT = {
-    "chat_template_kwargs": "continuing without; think is left to the server",
-    "stream_options": "continuing without; replies have no token counts",
+_LOSSES = {
     "logprobs": "continuing without log-probabilities",
-    "max_tokens": "continuing with max_completion_tokens",
-    "full_schema": "continuing without what OpenAI's strict mode lacks; replies are checked for it",
     "response_format": (
         "continuing without structured outputs: the schema goes into the prompt, and replies are "
         "only checked against it here"
     ),
 }
-"""What requests do without where a server does not take it, and how that is logged."""
+"""What users should know of what requests do without, as a server does not take it."""
 _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
 """Fields that are just left out; services such as Groq and Mistral reject those they lack."""
-_LOSSES = ("logprobs", "response_format")
-"""What users should know."""
 _NOT_OF_OPENAI = ("chat_template_kwargs", "max_tokens", "full_schema")
 """What OpenAI's own servers do not take."""
 _STRICT_KEYWORDS = {
@@ -74,7 +65,9 @@ _STRICT_KEYWORDS = {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
 }
 """What OpenAI's strict mode knows of JSON Schema."""
-_NEVER_STRICT = ("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf")
+_NEVER_STRICT = {
+    *("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf"),
+}
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
@@ -84,8 +77,7 @@ class OpenAIBackend:
     May be used from several event loops and threads; all backends of one server share its
     connections in a loop. Bounds neither time nor concurrency: ``LLMClient`` does. Such servers
     say nothing of a model's weights, so ``model_info`` has no digest, and they choose the context
-    window and how long a model stays loaded: ``num_ctx`` is compared with what a prompt took, and
-    ``keep_alive`` is not sent.
+    window and how long a model stays loaded: ``num_ctx`` and ``keep_alive`` are not sent.
 
     Args:
         model: taken where a request names none (or ``auto``); without one, the only one there.
@@ -103,7 +95,6 @@ class OpenAIBackend:
     max_top_logprobs: ClassVar[int] = 20
     streams = True
 
-    @without_locals
     def __init__(
         self,
         model: str | None = None,
@@ -120,6 +111,7 @@ class OpenAIBackend:
             form="OpenAI's",
             way_out="start it, or set base_url or OPENAI_BASE_URL",
             way_in="set OPENAI_API_KEY, or give api_key=...",
+            wider="start the server with a larger window",
             key=self._secret,
         )
         self._extend = extend
@@ -174,10 +166,6 @@ class OpenAIBackend:
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
         self._remember(model, without)
-        num_ctx = request.options.get("num_ctx")
-        if num_ctx is not None and (reply.prompt_tokens or 0) > num_ctx:
-            # The server's own window is larger than the one this request allows.
-            raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx)
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -213,12 +201,12 @@ class OpenAIBackend:
         try:
             with self.server.translated():
                 answer = await self.server.document("/models", timeout_s=LIST_TIMEOUT_S)
-                models = as_objects(as_object(answer).get("data"))
+                models = member(answer, "data", list)
         except StatusError as error:
             if error.status in (404, 405, 501):
                 return []
             raise await self.server.fault(error, "") from error
-        return [model for model in models if isinstance(model.get("id"), str)]
+        return [model for model in models if member(model, "id", str)]
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
@@ -282,15 +270,9 @@ class OpenAIBackend:
         """Remember what a server does not take of requests to a model, and log what is new."""
         known = self._turned_down.get(model, self._from_the_start)
         self._turned_down[model] = known | without
-        for name in sorted(without - known):
-            log_event(
-                logger,
-                logging.WARNING if name in _LOSSES else logging.INFO,
-                f"{name}_unsupported",
-                model=model,
-                base_url=self.base_url,
-                detail=_DO_WITHOUT[name],
-            )
+        for name in sorted((without - known) & _LOSSES.keys()):
+            fields = {"model": model, "base_url": self.base_url, "detail": _LOSSES[name]}
+            log_event(logger, logging.WARNING, f"{name}_unsupported", **fields)
 
     async def _exchange(self, body: Mapping[str, Any], on_text: OnText | None) -> ChatReply:
         """Make one request over the wire.
@@ -299,7 +281,7 @@ class OpenAIBackend:
             StatusError: the server reports an error.
             BackendError: it does not answer, or not in the protocol's form.
         """
-        written = Written(self.server.who, on_text)
+        written = Written(on_text)
         calls: dict[int, dict[str, Any]] = {}
         ended = False
         async with self.server.asked("/chat/completions", body) as response:
@@ -312,7 +294,7 @@ class OpenAIBackend:
             if not (ended or written.done_reason):
                 raise self.server.broken_off()
             for _, call in sorted(calls.items()):
-                call["arguments"] = as_object(read_json(call["arguments"] or "{}"))
+                call["arguments"] = read_object(call["arguments"] or "{}")
                 written.tool_calls.append(ToolCall(**call))
         written.done_reason = _DONE_REASONS.get(written.done_reason, "stop")
         reply = written.reply()
@@ -350,7 +332,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
         raise ValueError("it is not a stream of events")
     if data.strip() == b"[DONE]":
         return None
-    event = as_object(read_json(data))
+    event = read_object(data)
     if error := event.get("error"):  # some have it always, as null
         raise StatusError(None, error)
     return event
@@ -358,28 +340,28 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 def _add_event(written: Written, calls: dict[int, dict[str, Any]], event: dict[str, Any]) -> None:
     """Put an event to a reply and its calls, which come in pieces."""
-    if event.get("usage"):
-        usage = as_object(event["usage"])
-        written.prompt_tokens = count_of(usage, "prompt_tokens")
-        written.reply_tokens = count_of(usage, "completion_tokens")
-    choices = as_objects(event.get("choices"))
+    if usage := member(event, "usage", dict):
+        written.prompt_tokens = member(usage, "prompt_tokens", int)
+        written.reply_tokens = member(usage, "completion_tokens", int)
+    choices = member(event, "choices", list)
     if not choices:
         written.add("")  # mostly how far the server has read the prompt
         return
-    choice, delta = choices[0], as_object(choices[0].get("delta") or {})
-    written.done_reason = text_of(choice, "finish_reason") or written.done_reason
-    written.add_logprobs(as_object(choice.get("logprobs") or {}).get("content"))
-    for part in as_objects(delta.get("tool_calls")):
+    choice, delta = choices[0], member(choices[0], "delta", dict)
+    written.done_reason = member(choice, "finish_reason", str) or written.done_reason
+    written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
+    for part in member(delta, "tool_calls", list):
         # Of servers that leave the index out, each part is a whole call.
-        place = count_of({"index": len(calls)} | part, "index")
-        call = calls.setdefault(place or 0, {"id": None, "name": "", "arguments": ""})
-        function = as_object(part.get("function") or {})
-        call["id"] = text_of(part, "id") or call["id"]
-        call["name"] = text_of(function, "name") or call["name"]
-        call["arguments"] += text_of(function, "arguments")
+        place = member(part, "index", int)
+        place = len(calls) if place is None else place
+        call = calls.setdefault(place, {"id": None, "name": "", "arguments": ""})
+        function = member(part, "function", dict)
+        call["id"] = member(part, "id", str) or call["id"]
+        call["name"] = member(function, "name", str) or call["name"]
+        call["arguments"] += member(function, "arguments", str)
     # A refusal is what OpenAI's models write in place of an answer.
-    thinking = text_of(delta, "reasoning_content", "reasoning")
-    written.add(text_of(delta, "content", "refusal"), thinking)
+    text = member(delta, "content", str) or member(delta, "refusal", str)
+    written.add(text, member(delta, "reasoning_content", str) or member(delta, "reasoning", str))
 
 
 def _checked_key(value: object) -> SecretStr:
@@ -452,37 +434,41 @@ def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
         yield value
 
 
+def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a schema and all within it, outer ones first; each may be changed when it comes."""
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    inner = [schema.get("items"), schema.get("additionalProperties")]
+    for key in ("properties", "$defs"):
+        inner += schema.get(key, {}).values()
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        inner += schema.get(key, ())
+    for one in inner:
+        yield from schemas_in(one)
+
+
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without the keywords that OpenAI's strict mode turns down.
 
     What they said is checked in the reply all the same.
     """
-    if "$ref" in schema:
-        return {"$ref": schema["$ref"]}
-    result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs"):
-            result[key] = {name: portable(child) for name, child in value.items()}
-        elif key in ("anyOf", "oneOf"):
-            result["anyOf"] = [portable(child) for child in value]
-        elif key == "items" and isinstance(value, Mapping):
-            result[key] = portable(value)
-        elif key in _STRICT_KEYWORDS or key in _NEVER_STRICT:
-            result[key] = value
+    result = deepcopy(dict(schema))
+    for one in schemas_in(result):
+        if "oneOf" in one:
+            one["anyOf"] = one.pop("oneOf")
+        for key in one.keys() - ({"$ref"} if "$ref" in one else _STRICT_KEYWORDS | _NEVER_STRICT):
+            del one[key]
     return result
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    if any(key in schema for key in _NEVER_STRICT):
-        return False
-    properties = schema.get("properties", {})
-    if schema.get("type") == "object" or properties:
-        if schema.get("additionalProperties") is not False:
+    for one in schemas_in(dict(schema)):
+        fields = one.get("properties", {})
+        is_open = one.get("additionalProperties") is not False
+        is_open = is_open or set(one.get("required", ())) != fields.keys()
+        is_object = fields or one.get("type") == "object"
+        if _NEVER_STRICT & one.keys() or (is_object and is_open):
             return False
-        if set(schema.get("required", ())) != set(properties):
-            return False
-    inner = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())]
-    if "items" in schema:
-        inner.append(schema["items"])
-    return all(is_strict(child) for child in inner if isinstance(child, Mapping))
+    return True

@@ -33,7 +33,6 @@ logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this
 _MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
 """How much of its own reply the model sees again: of a whole one, and of one that was cut off."""
 _MAX_COMPLAINT_CHARS = 500
-_MAX_RETRY_AFTER_S = 86_400.0
 
 
 def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | None:
@@ -49,14 +48,6 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
         fault.__cause__ = error
         return fault
     return None
-
-
-def reworded(fault: BackendError, message: str) -> BackendError:
-    """Return a fault in other words, with the fault itself as its cause."""
-    other = copy.copy(fault)
-    other.args = (message,)
-    other.__cause__ = fault
-    return other
 
 
 def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
@@ -77,61 +68,12 @@ def is_refused(error: BaseException) -> bool:
 
 
 def retry_after_s(text: str | None) -> float | None:
-    """Return the seconds that a ``Retry-After`` header asks to wait, at most a day, or None.
+    """Return the seconds that a ``Retry-After`` header asks to wait, or None.
 
     No model server sends the header's other form, a date.
     """
     text = (text or "").strip()
-    is_number = text.isascii() and text.isdecimal()
-    return min(float(text), _MAX_RETRY_AFTER_S) if is_number else None
-
-
-def context_overflow(
-    prompt: str,
-    num_ctx: int | None,
-    *,
-    trained: int | None = None,
-    what: str = "",
-    status_code: int | None = None,
-) -> BackendError:
-    """Return the failure of a prompt that does not fit.
-
-    Args:
-        prompt: how long the prompt is, in words.
-        num_ctx: the window asked for.
-        trained: the longest window the model was trained for, where known, and so the longest that
-            the server gives it.
-        what: how that was noticed.
-        status_code: the HTTP status, where there was one.
-    """
-    window = f"num_ctx={num_ctx} can hold" if num_ctx is not None else "the context window can hold"
-    most = "what the model was trained for" if trained is None else f"{trained}"
-    way_out = f"raise LLMConfig.num_ctx, up to {most}, or shorten the prompt"
-    if trained is not None and num_ctx is not None and num_ctx >= trained:
-        window = f"the {trained} tokens of context that the model was trained for"
-        way_out = "shorten the prompt, or use a model with a longer context"
-    reason = f" ({what})" if what else ""
-    return BackendError(
-        f"the prompt has {prompt}, more than {window}{reason}; {way_out}",
-        reason="context_overflow",
-        status_code=status_code,
-    )
-
-
-def window_left(reply: ChatReply, num_ctx: int, *, trained: int | None) -> BackendError:
-    """Return the failure of an answer whose end was written without the prompt's start."""
-    window, way_out = f"num_ctx={num_ctx}", "raise LLMConfig.num_ctx, "
-    if trained is not None and num_ctx >= trained:
-        window, way_out = f"the {trained} tokens of context that the model was trained for", ""
-    return BackendError(
-        f"the answer met the end of the context: {reply.prompt_tokens} tokens of prompt and "
-        f"{reply.reply_tokens} of answer are more than {window}, so the server dropped the start "
-        f"of the prompt while the model wrote on; {way_out}shorten the prompt, or ask for less",
-        reason="context_overflow",
-        status_code=200,
-        retry=True,
-        reply=reply,
-    )
+    return float(text) if text.isascii() and text.isdecimal() else None
 
 
 def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
@@ -149,14 +91,14 @@ def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
 
 
 def both_faults(first: BackendError, second: BackendError, *, repaired: bool) -> BackendError:
-    """Return the fault of a call that failed twice; its message begins with the first one."""
-    # The repair made the prompt too long, not the user, who can only act on the first fault.
+    """Return the fault of a call that failed twice; its message has both where they differ."""
     if repaired and second.reason == "context_overflow":
-        words = f"{first} (asking again with this fault shown did not fit into the context window)"
-        return reworded(first, words)
+        return first  # the repair made the prompt too long, not the user
     if str(second).startswith(str(first)):
         return second
-    return reworded(second, f"first: {first}; then: {second}")
+    both = copy.copy(second)
+    both.args, both.__cause__ = (f"first: {first}; then: {second}",), second
+    return both
 
 
 def failure_of(
@@ -178,20 +120,6 @@ def failure_of(
     failure.__cause__ = fault
     failure.call = call
     return failure
-
-
-def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: float) -> BackendError:
-    """Return the fault, without its retry if the server asks for a longer wait than is left.
-
-    A server is granted ``timeout_s``, and the caller will still wait the seconds that are ``left``.
-    """
-    asked = fault.retry_after_s
-    if not fault.retry or not asked or left is None or min(asked, timeout_s) < left:
-        return fault
-    waits = f"it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s"
-    hurried = reworded(fault, f"{fault}; {waits}")
-    hurried.retry = False
-    return hurried
 
 
 def judged(

@@ -6,9 +6,6 @@ and engines need not pass it on. It is the package's one context variable.
 
 from __future__ import annotations
 
-import hashlib
-import math
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,10 +18,9 @@ from pydantic import Field, model_validator
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BudgetReached, ConfigError
+from llmsim_lab.llm._retry import seed_from
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
-_CHARS_PER_TOKEN = 4
-"""Of a prompt whose tokens the server did not report."""
 _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for whoever watches."""
 
@@ -85,9 +81,9 @@ class CallLog:
         """
         if self.closed:
             raise ConfigError(
-                f"{_who(request)} made a call for turn {self.turn} of {self.run!r}, which is over: "
-                "a task was left running. Await every task in the turn that starts it, as in "
-                "await asyncio.gather(...)"
+                f"{caller(request.site)} made a call for turn {self.turn} of {self.run!r}, which "
+                "is over: a task was left running. Await every task in the turn that starts it, as "
+                "in await asyncio.gather(...)"
             )
         # By identity: two equal questions are two calls.
         self._under_way[id(request)] = request
@@ -99,9 +95,7 @@ class CallLog:
             place = f"{in_json(site.component)}, {agent}, {site.replicate}"
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
         seed, replicate = self._sampling
-        words = f"[{seed}, {replicate}, {self.turn}, {place}, {before}]"
-        # 31 bits, which every server takes.
-        return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
+        return seed_from(f"[{seed}, {replicate}, {self.turn}, {place}, {before}]")
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""
@@ -121,19 +115,21 @@ class CallLog:
             [request, *more] = self._under_way.values()
             others = f" and {len(more)} more" if more else ""
             raise ConfigError(
-                f"turn {self.turn} of {self.run!r} ended while a call of {_who(request)}{others} "
-                "is still under way; await every call in the turn that makes it"
+                f"turn {self.turn} of {self.run!r} ended while a call of {caller(request.site)}"
+                f"{others} is still under way; await every call in the turn that makes it"
             )
         # A tape numbers attempts as their answers arrived. In a replay all answers come at once,
         # yet its calls must have the same order.
         return tuple(sorted(self._calls, key=lambda call: call.history[0].number or 0))
 
 
-def _who(request: ChatRequest) -> str:
-    site = request.site
+def caller(site: CallSite | None) -> str:
+    """Return who makes a call, for messages."""
     if site is None:
-        return "somebody"
-    return f"{site.component} {site.agent}" if site.agent else site.component
+        return "plain code"
+    if site.agent and site.component == "player":
+        return site.agent
+    return f"{site.component} of {site.agent}" if site.agent else site.component
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +143,6 @@ class Scope:
         deadline: when whoever waits gives up, seconds of ``time.monotonic``.
         asker: for whom tools are looked up.
         counted: whether a line on the screen counts the work already.
-        outgoing: what a backend's transport adds to the request that is being made.
     """
 
     recorder: Recorder | None = None
@@ -156,7 +151,6 @@ class Scope:
     deadline: float | None = None
     asker: str | None = None
     counted: bool = False
-    outgoing: Any = None
 
 
 _scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen
@@ -213,12 +207,7 @@ class Waiting:
         return time.monotonic() - self.since
 
     def __str__(self) -> str:
-        if self.site is None:
-            return "a call"
-        agent = self.site.agent
-        if agent and self.site.component == "player":
-            return agent
-        return f"{self.site.component} of {agent}" if agent else self.site.component
+        return caller(self.site)
 
 
 class InFlight:
@@ -236,23 +225,19 @@ class InFlight:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._waiting: dict[int, Waiting] = {}
         self.finished = self.taped = self.faulty = self.tokens = self.pieces = 0
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
         entry = Waiting(site=request.site, attempt=request.attempt, since=time.monotonic())
-        with self._lock:
-            self._waiting[id(request)] = entry  # by identity: equal requests are two
+        self._waiting[id(request)] = entry  # by identity: equal requests are two
 
     def wrote(self, request: ChatRequest, piece: str) -> None:
         """Record a piece of the reply; only of backends that stream, and not of every reply."""
-        with self._lock:
-            entry = self._waiting.get(id(request))
-            if entry is not None:
-                entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
-                self.pieces += 1
+        if (entry := self._waiting.get(id(request))) is not None:
+            entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
+            self.pieces += 1
 
     def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
         """Record the outcome of a request, for one that ``began`` of the very same object.
@@ -261,19 +246,17 @@ class InFlight:
         comes from a tape, without having begun.
         """
         reply = attempt.reply if attempt is not None else None
-        with self._lock:
-            self._waiting.pop(id(request), None)
-            self.finished += 1
-            self.taped += taped
-            self.faulty += reply is None
-            if reply is not None:
-                self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+        self._waiting.pop(id(request), None)
+        self.finished += 1
+        self.taped += taped
+        self.faulty += reply is None
+        if reply is not None:
+            self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
         """What is being waited for, the longest wait first."""
-        with self._lock:
-            return tuple(self._waiting.values())
+        return tuple(self._waiting.values())
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.waiting)) or "nothing"
@@ -283,9 +266,7 @@ class InFlight:
 class Budget(Settings):
     """What ``run()`` may spend on live calls before it stops; what a tape answers costs nothing.
 
-    Tokens are those that the server reports; a server that reports none is not limited by them. Of
-    a reply for which it reports only its own the prompt counts with a token for every four
-    characters.
+    Tokens are those that the server reports; a server that reports none is not limited by them.
 
     Attributes:
         calls: requests to a model, repeated ones included.
@@ -318,7 +299,6 @@ class Purse:
     def __init__(self, budget: Budget) -> None:
         self.budget, self.calls, self.tokens = budget, 0, 0
         self.refusal: BudgetReached | None = None
-        self._lock = threading.Lock()
 
     def check(self) -> None:
         """Raise BudgetReached if no further request may be made.
@@ -340,21 +320,14 @@ class Purse:
         Raises:
             BudgetReached: the budget is spent.
         """
-        with self._lock:
-            try:
-                self.check()
-            except BudgetReached as refusal:
-                self.refusal = refusal
-                raise
-            self.calls += 1
+        try:
+            self.check()
+        except BudgetReached as refusal:
+            self.refusal = refusal
+            raise
+        self.calls += 1
 
     def end(self, attempt: Attempt) -> None:
         """Count what a request used."""
-        if (reply := attempt.reply) is None:
-            return
-        read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
-        if reply.prompt_tokens is None and reply.reply_tokens is not None:
-            chars = sum(len(message.content) for message in attempt.request.messages)
-            read = math.ceil(chars / _CHARS_PER_TOKEN)
-        with self._lock:
-            self.tokens += read + written
+        if (reply := attempt.reply) is not None:
+            self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)

@@ -78,9 +78,6 @@ class ScriptedBackend:
         """Return that a script answers."""
         return ModelInfo(name=self._name, backend="scripted", capabilities=("completion", "tools"))
 
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to close."""
-
     def __repr__(self) -> str:
         return f"<ScriptedBackend {self._name!r}, {len(self.requests)} requests>"
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._types import LLMMessage, ToolDeclaration
-from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.types import ChatReply, Decision, Message, ModelInfo
@@ -167,16 +167,8 @@ async def _speed(client: LLMClient) -> CheckResult:
 
 async def _context(client: LLMClient) -> CheckResult:
     used, trained = client.config.num_ctx, (await client.model_info()).context_length
-    held = getattr(client.backend, "memory_bytes", None)
-    try:
-        size = await held() if held is not None else None
-    except BackendError:
-        size = None
-    notes = [f"trained for {trained:,}"] if trained else []
-    notes += [f"{size / 1e9:.1f} GB of memory"] if size else []
-    return CheckResult(
-        check="context", result=f"{used:,} tokens", value=used, note="; ".join(notes)
-    )
+    note = f"trained for {trained:,}" if trained else ""
+    return CheckResult(check="context", result=f"{used:,} tokens", value=used, note=note)
 
 
 # --- does it keep a form -------------------------------------------------------------------------

@@ -292,18 +292,6 @@ async def test_no_more_requests_are_in_flight_than_allowed() -> None:
     assert highest == 3
 
 
-def test_the_default_limit_comes_from_the_servers_own_setting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "2")
-    assert LLMConfig().concurrency == 2
-    monkeypatch.delenv("OLLAMA_NUM_PARALLEL")
-    assert LLMConfig().concurrency is None
-    monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "many")
-    with pytest.raises(ConfigError, match="OLLAMA_NUM_PARALLEL='many'"):
-        _ = LLMConfig().concurrency
-
-
 def test_one_client_serves_several_event_loops_at_once() -> None:
     client, backend = make_client(GOOD, max_concurrency=1)
 

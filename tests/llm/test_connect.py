@@ -186,7 +186,7 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
     settings = {"temperature": 0, "max_text_chars": 60, "max_tokens": 200, "timeout_s": 120}
     client = connect("embedded:smollm2-135m", download=True, quiet=True, **settings)
     assert isinstance(client.backend, EmbeddedBackend)
-    assert client.config.concurrency == 1
+    assert client.config.max_concurrency == 1
     assert client.chosen == (
         "Using the embedded model smollm2-135m. It is for trying the tool, not for findings: "
         "'ollama pull llama3.1:8b' gets a larger one for 'ollama:llama3.1:8b'."

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import _http, connect
@@ -90,19 +89,6 @@ async def test_a_stream_has_a_largest_size(says: Says, monkeypatch: pytest.Monke
     assert f"sent more than {len(whole):,} bytes, the most that is read of a stream" in str(error)
 
 
-async def test_what_a_model_says_has_a_largest_size(
-    says: Says, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _http.MAX_TEXT_CHARS == 1_048_576
-    monkeypatch.setattr(_http, "MAX_TEXT_CHARS", 23)
-    says(20 * LINE + said())
-    assert await text() == "x" * 20 + "Hm."
-    says(21 * LINE + said())
-    error = await failure()
-    assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
-    assert "wrote 24 characters; 23 are the most that is read of a reply" in str(error)
-
-
 async def test_of_a_large_error_only_the_beginning_is_read(says: Says) -> None:
     says(b"<html>" + b"x" * 5_000_000, 502)
     error = await failure()
@@ -137,8 +123,8 @@ async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["[" * 300 + "]" * 300, "NaN", "-Infinity", "1e999", "9" * 5000, "9" * 400, '"\\ud800"'],
-    ids=["deep", "nan", "infinity", "1e999", "5000 digits", "400 digits", "surrogate"],
+    ["[" * 300 + "]" * 300, "NaN", "-Infinity", "1e999", "9" * 5000, '"\\ud800"'],
+    ids=["deep", "nan", "infinity", "1e999", "5000 digits", "surrogate"],
 )
 async def test_json_that_is_not_sound_is_the_servers_fault(says: Says, value: str) -> None:
     call = f'{{"function": {{"name": "f", "arguments": {{"x": {value}}}}}}}'
@@ -147,13 +133,6 @@ async def test_json_that_is_not_sound_is_the_servers_fault(says: Says, value: st
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, True)
     assert "not valid JSON of Ollama's form" in str(error)
     assert len(str(error)) < 700
-
-
-@pytest.mark.parametrize("number", ["1e999", str(2**63), str(-(2**63))])
-def test_a_number_beyond_64_bits_is_rejected_with_the_reason(number: str) -> None:
-    with pytest.raises(ValueError, match="a number that needs more than 64 bits"):
-        _http.read_json(number)
-    assert _http.read_json(f"[{2**63 - 1}, 1e308]") == [2**63 - 1, 1e308]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +216,7 @@ async def test_an_overflow_with_numbers_that_are_none_still_names_the_window(say
     says(json.dumps({"error": told}).encode(), 400)
     error = await failure()
     assert error.reason == "context_overflow"
-    assert "the prompt has 14 characters, more than num_ctx=4096" in str(error)
+    assert "the prompt has 14 characters, more than the context window of 4096 tokens" in str(error)
     assert str(error).isprintable()
 
 
@@ -253,26 +232,3 @@ async def test_names_and_versions_are_harmless_as_well(says: Says) -> None:
     assert info.capabilities == (TAME, "completion")
     assert (found.version, found.models, found.model) == (TAME, (TAME,), TAME)
     assert str(caught.value).isprintable()
-
-
-# TLS
-
-
-async def test_a_fault_of_tls_is_told_with_both_ways_out(says: Says) -> None:
-    says(httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number"))
-    with pytest.raises(BackendError) as caught:
-        await OllamaBackend("m", host="https://gpu-box").chat(REQUEST)
-    assert str(caught.value) == (
-        "no Ollama server answers at https://gpu-box ([SSL: WRONG_VERSION_NUMBER] wrong version "
-        "number); start it with: ollama serve, or set OLLAMA_HOST; name the certificate of an "
-        "authority of your own in SSL_CERT_FILE, or if it speaks plain http, write http://gpu-box"
-    )
-
-
-async def test_https_to_a_plain_port_that_waits_says_it_too() -> None:
-    with FakeOllama() as server:
-        host = server.host
-        https = host.replace("http:", "https:")
-        with pytest.raises(BackendError, match="nothing answered in time") as caught:
-            await asyncio.to_thread(look, https, timeout_s=0.1)
-    assert str(caught.value).endswith(f"if it speaks plain http, write {host}")

@@ -74,7 +74,6 @@ async def test_requests_are_kept_and_the_model_says_what_it_is() -> None:
     assert backend.requests == [REQUEST]
     assert (await backend.model_info()).name == "puppet"
     assert repr(backend) == "<ScriptedBackend 'puppet', 1 requests>"
-    await backend.aclose()
 
 
 async def test_without_a_name_the_model_is_called_scripted() -> None:

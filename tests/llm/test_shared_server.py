@@ -16,7 +16,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._openai import OpenAIBackend
 from llmsim_lab.llm._scope import time_limit
-from llmsim_lab.types import ChatReply, ChatRequest, Message
+from llmsim_lab.types import ChatReply, Message
 
 
 def client_of(host: str, **config: Any) -> LLMClient:
@@ -57,34 +57,6 @@ async def test_the_model_stays_loaded_while_another_client_takes_turns() -> None
                 assert (await say(client)).load_seconds < 0.01
 
 
-async def test_a_model_that_others_load_with_other_settings_is_told_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    options = {"num_ctx": 2048}
-    with FakeOllama(load_s=2.5) as server, ollama.Client(server.host) as other:
-        async with client_of(server.host) as client:
-            for _ in range(8):
-                await say(client)
-                other.chat("llama3.2", [{"role": "user", "content": "Hi"}], options=options)
-    [line] = told(caplog)
-    assert "this model is loaded with other settings and is loaded anew each time" in line
-    assert "the last 3 answers waited 2.5, 2.5, 2.5 s for that" in line
-    assert "num_ctx (here 4096)" in line
-
-
-async def test_requests_that_wait_for_one_loading_are_not_several_loadings(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Loading:
-        async def chat(self, request: ChatRequest) -> ChatReply:
-            await asyncio.sleep(0.01)
-            return ChatReply(text="ok", load_seconds=2.0)
-
-    client = LLMClient(LLMConfig(model="m", max_concurrency=8), Loading())
-    await asyncio.gather(*(say(client) for _ in range(8)))
-    assert told(caplog) == []
-
-
 async def test_after_an_answer_past_the_window_the_same_is_asked_with_another_seed() -> None:
     with FakeOllama(reply=["one two " * 300, "Brief."]) as server:
         async with client_of(server.host, num_ctx=512, max_tokens=511, seed=7) as client:
@@ -122,11 +94,11 @@ async def test_a_call_waits_for_a_server_that_is_being_restarted(
 
 async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone: str) -> None:
     began = time.perf_counter()
-    failure = await failure_of(client_of(gone, wait_for_server_s=1.2))
-    assert 1.2 <= time.perf_counter() - began < 4
+    failure = await failure_of(client_of(gone, wait_for_server_s=0.3))
+    assert 0.3 <= time.perf_counter() - began < 4
     assert str(failure) == (
         f"connection_error after 2 attempts: no Ollama server answers at {gone}; start it with: "
-        "ollama serve, or set OLLAMA_HOST; waited 1 s for it"
+        "ollama serve, or set OLLAMA_HOST; waited 0.3 s for it"
     )
 
 

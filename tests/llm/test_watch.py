@@ -115,7 +115,7 @@ async def test_what_is_in_flight_is_seen_with_its_place_and_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("site", "name"), [(None, "a call"), (CallSite(component="engine"), "engine")]
+    ("site", "name"), [(None, "plain code"), (CallSite(component="engine"), "engine")]
 )
 async def test_a_call_without_an_agent_has_a_name_too(site: Any, name: str) -> None:
     calls, backend = InFlight(), Slow()

@@ -144,7 +144,7 @@ async def test_a_turn_that_leaves_a_call_running_fails() -> None:
         return ""
 
     run = Leaving(llm_client=silent_client(hang))
-    with pytest.raises(ConfigError, match="turn 1 of 'counter' ended while a call of adder Ann is"):
+    with pytest.raises(ConfigError, match="ended while a call of adder of Ann is still"):
         await run.step()
     assert run.turn_number == 0
     run.left.cancel()
@@ -170,7 +170,7 @@ async def test_a_call_left_over_from_an_earlier_turn_is_an_error() -> None:
     run = Late(llm_client=silent_client())
     await run.step()
     run.over.set()
-    with pytest.raises(ConfigError, match="adder Ann made a call for turn 1 of 'counter'"):
+    with pytest.raises(ConfigError, match="adder of Ann made a call for turn 1 of 'counter'"):
         await run.left
     assert run.llm_client is not None
     assert run.llm_client.backend.requests == []  # type: ignore[attr-defined]

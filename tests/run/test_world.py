@@ -481,18 +481,6 @@ def test_a_budget_stops_a_run_which_is_resumed_without_asking_again(tmp_path: Pa
     assert (resumed.turn_number, len(backend.requests)) == (2, 8)
 
 
-def test_the_prompt_of_a_reply_that_was_stopped_counts_too() -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        said = f"Take {'x' * 1000}"
-        return ChatReply(text=json.dumps(gift(request) | {"reasoning": said}), reply_tokens=1)
-
-    run = pot(llm_client=pot_client(answer))
-    run.run(1)
-    chars = sum(len(one.prompt) for one in run.llm_client.backend.requests)  # type: ignore[union-attr]
-    again = pot(llm_client=pot_client(answer))
-    assert len(again.run(9, budget=Budget(tokens=chars // 4 + 10))) == 2
-
-
 def test_tokens_can_be_limited() -> None:
     def answer(request: ChatRequest) -> ChatReply:
         return ChatReply(text=json.dumps(gift(request)), prompt_tokens=90, reply_tokens=10)

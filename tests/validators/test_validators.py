@@ -170,8 +170,7 @@ async def test_when_one_judgement_fails_nothing_is_counted_and_the_cause_is_kept
     assert validator.get_stats()["total_validated"] == 0
 
 
-async def test_a_failed_judgement_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "2")
+async def test_a_failed_judgement_stops_the_others() -> None:
     answered: list[str] = []
 
     async def first_fails(request: ChatRequest) -> Any:
@@ -181,7 +180,7 @@ async def test_a_failed_judgement_stops_the_others(monkeypatch: pytest.MonkeyPat
         answered.append(request.prompt)
         return verdict()
 
-    validator = EconLLMValidator(make_client(first_fails))
+    validator = EconLLMValidator(make_client(first_fails, max_concurrency=2))
     with pytest.raises(LLMFailureException):
         await validator.validate_actions(proposals("Cut taxes", "Go to war"), STATE)
     assert answered == []

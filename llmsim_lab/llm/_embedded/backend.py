@@ -20,7 +20,6 @@ from llmsim_lab.llm._embedded.weights import (
     usable_cores,
     verified_path,
 )
-from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
@@ -120,13 +119,6 @@ class EmbeddedBackend:
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
 
-    async def memory_bytes(self) -> int | None:
-        """Return the memory that the model's process holds; None where it does not run."""
-        import psutil  # here, since it takes long to import
-
-        child = self._server.running()
-        return None if child is None else psutil.Process(child.pid).memory_info().rss
-
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""
         self._server.users.discard(self)
@@ -173,10 +165,6 @@ class EmbeddedBackend:
                     reason="connection_error",
                     retry=True,
                 ) from error
-            details = getattr(error.__cause__, "details", {})
-            read, window = details.get("n_prompt_tokens"), details.get("n_ctx")
-            if type(read) is type(window) is int:
-                raise context_overflow(f"{read:,} tokens", window, trained=self._trained) from error
             raise
         return replace(reply, load_seconds=load_seconds)
 

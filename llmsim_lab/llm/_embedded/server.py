@@ -170,7 +170,12 @@ class ChildProcess:
             self.stop()
             raise
         self.backend = OpenAIBackend(base_url=url, api_key=key, extend=extend)
-        self.backend.server = replace(self.backend.server, who="the embedded model", lasting=False)
+        self.backend.server = replace(
+            self.backend.server,
+            who="the embedded model",
+            wider="raise LLMConfig.num_ctx, up to what the model was trained for",
+            lasting=False,  # the runtime closes them, at times just as the next request is sent
+        )
 
     @property
     def alive(self) -> bool:

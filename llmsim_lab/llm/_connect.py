@@ -12,7 +12,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
 from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
-from llmsim_lab.llm._http import without_password
+from llmsim_lab.llm._http import without_locals, without_password
 from llmsim_lab.llm._ollama import (
     SUGGESTED_MODEL,
     OllamaBackend,
@@ -31,6 +31,7 @@ _MAY_BE_THERE_S = 1.0
 """How long an Ollama that nobody named may take for each answer."""
 
 
+@without_locals
 def connect(
     model: str = "auto",
     *,

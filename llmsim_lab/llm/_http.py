@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 import time
+import traceback
 import urllib.request
 from collections.abc import (
     AsyncGenerator,
@@ -26,7 +27,8 @@ from collections.abc import (
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -36,9 +38,10 @@ from pydantic_core import from_json
 
 from llmsim_lab._util.text import clip, listed, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._retry import is_refused, retry_after_s
+from llmsim_lab.llm._retry import errors_behind, is_refused, retry_after_s
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_REPLY_BYTES = 2**20
@@ -76,6 +79,31 @@ def without_password(url: str) -> str:
     """Return an address for messages: one that may have a password or a key in it is masked."""
     scheme = re.match(r"(?:https?://)?", url, re.IGNORECASE)
     return f"{scheme[0] if scheme else ''}***" if re.search("[@?#]", url) else url
+
+
+def clear_locals(error: BaseException) -> None:
+    """Clear the local variables of the frames that an error, and those behind it, came through.
+
+    An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
+    them. Frames that still run keep theirs.
+    """
+    for one in errors_behind(error):
+        traceback.clear_frames(one.__traceback__)
+
+
+def without_locals(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function's errors come without its arguments and local variables, which are secret."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            del args, kwargs
+            clear_locals(error)
+            raise
+
+    return call
 
 
 def read_address(text: str, *, source: str, example: str, usual_port: int | None = None) -> str:
@@ -399,18 +427,21 @@ class Server:
         """Turn what HTTP clients raise, and what is raised in reading, into failures of ours."""
         try:
             yield
-        except (ConnectionError, httpx.TransportError) as error:
-            raise self._lost(error) from error
-        except ConfigError as error:
-            raise BackendError(str(error), reason="client_error") from error
-        except (ValueError, TypeError) as error:
-            raise BackendError(
-                f"the answer of {self.url} is not valid JSON of {self.form} form "
-                f"({_words(f'{type(error).__name__}: {error}')})",
-                reason="server_error",
-                status_code=200,
-                retry=True,
-            ) from error
+        except BaseException as error:
+            clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
+            if isinstance(error, ConnectionError | httpx.TransportError):
+                raise self._lost(error) from error
+            if isinstance(error, ConfigError):
+                raise BackendError(str(error), reason="client_error") from error
+            if isinstance(error, ValueError | TypeError):
+                raise BackendError(
+                    f"the answer of {self.url} is not valid JSON of {self.form} form "
+                    f"({_words(f'{type(error).__name__}: {error}')})",
+                    reason="server_error",
+                    status_code=200,
+                    retry=True,
+                ) from error
+            raise
 
     def _lost(self, error: ConnectionError | httpx.TransportError) -> BackendError:
         """Return the failure of a connection that could not be made, or broke."""

@@ -27,6 +27,7 @@ from llmsim_lab.llm._http import (
     read_address,
     read_object,
     run_aside,
+    without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
@@ -60,6 +61,7 @@ class OllamaBackend:
     streams = True
     max_top_logprobs = 20
 
+    @without_locals
     def __init__(self, model: str | None = None, *, host: str | None = None) -> None:
         self.host = parse_host(host)
         self.server = Server(
@@ -359,6 +361,7 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
     return version
 
 
+@without_locals
 def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 

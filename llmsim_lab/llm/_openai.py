@@ -34,6 +34,7 @@ from llmsim_lab.llm._http import (
     read_json,
     read_object,
     run_aside,
+    without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
@@ -95,6 +96,7 @@ class OpenAIBackend:
     max_top_logprobs: ClassVar[int] = 20
     streams = True
 
+    @without_locals
     def __init__(
         self,
         model: str | None = None,

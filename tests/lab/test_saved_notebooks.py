@@ -24,7 +24,9 @@ def test_a_notebook_as_a_page_has_the_chart_as_a_picture_that_says_its_values(
         state = {"version_major": 2, "version_minor": 0, "state": {key: {} for key in views}}
         notebook.metadata.widgets = {STATE: state}
     page, _ = HTMLExporter().from_notebook_node(notebook)
-    [alt] = re.findall(r'<img alt="(Chart: recorded, hawk[^"]*)" [^<>]*src="data:image/png;base64,\w', page)
+    [alt] = re.findall(
+        r'<img alt="(Chart: recorded, hawk[^"]*)" [^<>]*src="data:image/png;base64,\w', page
+    )
     assert "recorded, turns 0 to 8: Policy rate 9.67 → 16.75" in alt
     assert page.count('<div class="llmsim-static">') == len(views)
     assert page.count(f'<script type="{VIEW}">') == with_state * len(views)

@@ -1,4 +1,4 @@
-"""Keys and passwords: in no error, and no pickle."""
+"""Keys and passwords: in no error, none of its frames' local variables, and no pickle."""
 
 from __future__ import annotations
 
@@ -31,9 +31,16 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def everything(error: BaseException) -> str:
-    """Return all that an error and those behind it say."""
-    said = [(repr(one), str(one), getattr(one, "__dict__", None)) for one in chain(error)]
-    return repr(said)
+    """Return all that tools for debugging show of an error, but for this file's own frames."""
+    texts = []
+    for one in chain(error):
+        texts += [repr(one), str(one), repr(getattr(one, "__dict__", None))]
+        at = one.__traceback__
+        while at is not None:
+            if at.tb_frame.f_code.co_filename != __file__:
+                texts += map(repr, at.tb_frame.f_locals.items())
+            at = at.tb_next
+    return "\n".join(texts)
 
 
 @asynccontextmanager
@@ -85,6 +92,17 @@ async def test_the_key_is_not_in_what_a_failed_call_leaves(answer: bytes, reason
     assert caught.value.reason == reason
     assert KEY not in everything(caught.value)
     assert KEY.encode() not in pickle.dumps(caught.value)
+
+
+@pytest.mark.parametrize(("answer", "reason"), ANSWERS)
+async def test_nor_is_it_in_what_a_failed_stream_leaves(answer: bytes, reason: str) -> None:
+    async with serving(answer) as url:
+        backend = OpenAIBackend("m", base_url=url, api_key=KEY)
+        request = ChatRequest(model="m", messages=(Message("user", "And?"),))
+        with pytest.raises(BackendError) as caught:
+            await backend.chat(request, on_text=lambda _: False)
+    assert caught.value.reason == reason
+    assert KEY not in everything(caught.value)
 
 
 async def test_nor_where_nothing_listens() -> None:

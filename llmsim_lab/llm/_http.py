@@ -303,6 +303,11 @@ class StatusError(Exception):
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
 
+    def hide(self, secret: str) -> None:
+        """Mask a secret that the server repeats."""
+        self.text, self.said = self.text.replace(secret, "***"), self.said.replace(secret, "***")
+        self.args = (self.text,)
+
 
 # --- requests -------------------------------------------------------------------------------------
 
@@ -370,17 +375,11 @@ class Server:
         content = b"" if body is None else _as_json(body)
         extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
         with self.translated():
-            headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
-            secret = (await self.key()) if self.key else None
-            key = secret.get_secret_value() if secret else ""
-            if key:
-                headers["Authorization"] = f"Bearer {key}"
-            if not self.lasting:
-                headers["Connection"] = "close"
+            key = await self.key() if self.key else None
             request = httpx.Request(
                 "POST" if content else "GET",
                 self.url + path,
-                headers=headers,
+                headers=self._headers(key),  # in no variable here: errors would show the key
                 content=content,
                 extensions=extensions,
             )
@@ -388,13 +387,23 @@ class Server:
             try:
                 if response.is_error:
                     said = response.content.decode(errors="replace")
-                    if len(key) >= _SHORTEST_SECRET:  # which some servers repeat
-                        said = said.replace(key, "***")
                     again = response.headers.get("retry-after")
                     raise StatusError(response.status_code, said, retry_after=again)
                 yield response
+            except StatusError as error:
+                if key is not None and len(key) >= _SHORTEST_SECRET:
+                    error.hide(key.get_secret_value())
+                raise
             finally:
                 await response.aclose()  # which closes the connection if there is more to come
+
+    def _headers(self, key: SecretStr | None) -> dict[str, str]:
+        headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
+        if not self.lasting:
+            headers["Connection"] = "close"
+        return headers
 
     async def document(self, path: str, *, timeout_s: float | None = None) -> Any:
         """Return the JSON document at a path; raises what ``asked`` does."""

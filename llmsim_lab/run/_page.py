@@ -441,8 +441,8 @@ def _packed(value: object) -> str:
 
 def _static(runs: Sequence[PageRun], title: str) -> Markup:
     """Return what is essential as plain HTML: the tree, what defines the runs, their decisions."""
-    changes = {run.info.id: run.changes for run in runs}
-    tree = TextTree([run.info for run in runs], title=title, changes=lambda run: changes[run])
+    changed = {run.info.id: run.changes for run in runs}
+    tree = TextTree([run.info for run in runs], title=title, changed=changed)
     parts = [
         styled(clip(title, 120), tag="h1"),
         styled("Runs", tag="h2"),

@@ -1505,14 +1505,15 @@ def replay(
     tape = _reading(tape)
     info = tape.run(run)
     cls = _class_of(info, kind)
-    records = tape.turn_records(info.id)
+    lines = tape.turn_lines(info.id)
+    records = [line["record"] for line in lines.values()]
     # A fork's turns up to there are its parent's, which were played by another run: not again.
     first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
     shared = [record for record in records if record["turn"] <= first]
     loaded = load_turns(cls, tape, info.id, shared)
     simulation = _rebuild(cls, info, _no_model(cls, info), parts, loaded[-1].state)
     planned = planned_in(cls, records)
-    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, records))
+    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, lines))
     wanted = info.turns if turns is None else turns
     if not first <= wanted <= info.turns:
         raise ConfigError(
@@ -1790,8 +1791,8 @@ def _load(
     client = llm_client or _no_model(cls, info)
     simulation = _rebuild(cls, info, client, parts, turns[-1].state)
     planned = planned_in(cls, records)
-    # One record is enough for the session: there is no turn to compare, only a tape to name.
-    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, records[-1:]))
+    # There is no turn to compare, only a tape to name.
+    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, {}))
 
 
 def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:

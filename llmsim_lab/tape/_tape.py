@@ -64,6 +64,7 @@ class Tape:
         """Those read lately, by number: whoever reads one of a turn's often reads its others."""
         self._infos: dict[int, tuple[int, dict[str, Any]]] = {}
         """What lines say of runs, by number, with how many lines that were."""
+        self._warned: set[int] = set()
 
     def close(self) -> None:
         """Write nothing more by this object; what it has can still be read."""
@@ -142,15 +143,11 @@ class Tape:
         turns = (turn for of, turn in keys if of == run and turn is not None)
         return max(turns, default=None)
 
-    def line(self, run: int) -> list[tuple[int, int]]:
-        """Return the runs that led to this one's latest turn, oldest first.
-
-        Each comes with the last turn that it played for this run: a fork continues after a turn of
-        its parent.
-        """
+    def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:
+        """Yield a run and those that it continues, latest first, each with the last turn to use."""
         info = self.run(run)
-        parts = [(info.id, info.turns)]
-        bound = info.turns
+        last = info.turns
+        yield info, last
         while info.parent is not None and info.fork_turn is not None:
             if info.parent >= info.id:
                 raise TapeError(
@@ -158,10 +155,16 @@ class Tape:
                     "it was forked from, came later"
                 )
             # A fork may start before the turn that its own parent was forked at.
-            bound = min(bound, info.fork_turn)
+            last = min(last, info.fork_turn)
             info = self.run(info.parent)
-            parts.append((info.id, bound))
-        return parts[::-1]
+            yield info, last
+
+    def line(self, run: int) -> list[tuple[int, int]]:
+        """Return the runs that led to this one's latest turn, oldest first.
+
+        Each comes with the last turn that it played for this run.
+        """
+        return [(info.id, last) for info, last in self._back(run)][::-1]
 
     def first_fault(self, run: int) -> int | None:
         """Return the first line of a run, or one that it was forked from, that was changed."""
@@ -169,56 +172,49 @@ class Tape:
         return min((broken[part] for part, _ in self.line(run) if part in broken), default=None)
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
-        """Return a run's whole turns as they were written, a fork's with those of its parents.
+        """Return a run's whole turns as they were written, a fork's with those of its parents."""
+        last = math.inf if up_to is None else up_to
+        return [line["record"] for line in self.turn_lines(run, last=last).values()]
 
-        Of a run that was changed since, they are what is there now, and a WARNING says so.
+    def turn_lines(
+        self, run: int, *, first: float = -math.inf, last: float = math.inf, unless: bytes = b""
+    ) -> dict[int, dict[str, Any]]:
+        """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
+
+        Of a run that was changed since, they are what is there now, and a WARNING says so, once.
+
+        Args:
+            run: the run.
+            first: the first turn.
+            last: the last turn.
+            unless: of turns before the last, a line that holds these bytes is passed over.
         """
-        if (fault := self.first_fault(run)) is not None:
+        places: dict[int, tuple[int, Place]] = {}
+        faults: list[int] = []
+        for info, bound in self._back(run):
+            own = list(self.journal.index.turns.get(info.id, {}).items())
+            # A fork's copy of the turn that it starts from, which may have been changed, counts.
+            places = {t: (info.id, at) for t, at in own if first <= t <= min(bound, last)} | places
+            faults += [self.journal.index.broken.get(info.id, 0)]
+            if info.fork_turn is not None and info.fork_turn <= first:
+                break
+        if any(faults) and run not in self._warned:
+            self._warned.add(run)
             log_event(
                 logger,
                 logging.WARNING,
                 "TAPE_DAMAGED",
                 tape=self.path,
                 run=run,
-                found=f"line {fault} is not as it was written",
+                found=f"line {min(filter(None, faults))} is not as it was written",
                 remedy="`llmsim-lab tape verify` names all that was changed",
             )
-        return [line["record"] for line in self._turn_lines(run, up_to).values()]
-
-    def _turn_lines(
-        self, run: int, up_to: int | None = None, turns: Container[int] | None = None
-    ) -> dict[int, dict[str, Any]]:
-        """Return the lines of a run's turns, by turn, in order."""
-        self.journal.refresh()
-        # A fork has a copy of the turn that it starts from, which may have been changed: it counts.
-        places: dict[int, tuple[int, Place]] = {}
-        for part, last in self.line(run):
-            bound = last if up_to is None else min(last, up_to)
-            own = self.journal.index.turns.get(part, {})
-            places |= {turn: (part, place) for turn, place in list(own.items()) if turn <= bound}
-        wanted = [turn for turn in sorted(places) if turns is None or turn in turns]
+        wanted = sorted(places)
         raws = self.journal.read([places[turn][1] for turn in wanted])
         return {
             turn: self._turn_of(raw, places[turn][0], turn)
             for turn, raw in zip(wanted, raws, strict=True)
-        }
-
-    def own_records(self, run: int, first: int, last: int, unless: bytes) -> dict[int, Any]:
-        """Return the records of turns that a run has itself, those of its parents left out.
-
-        Args:
-            run: the run.
-            first: the first turn.
-            last: the last turn.
-            unless: of other turns than the last, a line that holds these bytes is passed over.
-        """
-        own = self.journal.index.turns.get(run, {})
-        turns = [turn for turn in sorted(own) if first <= turn <= last]
-        found = zip(turns, self.journal.read([own[turn] for turn in turns]), strict=True)
-        return {
-            turn: self._turn_of(raw, run, turn)["record"]
-            for turn, raw in found
-            if turn == last or unless not in raw
+            if not unless or turn == wanted[-1] or unless not in raw
         }
 
     def _turn_of(self, raw: bytes, run: int, turn: int) -> dict[str, Any]:
@@ -316,14 +312,9 @@ class Tape:
             [{_encodable(name): _encodable(value) for name, value in row.items()} for row in rows]
         )
 
-    def frame_rows(self, run: int, turns: Container[int] | None = None) -> dict[int, Any]:
-        """Return the rows of a run's frame as they were written, by turn.
-
-        Args:
-            run: the run.
-            turns: which turns' rows to read; all if not given.
-        """
-        return {turn: line["row"] for turn, line in self._turn_lines(run, turns=turns).items()}
+    def frame_rows(self, run: int) -> dict[int, Any]:
+        """Return the rows of a run's frame as they were written, by turn."""
+        return {turn: line["row"] for turn, line in self.turn_lines(run).items()}
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.
@@ -378,7 +369,7 @@ class Tape:
 
     def changes(self) -> Changes:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
-        return Changes(self.runs(), self.own_records)
+        return Changes(self)
 
     def tree(self) -> TextTree:
         """Return the runs with their forks and reruns below them; it has a view in a notebook.
@@ -387,7 +378,9 @@ class Tape:
         model. A run that came from no other says in what settings it differs from those of its
         name.
         """
-        return TextTree(self.runs(), title=str(self), changes=self.changes().of)
+        runs, changes = self.runs(), self.changes()
+        changed = {info.id: changes.of(info.id) for info in runs}
+        return TextTree(runs, title=str(self), changed=changed)
 
     def __len__(self) -> int:
         """How many runs there are."""

@@ -61,7 +61,7 @@ def test_the_tree_of_the_terminal_and_the_widget_have_the_same_lines() -> None:
     with Tape(data_path(RECORDED), read_only=True) as tape:
         text = tape.tree()
         assert [run.id for run in text.runs] == [1, 2, 3]
-        assert tuple(RunTree(tape).static_text().splitlines()[1:4]) == text.lines[1:]
+        assert RunTree(tape).static_text().splitlines()[1:4] == text.lines[1:]
 
 
 async def test_one_run_pressed_is_shown_and_two_are_compared() -> None:
@@ -136,7 +136,7 @@ def info(number: int, parent: int | None = None, **more: Any) -> RunInfo:
 
 def test_forks_stand_beside_their_parents_and_below_each_other() -> None:
     runs = [info(1), info(2, 1), info(3, 1), info(4, 2), info(5, 2), info(6, 3)]
-    tree = TextTree(runs, title="", changes=lambda run: [f"prompt {run}"])
+    tree = TextTree(runs, title="", changed={run.id: [f"prompt {run.id}"] for run in runs})
     places = {
         node.runs[0].id: (node.column, node.row, node.parent) for node in nodes_of(tree, title="")
     }
@@ -153,12 +153,14 @@ def test_forks_stand_beside_their_parents_and_below_each_other() -> None:
 def test_very_many_runs_that_differ_in_anything_stay_few_nodes() -> None:
     runs = [info(number) for number in range(1, 301)]
     words = [f"factor {number % 10}, seed {number}" for number in range(301)]
-    tree = TextTree(runs, title="", changes=lambda run: [words[run]])
+    tree = TextTree(runs, title="", changed={run: [word] for run, word in enumerate(words)})
     assert len(nodes_of(tree, title="study")) == 1 + 10
-    tree = TextTree(runs, title="", changes=lambda run: [f"factor {run}.5, nation {run}"])
+    tree = TextTree(
+        runs, title="", changed={run.id: [f"factor {run.id}.5, nation {run.id}"] for run in runs}
+    )
     assert len(nodes_of(tree, title="study")) == 2
     deep = [info(1), *(info(number, number - 1) for number in range(2, 2000))]
-    tree = TextTree(deep, title="", changes=lambda _: [])
+    tree = TextTree(deep, title="", changed={run.id: [] for run in deep})
     assert {node.row for node in nodes_of(tree, title="")} == {0}
 
 

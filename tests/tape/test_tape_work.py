@@ -83,7 +83,7 @@ def test_loading_parses_a_prompt_that_all_agents_share_once(
     assert len(parsed) == len(set(parsed))
 
 
-def test_loading_parses_a_turn_once_and_the_last_one_for_its_row_too(
+def test_loading_and_replaying_parse_a_turn_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_recorded(tmp_path / "x.tape")
@@ -95,8 +95,10 @@ def test_loading_parses_a_turn_once_and_the_last_one_for_its_row_too(
         return line
 
     monkeypatch.setattr("llmsim_lab.tape._tape.read_line", counted)
-    load(tmp_path / "x.tape")
-    assert parsed == [*range(len(run.turns)), run.turn_number]
+    for play in (load, replay):
+        play(tmp_path / "x.tape")
+        assert parsed == [*range(len(run.turns))]
+        parsed.clear()
 
 
 def test_a_replay_makes_no_frame_that_nobody_asked_for(

@@ -6,7 +6,6 @@ another type never leaves this module.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from llmsim_lab._spans import Origin
 from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
 from llmsim_lab.errors import FailureReason, PromptError
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.tape._journal import FACT
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 
 Verb = Literal["run", "rerun", "fork", "import", "experiment"]
@@ -126,8 +126,8 @@ def kind_of(raw: bytes) -> str:
     """Return the kind of a line, as its beginning says; empty if it is none."""
     if raw.startswith((b'{"tape":', b'{"text":')):
         return raw[2:6].decode()
-    found = re.match(rb'\{"run":[0-9]{1,9},"is":"([a-z]{1,9})"', raw)
-    return found[1].decode() if found and found[1].decode() in _KINDS else ""
+    fact = FACT.match(raw)
+    return fact[2].decode() if fact else ""
 
 
 def read_line(raw: bytes) -> dict[str, Any]:

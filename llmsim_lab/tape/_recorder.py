@@ -273,7 +273,7 @@ class LiveRecorder(_AtTurn):
                 # Held already while the run plays, as nearly always.
                 with nullcontext() if journal.is_claimed else self.writing():
                     body = call_body(attempt, nth, journal.intern)
-                    number = journal.append_call(self.run, turn, body)
+                    number = journal.append(self.run, "call", body, turn=turn)
             except Exception as error:
                 self._is_known = was_known
                 if isinstance(error, ValueError):

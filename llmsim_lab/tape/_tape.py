@@ -524,10 +524,9 @@ class Tape:
                     journal.intern(source.journal.text(digest.decode()).decode())
             if kind == "run":
                 runs[part] = max(journal.index.runs, default=0) + 1
-            if kind == "call":
-                calls[number] = journal.append_call(runs[part], turn, body)
-            else:
-                journal.append(runs[part], kind, _renumbered(body, runs, calls), turn=turn)
+            body = body if kind == "call" else _renumbered(body, runs, calls)
+            own = journal.append(runs[part], kind, body, turn=turn)
+            calls |= {number: own} if kind == "call" else {}
         return runs
 
     def prune(self, runs: Iterable[int]) -> None:

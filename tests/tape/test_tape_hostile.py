@@ -226,7 +226,7 @@ def test_a_large_file_takes_bounded_time_and_memory(
     [
         (b"\0" * 10_000_000, "is not a tape"),
         (b"HEAD" + b"\0" * 100_000_000, "more than 33,554,432 bytes"),
-        (b"HEAD" + b"\n" * 3_000_000, "GiB unpacked; gunzip it"),
+        (b"HEAD" + b"\n" * 3_000_000, "1 MiB unpacked; gunzip it"),
     ],
     ids=["zeros", "one line", "lines"],
 )
@@ -237,15 +237,13 @@ def test_a_packed_bomb_is_not_unpacked(
     content: bytes,
     what: str,
 ) -> None:
-    monkeypatch.setattr(_journal, "_MAX_UNPACKED", 2**20 if b"\n" in content else 2**30)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(_journal, "_MAX_UNPACKED", 2**20 if b"\n" in content else 2**27)
     path = tmp_path / "x.tape.gz"
     path.write_bytes(gzip.compress(content.replace(b"HEAD", recorded[0]), 1))
     begun = time.process_time()
     with pytest.raises(TapeError, match=what):
         Tape(path)
     assert time.process_time() - begun < CPU_S
-    assert [file.name for file in tmp_path.iterdir()] == ["x.tape.gz"]
 
 
 def test_a_packed_tape_that_is_damaged_is_an_error(recorded: list[bytes], tmp_path: Path) -> None:

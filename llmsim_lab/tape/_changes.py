@@ -96,10 +96,9 @@ class Changes:
             for number in (parent, run)
             for line in self._tape.turn_lines(number, first=at, last=at).values()
         ]
-        done = [record.get("interventions") for record in records]
-        if len(records) < 2 or done[0] != done[1]:
+        if len(records) < 2 or records[0]["interventions"] != records[1]["interventions"]:
             return []
-        was, now = (flat(as_mapping(record.get("state"))) for record in records)
+        was, now = (flat(record["state"]) for record in records)
         fields = [_from_to(name, was.get(name), now.get(name)) for name in _different(was, now)]
         return [_line(f"state: {', '.join(_few(fields))}")] if fields else []
 
@@ -130,9 +129,9 @@ class Changes:
         # Most lines are passed over, so that they need not be parsed.
         lines = self._tape.turn_lines(run, first=first, unless=_NO_INTERVENTION)
         records = [line["record"] for line in lines.values()]
-        parts = [record.get("interventions") for record in records]
-        parts += [record.get("planned") for record in records[-1:]]
-        return Counter(_words(one) for part in parts if isinstance(part, list) for one in part)
+        parts = [record["interventions"] for record in records]
+        parts += [record["planned"] for record in records[-1:]]
+        return Counter(_words(one) for part in parts for one in part)
 
 
 # --- settings ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
-from typing import Annotated, Any, Literal, NotRequired, get_args
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from pydantic_core import from_json
@@ -44,6 +44,27 @@ class _FAULT(TypedDict):
     detail: str
     status_code: NotRequired[int]
     retry: NotRequired[bool]
+
+
+_NAMED = tuple[Status, Annotated[list[_Number], Field(min_length=1)]]
+"""A call, as records name it: how it went, and the numbers of its attempts."""
+
+
+@with_config(ConfigDict(extra="allow"))
+class _CHAIN(TypedDict):
+    call: NotRequired[int | _NAMED | None]
+
+
+@with_config(ConfigDict(extra="allow"))
+class _RECORD(TypedDict):
+    # In the order in which they are written, which is kept.
+    state: dict[str, Any]
+    turn: _Turn
+    seconds: NotRequired[Any]
+    interventions: list[Any]
+    planned: list[Any]
+    calls: list[_NAMED]
+    chains: list[_CHAIN]
 
 
 _KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -101,7 +122,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         **_OF_RUN,
         "is": Literal["turn"],
         "turn": _Turn,
-        "record": dict[str, Any],
+        "record": _RECORD,
         "row": dict[str, Any],
         "notes": NotRequired[list[dict[str, Any]]],
         "rules": NotRequired[list[dict[str, Any]]],
@@ -408,41 +429,17 @@ def _same(text: bytes) -> str:
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def call_numbers(record: Any) -> list[int]:
+def call_numbers(record: Mapping[str, Any]) -> list[int]:
     """Return the numbers of the calls that a turn's record names.
 
     Raises:
-        ValueError: it is not a record, or a part of it has the wrong type.
+        ValueError: one of its chains is of a call that it does not have.
     """
-    # Not isinstance, for which True is a number as well.
-    if not isinstance(record, dict) or type(record.get("turn")) is not int:
-        raise ValueError("it is not a record of a turn")
-    if not isinstance(record.get("state"), dict):
-        raise ValueError("it has no state")
-    for part in ("calls", "chains", "interventions", "planned"):
-        if not isinstance(record.get(part), list):
-            raise ValueError(f"it has no {part}")
-    numbers: list[int] = []
-    for call in record["calls"]:
-        numbers += _numbers_of(call)
-    for chain in record["chains"]:
-        if not isinstance(chain, dict):
-            raise ValueError("one of its chains is not an object")
-        named = chain.get("call")
-        if type(named) is int:
-            if not 0 <= named < len(record["calls"]):
-                raise ValueError(f"one of its chains names the call at place {named}")
-        elif named is not None:
-            numbers += _numbers_of(named)
-    return numbers
-
-
-def _numbers_of(call: Any) -> list[int]:
-    match call:
-        case [status, [_, *_] as numbers] if status in get_args(Status):
-            if all(type(number) is int for number in numbers):
-                return list(numbers)
-    raise ValueError("it does not name its calls as status and numbers")
+    named = [*record["calls"], *(chain.get("call") for chain in record["chains"])]
+    for call in named:
+        if isinstance(call, int) and not 0 <= call < len(record["calls"]):
+            raise ValueError(f"one of its chains names the call at place {call}")
+    return [number for call in named if isinstance(call, tuple) for number in call[1]]
 
 
 # --- runs ----------------------------------------------------------------------------------------

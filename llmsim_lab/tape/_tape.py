@@ -223,8 +223,8 @@ class Tape:
             line = read_line(raw)
         except ValueError as error:
             raise TapeError(f"{what}: {error}") from error
-        if (its := line["record"].get("turn")) != turn or type(its) is not int:
-            raise TapeError(f"{what}: it is a record of turn {its!r:.20}")
+        if (its := line["record"]["turn"]) != turn:
+            raise TapeError(f"{what}: it is a record of turn {its}")
         return line
 
     def calls(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -123,26 +124,34 @@ def _check(
     for digest in [*named, line["settings"]] if kind == "call" else named:
         if digest.encode() not in above.texts:
             raise ValueError(f"the text {digest} is not above it")
-    last = next(reversed(above.turns.get(run, {})), None)
     if kind == "run":
         families[run] = _family(line, above, families)
     elif kind == "turn":
-        if last is not None and line["turn"] not in (last, last + 1):
-            raise ValueError(f"turn {line['turn']} follows turn {last}")
-        if line["record"].get("turn") != line["turn"]:
-            raise ValueError(f"its record is that of turn {line['record'].get('turn')!r:.20}")
-        for number in call_numbers(line["record"]):
-            if families.get(above.run_of(number) or 0) != families.get(run):
-                raise ValueError(f"it names call {number}, which no run of its family has above it")
+        _check_turn(line, above, families)
     elif kind == "call":
         call = call_of(line, text, forgotten=False)
         _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
-        if line["turn"] is not None and (last is None or line["turn"] > last + 1):
+        if line["turn"] is not None and line["turn"] > _last_turn(above, run) + 1:
             raise ValueError(f"it belongs to turn {line['turn']}, which was not begun")
-    elif kind == "forget":
-        for number in line["calls"]:
-            if above.run_of(number) != run:
-                raise ValueError(f"it names call {number}, which is not one of its run above")
+    for number in line["calls"] if kind == "forget" else ():
+        if above.run_of(number) != run:
+            raise ValueError(f"it names call {number}, which is not one of its run above")
+
+
+def _last_turn(above: Index, run: int) -> float:
+    return next(reversed(above.turns.get(run, {})), -math.inf)
+
+
+def _check_turn(line: dict[str, Any], above: Index, families: Mapping[int, int]) -> None:
+    run, turn, record = line["run"], line["turn"], line["record"]
+    last = _last_turn(above, run)
+    if last > -math.inf and turn not in (last, last + 1):
+        raise ValueError(f"turn {turn} follows turn {last}")
+    if record["turn"] != turn:
+        raise ValueError(f"its record is that of turn {record['turn']}")
+    for number in call_numbers(record):
+        if families.get(above.run_of(number) or 0) != families.get(run):
+            raise ValueError(f"it names call {number}, which no run of its family has above it")
 
 
 def _family(line: dict[str, Any], above: Index, families: Mapping[int, int]) -> int:
@@ -156,8 +165,7 @@ def _family(line: dict[str, Any], above: Index, families: Mapping[int, int]) -> 
         raise ValueError(f"its parent, run {parent}, is not above it")
     family = families[parent]
     first = next(iter(above.turns.get(family, {})), 0)
-    last = next(reversed(above.turns.get(parent, {})), first - 1)
-    if at is not None and not first <= at <= last:
+    if at is not None and not first <= at <= _last_turn(above, parent):
         raise ValueError(f"its parent, run {parent}, has no turn {at} to fork from")
     return family
 

@@ -154,16 +154,18 @@ LINES = {
         "the text 0123456789abcdef is not above it",
     ),
     "a turn after a gap": (
-        b'{"run":1,"is":"turn","turn":9,"record":{},"row":{},"sum":""}\n',
+        b'{"run":1,"is":"turn","turn":9,"record":{"turn":9,"state":{},"calls":[],"chains":[],'
+        b'"interventions":[],"planned":[]},"row":{},"sum":""}\n',
         "turn 9 follows turn 2",
     ),
     "another turn's record": (
-        b'{"run":1,"is":"turn","turn":3,"record":{"turn":2},"row":{},"sum":""}\n',
+        b'{"run":1,"is":"turn","turn":3,"record":{"turn":2,"state":{},"calls":[],"chains":[],'
+        b'"interventions":[],"planned":[]},"row":{},"sum":""}\n',
         "its record is that of turn 2",
     ),
     "a record without its parts": (
         b'{"run":1,"is":"turn","turn":3,"record":{"turn":3},"row":{},"sum":""}\n',
-        "it has no state",
+        "record.state: Field required",
     ),
     "a call of a later turn": (
         b'{"run":1,"is":"call","turn":9,"no":7,"messages":[],"settings":"51ff1c49216d12b5",'

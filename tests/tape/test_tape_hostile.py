@@ -133,7 +133,7 @@ KINDS: dict[str, tuple[Edit, str]] = {
         more(b'{"run":1,"is":"forget","turn":2,"calls":[' + b"1" * 4_000_000 + b'],"sum":""}\n'),
         "digits",
     ),
-    "a state that is a text": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "no state"),
+    "a state that is a text": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "record.state"),
 }
 HARMLESS: dict[str, Edit] = {
     "nothing": lambda lines: lines,

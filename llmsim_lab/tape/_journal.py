@@ -145,38 +145,57 @@ class Index:
 
     def add(self, raw: bytes) -> str | None:
         """Take the next whole line in, as it says; return what is wrong with it, if anything."""
-        self.lines += 1
         fact = FACT.match(raw)
         what = self._take(raw, fact) if fact else self._take_shared(raw)
-        if what is not None:
-            self.faulty += 1
-            self.first_fault = self.first_fault or Fault(self.lines, self.end, what)
-            if fact is not None:
-                self.broken.setdefault(int(fact[1]), self.lines)
         if self.end == 0:
             self.head = raw
+        self.go_past(raw)
+        if what is not None:
+            self.faulty += 1
+            self.first_fault = self.first_fault or Fault(self.lines, self.end - len(raw), what)
+            if fact is not None:
+                self.broken.setdefault(int(fact[1]), self.lines)
+        return what
+
+    def go_past(self, raw: bytes) -> None:
+        """Count a line that was noted."""
+        self.lines += 1
         self.tail = raw[-_SUM_LEN:]
         self.end += len(raw)
-        return what
 
     def _take(self, raw: bytes, fact: re.Match[bytes]) -> str | None:
         run, kind, what = int(fact[1]), fact[2], None
-        place, own, before = Place(self.end, len(raw)), _sum_in(raw), self.sums.get(run)
+        turn = None if fact[3] in (None, b"null") else int(fact[3])
+        number, own, before = int(fact[4] or 0), _sum_in(raw), self.sums.get(run)
         if (before is None) != (kind == b"run"):
             what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
         elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
             what = "it was changed, or a line of its run before it was added, removed or moved"
-        self.sums[run] = max(own, 0)
-        turn = None if fact[3] in (None, b"null") else int(fact[3])
+        if kind == b"call" and number < self.next_call:
+            self.sums[run] = max(own, 0)
+            return what or f"call {number} comes after one of a higher number"
+        self.note(raw, run, kind, turn, number, max(own, 0))
+        return what
+
+    def note(
+        self, raw: bytes, run: int, kind: bytes, turn: int | None, number: int, own: int
+    ) -> None:
+        """Note what the next line, which is one of a run, says of itself, and its check sum."""
+        self.sums[run] = own
         if kind == b"call":
-            number = int(fact[4] or 0)
-            if number < self.next_call:
-                return what or f"call {number} comes after one of a higher number"
-            self.note_call(run, turn, number, place)
+            self._numbers.append(number)
+            self._starts.append(self.end)
+            self._sizes.append(len(raw))
+            self._runs.append(run)
+            numbers = self.calls.get((run, turn))
+            if numbers is None:
+                numbers = self.calls[run, turn] = array("Q")
+            numbers.append(number)
+            self._counts[run] = self._counts.get(run, 0) + 1
         elif kind == b"turn" and turn is not None:
-            self.turns.setdefault(run, {})[turn] = place
+            self.turns.setdefault(run, {})[turn] = Place(self.end, len(raw))
         elif kind == b"outside":
-            self.outside.setdefault((run, turn), []).append(place)
+            self.outside.setdefault((run, turn), []).append(Place(self.end, len(raw)))
         elif kind == b"forget":
             named = _NUMBERS.search(raw)
             found = re.finditer(rb"[0-9]+", named[1] if named else b"")
@@ -185,8 +204,7 @@ class Index:
                 if len(digits[0]) <= 15 and self.call(int(digits[0])) is not None:
                     self.forgotten.add(int(digits[0]))
         else:
-            self.runs.setdefault(run, []).append(place)
-        return what
+            self.runs.setdefault(run, []).append(Place(self.end, len(raw)))
 
     def _take_shared(self, raw: bytes) -> str | None:
         text = _TEXT.match(raw)
@@ -201,18 +219,6 @@ class Index:
                 return "the text is not the one of its digest"
             self.texts[text[1]] = Place(self.end, len(raw))
         return None
-
-    def note_call(self, run: int, turn: int | None, number: int, place: Place) -> None:
-        """Note where a call is."""
-        self._numbers.append(number)
-        self._starts.append(place.start)
-        self._sizes.append(place.size)
-        self._runs.append(run)
-        numbers = self.calls.get((run, turn))
-        if numbers is None:
-            numbers = self.calls[run, turn] = array("Q")
-        numbers.append(number)
-        self._counts[run] = self._counts.get(run, 0) + 1
 
 
 _Identity = tuple[int, int]
@@ -626,12 +632,12 @@ class Journal:
                 raise TapeError(
                     f"run {run}, turn {turn}, call {number} are more than a tape can number"
                 )
+            named, at = kind.encode(), b"" if turn is None else b',"turn":%d' % turn
             if kind == "call":
-                at = b',"turn":%b,"no":%d' % (b"null" if turn is None else b"%d" % turn, number)
-            else:
-                at = b"" if turn is None else b',"turn":%d' % turn
+                at = b'%b,"no":%d' % (at or b',"turn":null', number)
             before = self.index.sums.get(run, run)
-            self._write(b'{"run":%d,"is":"%b"%b%b' % (run, kind.encode(), at, body), before)
+            line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
+            self._write(line, before, (run, named, turn, number))
             return number
 
     def intern(self, value: str) -> bytes:
@@ -653,10 +659,18 @@ class Journal:
         if self._unsure:
             self.refresh()
 
-    def _write(self, line: bytes, before: int) -> None:
-        """Write a line, its end added; ``before`` is the sum before it."""
-        index = self.index
-        raw = b'%b,"sum":"%08x"}\n' % (line, crc32(line, before))
+    def _write(
+        self, line: bytes, before: int, says: tuple[int, bytes, int | None, int] | None = None
+    ) -> None:
+        """Write a line, its end added.
+
+        Args:
+            line: without its end.
+            before: the sum before it.
+            says: of a run's line, as its beginning says: run, kind, turn, number.
+        """
+        index, own = self.index, crc32(line, before)
+        raw = b'%b,"sum":"%08x"}\n' % (line, own)
         if len(raw) > MAX_LINE:
             raise TapeError(
                 f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,}); make "
@@ -682,7 +696,11 @@ class Journal:
             )
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
-        index.add(raw)
+        if says is None:
+            index.add(raw)
+        else:  # of our own, so that nothing is wrong with it
+            index.note(raw, *says, own)
+            index.go_past(raw)
         self._unsure = False
 
     def sync(self) -> None:

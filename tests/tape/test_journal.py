@@ -112,13 +112,13 @@ def test_numbers_that_a_line_cannot_have_are_refused(journal: Journal, run: int,
 def test_a_ctrl_c_while_a_line_is_taken_in_leaves_the_index_right(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = Index._take
+    note = Index.note
 
     def interrupted(*arguments: Any) -> None:
-        take(*arguments)
+        note(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Index, "_take", interrupted)
+    monkeypatch.setattr(Index, "note", interrupted)
     with pytest.raises(KeyboardInterrupt):
         journal.append(1, "set", b',"process":7')
     monkeypatch.undo()
@@ -130,7 +130,7 @@ def test_another_tape_that_is_copied_over_this_one_after_a_ctrl_c_is_not_written
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = make_small(tmp_path / "other.tape").read_bytes()
-    monkeypatch.setattr(Index, "add", raising_ctrl_c)
+    monkeypatch.setattr(Index, "note", raising_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         journal.append(1, "set", b',"process":7')
     monkeypatch.undo()

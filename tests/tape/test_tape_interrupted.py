@@ -84,7 +84,7 @@ def assert_ends_well(path: Path, run: Simulation, backend: HashBackend, expected
 
 
 FUNCTIONS = [
-    *("claim", "_release", "_end", "refresh", "intern", "append_call", "_write", "note_call"),
+    *("claim", "_release", "_end", "refresh", "intern", "append", "_write", "note"),
     *("keep_now", "commit_turn", "writing", None),
 ]
 

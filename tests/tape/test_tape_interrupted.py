@@ -85,7 +85,7 @@ def assert_ends_well(path: Path, run: Simulation, backend: HashBackend, expected
 
 FUNCTIONS = [
     *("claim", "_release", "_end", "refresh", "intern", "append", "_write", "note"),
-    *("keep_now", "commit_turn", "writing", None),
+    *("keep", "commit_turn", "writing", None),
 ]
 
 

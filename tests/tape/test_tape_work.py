@@ -42,7 +42,7 @@ def ask(recorder: LiveRecorder, text: str, *, model: str = "m", **attempt: Any) 
     request = recorder.place(ChatRequest(model=model, messages=(Message("user", text),)))
     known = recorder.find(request)
     outcome = {"reply": ChatReply(text="c"), **attempt}
-    return (known or recorder.keep_now(Attempt(request=request, seconds=1.0, **outcome))).number
+    return (known or recorder.keep(Attempt(request=request, seconds=1.0, **outcome))).number
 
 
 def damage(tape: Tape) -> list[str]:

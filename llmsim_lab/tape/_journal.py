@@ -20,7 +20,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
@@ -707,11 +707,11 @@ class Journal:
         """Return when what was written would survive a power cut."""
         os.fsync(self._fd)
 
-    def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
+    def rewrite(self, runs: Container[int], path: Path | None = None) -> None:
         """Write these runs' lines, byte for byte, to a file.
 
         Args:
-            runs: by number, up to which line of the file; what is faulty is left out.
+            runs: by number; of each what is before its first faulty line.
             path: the new file; in this one's place if not given.
 
         Raises:
@@ -749,14 +749,14 @@ class Journal:
                 body = raw[fact.end() - 1 : -_SUM_LEN]
                 yield fact[2].decode(), int(fact[1]), turn, int(fact[4] or 0), body
 
-    def _of(self, runs: Mapping[int, float]) -> Iterator[bytes]:
+    def _of(self, runs: Container[int]) -> Iterator[bytes]:
         """Yield the lines of runs, with the texts that they name above them."""
         index = self.index
 
         def wanted(number: int, raw: bytes) -> bool:
             fact = FACT.match(raw)
             run = int(fact[1]) if fact else 0
-            return number < min(runs.get(run, 0), index.broken.get(run, number + 1))
+            return run in runs and number < index.broken.get(run, number + 1)
 
         used: set[bytes] = set()
         for number, raw in self.lines():

@@ -345,23 +345,14 @@ class Tape:
         """
         import pandas as pd
 
-        frames = [self.turns_frame(run) for run in (run_a, run_b)]
-        numeric = [_numeric(frame) for frame in frames]
-        shared = [name for name in numeric[0] if name in numeric[1]]
-        if not shared:
-            had = " and ".join(
-                f"run {run} has {', '.join(map(str, names)) or 'none'}"
-                for run, names in zip((run_a, run_b), numeric, strict=True)
-            )
+        a, b = (_numbers(self.turns_frame(run)) for run in (run_a, run_b))
+        shared, turns = [name for name in a if name in b], a.index.intersection(b.index)
+        if not shared or turns.empty:
             raise TapeError(
-                f"runs {run_a} and {run_b} cannot be compared: they share no column of numbers "
-                f"({had})"
+                f"runs {run_a} and {run_b} cannot be compared: they share no turn or no column of "
+                "numbers"
             )
-        a, b = (frame.set_index("turn")[shared] for frame in frames)
-        turns = a.index.intersection(b.index)
-        if turns.empty:
-            raise TapeError(f"runs {run_a} and {run_b} cannot be compared: they share no turn")
-        a, b = a.loc[turns], b.loc[turns]
+        a, b = a.loc[turns, shared], b.loc[turns, shared]
         parts = {"a": a, "b": b, "difference": b - a}
         columns = [(name, part) for name in shared for part in parts]
         joined = pd.concat(parts, axis=1).swaplevel(axis=1)
@@ -553,7 +544,7 @@ class Tape:
                     f"Python, runs={both})"
                 )
         with self.writing():
-            self.journal.rewrite({info.id: math.inf for info in known if info.id not in gone})
+            self.journal.rewrite({info.id for info in known} - gone)
         for run in gone:
             if (recorder := self.journal.recorders.pop(run, None)) is not None:
                 recorder.close()  # its number may be another run's next
@@ -628,8 +619,8 @@ def parting(compared: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _numeric(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of numbers, if there are turns to compare them by."""
+def _numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of numbers by turn; none if there are no turns to compare them by."""
     if "turn" not in frame or not frame["turn"].is_unique:
-        return []
-    return [str(name) for name in frame.select_dtypes("number").columns if name != "turn"]
+        return frame[[]]
+    return frame.set_index("turn").select_dtypes("number")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -187,20 +186,12 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
         raise TapeError(f"{target} is there already; name a file that is not")
     damaged, new = Tape(path, read_only=True), Path(target)
     index = damaged.journal.index
-    upto: dict[int, float] = dict.fromkeys(index.runs, float("inf"))
-    parents: dict[int, int | None] = {}
-    for run, places in index.runs.items():
-        [raw] = damaged.journal.read(places[:1])
-        with suppress(ValueError):
-            parents[run] = read_line(raw).get("parent")
-    damaged.journal.rewrite(upto, new)
+    runs = set(index.runs)
+    damaged.journal.rewrite(runs, new)
     # What the whole lines of a run name may have stood in a faulty one.
-    while gone := {finding.run for finding in verify(new) if finding.run in upto}:
-        for run in sorted(upto):
-            if run in gone or parents.get(run) in gone:
-                gone.add(run)
-                del upto[run]
-        damaged.journal.rewrite(upto, new)
+    while gone := runs & {finding.run for finding in verify(new)}:
+        runs -= gone
+        damaged.journal.rewrite(runs, new)
     kept = Tape(target, read_only=True).journal.index.turns
     before = {run: max(turns) for run, turns in index.turns.items()}
     return {run: (last, max(kept.get(run, (-1,)))) for run, last in before.items()}

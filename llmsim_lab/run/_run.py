@@ -1170,6 +1170,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         state: Any = None,
         intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
+        to: Tapes | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
 
@@ -1184,9 +1185,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
+            to: another tape to record on, made if it is not there; what the fork comes from is
+                copied to it.
 
         Raises:
-            ConfigError: there is no such turn, or no part uses a prompt of that name.
+            ConfigError: there is no such turn, or no part uses a prompt of that name, or the run is
+                on no tape that could be copied.
         """
         at = self.turn_number if turn is None else whole_number("turn", turn)
         first = self.turns[0].number
@@ -1214,6 +1218,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 "what comes after a fork is live: give it a model, fork(..., "
                 "llm_client=connect('auto'))"
             )
+        if to is not None:
+            if self.tape is None:
+                raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
+            tape, info = _copied(self.tape, self.tape.run(self.run_id), to, up_to=at)
+            return new._continue_on(tape, verb="fork", parent=info.id, fork_turn=at)
         if self.tape is None:
             return new.note_unrecorded(self.unrecorded)
         if not self.tape.read_only:

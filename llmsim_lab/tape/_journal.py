@@ -221,8 +221,7 @@ class Index:
         return None
 
 
-_Identity = tuple[int, int]
-_open: weakref.WeakValueDictionary[tuple[Path, _Identity], Journal] = weakref.WeakValueDictionary()
+_open: weakref.WeakValueDictionary[Path, Journal] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 
 
@@ -252,11 +251,10 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         except OSError as error:
             why = error.strerror or str(error)
             raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
-        key = place, _identity(there)
-        known = _open.get(key)
+        known = _open.get(place)
         # What is packed is not written to, so need not be shared.
         if known is None or known.is_packed or not known.is_there():
-            known = _open[key] = Journal(place, key[1])
+            known = _open[place] = Journal(place, _identity(there))
         known.refresh()
         return known
 
@@ -289,7 +287,7 @@ def _busy(path: Path) -> TapeError:
     )
 
 
-def _identity(there: os.stat_result) -> _Identity:
+def _identity(there: os.stat_result) -> tuple[int, int]:
     return there.st_dev, there.st_ino
 
 
@@ -317,7 +315,7 @@ class Journal:
         lock: held while a line is written and taken in.
     """
 
-    def __init__(self, path: Path, identity: _Identity) -> None:
+    def __init__(self, path: Path, identity: tuple[int, int]) -> None:
         self.path, self.index = path, Index()
         self.lock = threading.RLock()
         self._identity, self._pid = identity, os.getpid()
@@ -733,7 +731,6 @@ class Journal:
             aside.replace(target)
             if path is None:
                 self._identity = _identity(target.stat())
-                _open[self.path, self._identity] = self
                 self._forget()
         except OSError as error:
             raise TapeError(f"cannot write {target}: {error.strerror or error}") from error

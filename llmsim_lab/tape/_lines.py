@@ -12,18 +12,19 @@ from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
+from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.tape._journal import FACT
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 
-Verb = Literal["run", "rerun", "fork", "import", "experiment"]
+Verb = Literal["run", "rerun", "fork", "experiment"]
 
 _MOST = 10**9
 _Count = Annotated[int, Field(ge=0, le=_MOST)]
@@ -124,9 +125,18 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "turn": _Turn,
         "record": _RECORD,
         "row": dict[str, Any],
-        "notes": NotRequired[list[dict[str, Any]]],
-        "rules": NotRequired[list[dict[str, Any]]],
-        "set": NotRequired[dict[str, Any]],
+    },
+    # And of a text that calls name, their settings:
+    "settings": {
+        "model": str,
+        "schema": dict[str, Any] | None,
+        "tools": tuple[dict[str, Any], ...],
+        "options": dict[str, Any],
+        "think": bool | str | None,
+        "keep_alive": float | str | None,
+        "timeout_s": float,
+        "top_logprobs": NotRequired[int],
+        "system": NotRequired[str],
     },
 }
 """By kind, the members of a line."""
@@ -164,23 +174,6 @@ def read_line(raw: bytes) -> dict[str, Any]:
 
 
 # --- what many requests share --------------------------------------------------------------------
-
-
-class _SettingsText(TypedDict):
-    model: str
-    schema: dict[str, Any] | None
-    tools: tuple[dict[str, Any], ...]
-    options: dict[str, Any]
-    think: bool | str | None
-    keep_alive: float | str | None
-    timeout_s: float
-    top_logprobs: NotRequired[int]
-    system: NotRequired[str]
-
-
-@cache
-def _settings() -> TypeAdapter[_SettingsText]:
-    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(_SettingsText))
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +360,7 @@ def _place(
 @lru_cache(maxsize=512)
 def _parsed_settings(text: bytes) -> tuple[str | None, dict[str, Any]]:
     """Return settings, parsed once for many calls, so that their objects are the same."""
-    values = dict(read(_settings(), text))
+    values = dict(read(_adapter("settings"), text))
     return values.pop("system", None), values
 
 
@@ -488,17 +481,11 @@ class RunInfo:
     @cached_property
     def faults(self) -> list[str]:
         """What is wrong with the manifest, in words: parts missing, digests that do not fit."""
-        manifest = self.manifest
-        found = [
-            f"the manifest has no {part}"
-            for part, types in _RUN_PARTS.items()
-            if part not in manifest or not isinstance(manifest[part], types)
-        ]
-        prompts = manifest.get("prompts")
-        for place, entry in prompts.items() if isinstance(prompts, dict) else ():
-            if fault := _prompt_fault(entry):
-                found.append(f"the prompt of {place}: {fault}")
-        return found
+        try:
+            _manifest().validate_python(self.manifest)
+        except ValidationError as error:
+            return [f"its manifest: {what}" for what in each_fault(error, fault_text)]
+        return []
 
 
 def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -> bytes:
@@ -509,35 +496,45 @@ def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -
     return f',"manifest":{dumps(own)},"texts":{dumps(shared)}'.encode()
 
 
-_RUN_PARTS: Mapping[str, tuple[type, ...]] = {
-    "kind": (str,),
-    "package": (str,),
-    "config": (dict,),
-    "prompts": (dict,),
-    "given": (list,),
-    "llm": (dict, type(None)),
-    "model": (dict, type(None)),
-}
-
-
-def _prompt_fault(entry: Any) -> str | None:
-    match entry:
-        case {"text": str(text), "name": str(name), "digest": str(digest), "parent": parent}:
-            if not isinstance(parent, str | None):
-                return "its parent is not a digest"
-        case _:
-            return "it lacks its name, text, digest or parent"
-    try:
-        found = _prompt_digest(text, name)
-    except (PromptError, UnicodeError, RecursionError) as error:
-        return f"it cannot be read: {error}"
-    return None if found == digest else "its text does not have the digest recorded for it"
-
-
 @lru_cache(maxsize=64)
 def _prompt_digest(text: str, name: str) -> str:
     """Return a prompt's digest; all agents of a run may have the same one."""
     return Prompt.parse(text, name=name).digest
+
+
+def _whole_prompt(entry: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = _prompt_digest(entry["text"], entry["name"])
+    except (PromptError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"it cannot be read: {error}") from error
+    if found != entry["digest"]:
+        raise ValueError("its text does not have the digest recorded for it")
+    return entry
+
+
+_more = with_config(ConfigDict(extra="allow", strict=True))
+
+
+@_more
+class _PROMPT(TypedDict):
+    name: str
+    text: str
+    digest: str
+    parent: str | None
+
+
+@_more
+class _MANIFEST(TypedDict):
+    kind: str
+    package: str
+    config: dict[str, Any]
+    prompts: dict[str, Annotated[_PROMPT, AfterValidator(_whole_prompt)]]
+    given: list[Any]
+    llm: dict[str, Any] | None
+    model: dict[str, Any] | None
+
+
+_manifest = cache(lambda: TypeAdapter(_MANIFEST))
 
 
 def now() -> str:

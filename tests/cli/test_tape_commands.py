@@ -526,7 +526,7 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("config", "the manifest has no config"),
+        ("config", "its manifest: config: Input should be a valid dictionary"),
         ("llm", "the settings of the model are not understood: model: Input should be a valid"),
     ],
 )

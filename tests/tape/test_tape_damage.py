@@ -196,7 +196,7 @@ def test_a_prompt_that_cannot_be_compiled_is_a_finding(small: Path) -> None:
     prompts = json.dumps({"agent": entry}).encode()
     lines = [raw.replace(b'"prompts":{}', b'"prompts":' + prompts) for raw in lines_of(small)]
     named(small, sealed(lines))
-    assert "run 1: the prompt of agent: it cannot be read: prompt 'x'" in findings(small)[0]
+    assert "run 1: its manifest: prompts.agent: it cannot be read: prompt 'x'" in findings(small)[0]
 
 
 # --- the end cut off ---------------------------------------------------------------------------

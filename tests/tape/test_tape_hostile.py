@@ -281,7 +281,9 @@ def test_a_template_that_would_take_hours_or_gigabytes_is_named_by_every_verb(
     named = [json.loads(raw)["texts"]["prompts"] for raw in lines if b'"is":"run"' in raw]
     lines = [raw.replace(b',"prompts":"%b"' % named[0].encode(), b"") for raw in lines]
     path.write_bytes(b"".join(sealed(lines)))
-    assert "run 1: the prompt of adder:Ann: it cannot be read: prompt 'x'" in str(verify(path)[0])
+    assert "run 1: its manifest: prompts.adder:Ann: it cannot be read: prompt 'x'" in str(
+        verify(path)[0]
+    )
     for verb in (load, replay, lambda path, run: fork(path, run, llm_client=counter_client())):
         with pytest.raises(LabError, match=r"(arithmetic .* not allowed|nested more than)"):
             verb(path, 1)

@@ -324,7 +324,7 @@ FAILURES: list[BaseException | str] = [TimeoutError(), ConnectionError("gone"), 
 
 @pytest.mark.parametrize(
     ("component", "failure"),
-    zip(["agent", "validator", "engine"], FAILURES, strict=True),
+    [*zip(["agent", "validator", "engine"], FAILURES, strict=True)],
     ids=["agent-timeout", "validator-refused", "engine-nonsense"],
 )
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "resumed"])

@@ -519,10 +519,6 @@ class Journal:
             self._writers.add(writer)
 
     def _begin(self) -> None:
-        if self.is_packed:
-            raise TapeError(
-                f"{self.path} is packed, and only to be read; gunzip it to record on it"
-            )
         try:
             self._guard.acquire()
         except filelock.Timeout:

@@ -396,7 +396,10 @@ class Tape:
         """
         if self.read_only or self.closed:
             how = "was closed" if self.closed else "is open for reading only"
-            raise TapeError(f"the tape {self.path} {how}; open it with Tape({str(self.path)!r})")
+            way_out = f"open it with Tape({str(self.path)!r})"
+            if self.journal.is_packed:
+                way_out = "it is packed; gunzip it to record on it"
+            raise TapeError(f"the tape {self.path} {how}; {way_out}")
         writer = object()
         try:
             self._claim(writer)
@@ -556,9 +559,7 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
     """Return members of a line with the numbers that runs and calls have on another tape."""
     values = loads(b"{" + body[1:] + b"}")
     if "parent" in values:
-        values["parent"] = runs.get(values["parent"])  # what a rerun repeats is not copied
-        if values["parent"] is None:
-            del values["parent"]
+        values["parent"] = runs[values["parent"]]
     if "calls" in values:
         values["calls"] = [calls[number] for number in values["calls"]]
     if "record" in values:

@@ -19,7 +19,7 @@ from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.tape import Tape
-from llmsim_lab.tape._journal import MAX_LINE, Index, Journal, journal_at
+from llmsim_lab.tape._journal import MAX_LINE, Index, Journal
 
 
 @pytest.fixture
@@ -294,8 +294,8 @@ def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_
                 write(tape)
     with pytest.raises(TapeError, match=r"no tape at .*; record on a \.tape, which gzip packs"):
         Tape(tmp_path / "new.tape.gz")
-    with pytest.raises(TapeError, match="is packed, and only to be read; gunzip it to record"):
-        journal_at(packed, make=False).claim("me")
+    with pytest.raises(TapeError, match="it is packed; gunzip it to record on it"):
+        add_run(Tape(packed))
     assert bytes_in(tmp_path) == before
 
 

@@ -107,13 +107,21 @@ class Tape:
         hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
         raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")
 
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Raise TapeError where something that is read does not hold what it should."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise TapeError(f"{what} on the tape {self.path} is damaged: {error}") from error
+
     def _info(self, run: int) -> RunInfo:
         index = self.journal.index
         places = index.runs[run]
         lines, facts = self._infos.get(run, (0, {}))
-        try:
+        with self._reading(f"run {run}"):
             if lines != len(places):
-                facts = {"ended": None, "outcome": None, "process": None}
+                facts = {"parent": None, "fork_turn": None, "ended": None, "outcome": None}
                 for raw in self.journal.read(places):
                     facts |= _facts(read_line(raw))
                 manifest = dict(facts.pop("manifest"))
@@ -123,8 +131,6 @@ class Tape:
                 self._infos[run] = len(places), facts
             turns = max(index.turns.get(run, (0,)))
             return RunInfo(id=run, turns=turns, calls=index.count(run), **facts)
-        except (ValueError, TypeError, KeyError) as error:
-            raise TapeError(f"run {run} on the tape {self.path} is damaged: {error}") from error
 
     def last_turn(self, run: int) -> int:
         """Return a run's last whole turn.
@@ -211,21 +217,15 @@ class Tape:
             )
         wanted = sorted(places)
         raws = self.journal.read([places[turn][1] for turn in wanted])
-        return {
-            turn: self._turn_of(raw, places[turn][0], turn)
-            for turn, raw in zip(wanted, raws, strict=True)
-            if not unless or turn == wanted[-1] or unless not in raw
-        }
-
-    def _turn_of(self, raw: bytes, run: int, turn: int) -> dict[str, Any]:
-        what = f"turn {turn} of run {run} on the tape is damaged"
-        try:
-            line = read_line(raw)
-        except ValueError as error:
-            raise TapeError(f"{what}: {error}") from error
-        if (its := line["record"]["turn"]) != turn:
-            raise TapeError(f"{what}: it is a record of turn {its}")
-        return line
+        lines: dict[int, dict[str, Any]] = {}
+        for turn, raw in zip(wanted, raws, strict=True):
+            if unless and turn != wanted[-1] and unless in raw:
+                continue
+            with self._reading(f"turn {turn} of run {places[turn][0]}"):
+                lines[turn] = read_line(raw)
+                if (its := lines[turn]["record"]["turn"]) != turn:
+                    raise ValueError(f"it is a record of turn {its}")
+        return lines
 
     def calls(
         self, run: int, *, turn: int | None = None, forgotten: bool = False
@@ -254,14 +254,12 @@ class Tape:
                 raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
             places.append(place)
         for number, raw in zip(numbers, self.journal.read(places), strict=True):
-            what = f"call {number} on the tape {self.path} is damaged"
-            try:
+            with self._reading(f"call {number}"):
                 line = read_line(raw)
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
-                yield call_of(line, self.journal.text, forgotten=number in index.forgotten)
-            except (ValueError, RecursionError) as error:
-                raise TapeError(f"{what}: {error}") from error
+                call = call_of(line, self.journal.text, forgotten=number in index.forgotten)
+            yield call
 
     def outside(self, run: int, turn: int) -> list[dict[str, Any]]:
         """Return the lines of what came from outside in a turn that a run played itself, in order.
@@ -270,12 +268,9 @@ class Tape:
             TapeError: one is damaged.
         """
         self.journal.refresh()
-        try:
-            places = self.journal.index.outside.get((run, turn), ())
+        places = self.journal.index.outside.get((run, turn), ())
+        with self._reading(f"what came from outside in turn {turn} of run {run}"):
             return [read_line(raw) for raw in self.journal.read(places)]
-        except ValueError as error:
-            what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
-            raise TapeError(f"{what} is damaged: {error}") from error
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -495,14 +490,8 @@ class Tape:
                 info = None if info.parent is None else source.run(info.parent)
         if damaged := family & source.journal.index.broken.keys():
             raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
-        with self.writing(), self.journal.lock:
-            try:
-                return self._copy(source, family, up_to)
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                what = f"a run on {source.path} is damaged: {error!r:.80}"
-                raise TapeError(what) from error
-            finally:
-                self._infos.clear()
+        with self.writing(), self.journal.lock, source._reading("a run"):
+            return self._copy(source, family, up_to)
 
     def _copy(self, source: Tape, family: Container[int], up_to: int | None) -> dict[int, int]:
         """Copy runs; returns their numbers here by those there."""
@@ -573,8 +562,6 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
 def _facts(line: dict[str, Any]) -> dict[str, Any]:
     """Return what a line says of its run."""
     facts = {key: value for key, value in line.items() if key not in ("run", "is", "sum")}
-    if line["is"] == "run":
-        return {"parent": None, "fork_turn": None, **facts}
     if line["is"] == "end":
         return {**facts, "process": None}
     return {**facts, "ended": None, "outcome": None} if "process" in facts else facts

@@ -153,21 +153,15 @@ _reply = cache(lambda: TypeAdapter(ChatReply))
 _anything = cache(lambda: TypeAdapter(Any))
 
 
-def kind_of(raw: bytes) -> str:
-    """Return the kind of a line, as its beginning says; empty if it is none."""
-    if raw.startswith((b'{"tape":', b'{"text":')):
-        return raw[2:6].decode()
-    fact = FACT.match(raw)
-    return fact[2].decode() if fact else ""
-
-
 def read_line(raw: bytes) -> dict[str, Any]:
     """Return what a line says, every member of its type.
 
     Raises:
         ValueError: it is of no kind, lacks a member, or has one too many or of another type.
     """
-    if not (kind := kind_of(raw)):
+    fact = FACT.match(raw)
+    kind = fact[2].decode() if fact else raw[2:6].decode(errors="replace")
+    if kind not in _KINDS:
         raise ValueError("it is not a line of a tape")
     value: dict[str, Any] = read(_adapter(kind), raw)
     return value
@@ -285,6 +279,11 @@ class RecordedCall:
     forgotten: bool
 
 
+def members(**values: Any) -> bytes:
+    """Return those of the values that are not None as members of a line."""
+    return dumps({name: it for name, it in values.items() if it is not None})[1:-1].encode()
+
+
 def member(value: Any) -> bytes:
     """Return a value from outside as JSON that can be read back as a part of a line.
 
@@ -328,12 +327,9 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
     elif reply is not None:
         parts.append(b',"reply":%b' % write(_reply(), reply))
     if attempt.reason is not None:
-        fault: dict[str, Any] = {"reason": attempt.reason, "detail": attempt.detail}
-        if attempt.status_code is not None:
-            fault["status_code"] = attempt.status_code
-        parts.append(
-            b',"fault":%b' % dumps(fault | ({"retry": True} if attempt.retry else {})).encode()
-        )
+        facts = {"status_code": attempt.status_code, "retry": attempt.retry or None}
+        fault = members(reason=attempt.reason, detail=attempt.detail, **facts)
+        parts.append(b',"fault":{%b}' % fault)
     parts.append(b',"seconds":%b' % repr(float(attempt.seconds)).encode())
     return b"".join(parts)
 
@@ -342,15 +338,14 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
 def _place(
     component: str | None, agent: str | None, replicate: int, attempt: int, nth: int
 ) -> bytes:
-    values = {
-        "component": component,
-        "agent": agent,
-        "replicate": replicate or None,
-        "attempt": attempt if attempt != 1 else None,
-        "nth": nth or None,
-    }
-    given = {name: value for name, value in values.items() if value is not None}
-    return b"," + dumps(given)[1:-1].encode() if given else b""
+    given = members(
+        component=component,
+        agent=agent,
+        replicate=replicate or None,
+        attempt=attempt if attempt != 1 else None,
+        nth=nth or None,
+    )
+    return b"," + given if given else b""
 
 
 @lru_cache(maxsize=512)

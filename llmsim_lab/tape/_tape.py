@@ -22,6 +22,7 @@ from llmsim_lab.tape._lines import (
     Verb,
     call_of,
     manifest_body,
+    members,
     now,
     read_line,
 )
@@ -440,13 +441,12 @@ class Tape:
         if parent is not None:
             self.run(parent)
         journal, (turn, record, row) = self.journal, first
-        facts = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
-        given = {key: value for key, value in facts.items() if value is not None}
+        origin = {"parent": parent, "fork_turn": fork_turn, "verb": verb}
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
             shared = manifest_body(manifest, journal.intern)
-            head = dumps({**given, "started": now()})[1:-1]
-            journal.append(run, "run", f",{head}".encode() + shared)
+            head = members(name=name, **origin, started=now())
+            journal.append(run, "run", b"," + head + shared)
             journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
         return run
 
@@ -462,8 +462,7 @@ class Tape:
             if outcome is None:
                 self.journal.append(run, "set", b',"process":%d' % os.getpid())
                 return
-            facts = dumps({"ended": now(), "outcome": outcome})[1:-1]
-            self.journal.append(run, "end", f",{facts}".encode())
+            self.journal.append(run, "end", b"," + members(ended=now(), outcome=outcome))
             self.journal.sync()
 
     def take(

@@ -10,20 +10,17 @@ import html
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, flat
 from llmsim_lab._util.text import clip, counted, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._lines import RunInfo
-
-if TYPE_CHECKING:
-    from llmsim_lab.tape._tape import Tape
 
 _MAX_TEXT = 60
 _MAX_CHANGE = 160
@@ -41,12 +38,15 @@ class Changes:
     """What each of a tape's runs changed.
 
     Args:
-        tape: the tape.
+        runs: the tape's.
+        turn_lines: the tape's.
     """
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-        self._runs = {info.id: info for info in tape.runs()}
+    def __init__(
+        self, runs: Iterable[RunInfo], turn_lines: Callable[..., Mapping[int, Any]]
+    ) -> None:
+        self._turn_lines = turn_lines
+        self._runs = {info.id: info for info in runs}
 
     def of(self, run: int) -> list[str]:
         """Return what a run changed, a line each: compared with the run that it came from, if any.
@@ -94,7 +94,7 @@ class Changes:
         records = [
             line["record"]
             for number in (parent, run)
-            for line in self._tape.turn_lines(number, first=at, last=at).values()
+            for line in self._turn_lines(number, first=at, last=at).values()
         ]
         if len(records) < 2 or records[0]["interventions"] != records[1]["interventions"]:
             return []
@@ -127,7 +127,7 @@ class Changes:
         """Return a run's interventions, and those that were planned in the end, in words."""
         first = -math.inf if since is None else since
         # Most lines are passed over, so that they need not be parsed.
-        lines = self._tape.turn_lines(run, first=first, unless=_NO_INTERVENTION)
+        lines = self._turn_lines(run, first=first, unless=_NO_INTERVENTION)
         records = [line["record"] for line in lines.values()]
         parts = [record["interventions"] for record in records]
         parts += [record["planned"] for record in records[-1:]]

@@ -356,7 +356,7 @@ class Tape:
 
     def changes(self) -> Changes:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
-        return Changes(self)
+        return Changes(self.runs(), self.turn_lines)
 
     def tree(self) -> TextTree:
         """Return the runs with their forks and reruns below them; it has a view in a notebook.

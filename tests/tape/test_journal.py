@@ -162,7 +162,7 @@ def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(journal: Journa
         (b"[Infinity]", "holds Infinity"),
         (b"[-Infinity]", "holds -Infinity"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"9" * 401, "a number of 401 digits"),
+        (b"9" * 4_301, "4300 digits"),
         (b"\xff", "utf-8"),
         (b'"a\nb"', "control character"),
         (b"{} {}", "Extra data"),

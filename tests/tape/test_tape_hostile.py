@@ -101,7 +101,7 @@ KINDS: dict[str, tuple[Edit, str]] = {
     ),
     "a number in a record with 2,000,000 digits": (
         put("turn", b'"record":{', b'"record":{"x":' + b"9" * 2_000_000 + b",", 1),
-        "2,000,000 digits",
+        "2000000 digits",
     ),
     "seconds beyond numbers": (put("call", b'"seconds":', b'"seconds":1e999,"x":'), "seconds: "),
     "seconds that are NaN": (put("call", b'"seconds":', b'"seconds":NaN,"x":'), "NaN"),

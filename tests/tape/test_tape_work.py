@@ -143,7 +143,11 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("value", [nested(250), nested(2_000), float("inf"), 10**500])
+@pytest.mark.parametrize(
+    "value",
+    [nested(250), nested(2_000), float("inf"), 10**5_000],
+    ids=["deep", "deeper", "inf", "long"],
+)
 def test_a_tools_arguments_that_could_not_be_read_back_are_an_error(
     recorder: LiveRecorder, value: Any
 ) -> None:

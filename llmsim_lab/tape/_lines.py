@@ -36,9 +36,6 @@ _BIG = 200
 """From how many characters on a part of a manifest is a text that runs share."""
 
 
-_OF_RUN = {"run": _Number, "sum": str}
-
-
 class _FAULT(TypedDict):
     reason: FailureReason
     detail: str
@@ -68,11 +65,9 @@ class _RECORD(TypedDict):
 
 
 _KINDS: Mapping[str, Mapping[str, Any]] = {
-    "tape": {"tape": Literal[3], "by": str, "id": _Digest, "sum": str},
-    "text": {"text": _Digest, "value": Any, "sum": str},
+    "tape": {"tape": Literal[3], "by": str, "id": _Digest},
+    "text": {"text": _Digest, "value": Any},
     "run": {
-        **_OF_RUN,
-        "is": Literal["run"],
         "name": str,
         "parent": NotRequired[_Number],
         "fork_turn": NotRequired[_Turn],
@@ -82,16 +77,12 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "texts": dict[str, _Digest],
     },
     "set": {
-        **_OF_RUN,
-        "is": Literal["set"],
         "process": NotRequired[_Count],
         "manifest": NotRequired[dict[str, Any]],
         "texts": NotRequired[dict[str, _Digest]],
     },
-    "end": {**_OF_RUN, "is": Literal["end"], "ended": str, "outcome": str},
+    "end": {"ended": str, "outcome": str},
     "call": {
-        **_OF_RUN,
-        "is": Literal["call"],
         "turn": _Turn | None,
         "no": _Number,
         "component": NotRequired[str],
@@ -107,8 +98,6 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "seconds": _Seconds,
     },
     "outside": {
-        **_OF_RUN,
-        "is": Literal["outside"],
         "turn": _Turn,
         "what": str,
         "key": Any,
@@ -117,40 +106,42 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "once": NotRequired[bool],
         "stopped": NotRequired[bool],
     },
-    "forget": {**_OF_RUN, "is": Literal["forget"], "turn": _Turn, "calls": list[_Number]},
-    "turn": {
-        **_OF_RUN,
-        "is": Literal["turn"],
-        "turn": _Turn,
-        "record": _RECORD,
-        "row": dict[str, Any],
-    },
-    # And of a text that calls name, their settings:
-    "settings": {
-        "model": str,
-        "schema": dict[str, Any] | None,
-        "tools": tuple[dict[str, Any], ...],
-        "options": dict[str, Any],
-        "think": bool | str | None,
-        "keep_alive": float | str | None,
-        "timeout_s": float,
-        "top_logprobs": NotRequired[int],
-        "system": NotRequired[str],
-    },
+    "forget": {"turn": _Turn, "calls": list[_Number]},
+    "turn": {"turn": _Turn, "record": _RECORD, "row": dict[str, Any]},
 }
-"""By kind, the members of a line."""
+"""By kind, the members of a line, but for its check sum, and of a run's for run and kind."""
+
+
+_SETTINGS = {
+    "model": str,
+    "schema": dict[str, Any] | None,
+    "tools": tuple[dict[str, Any], ...],
+    "options": dict[str, Any],
+    "think": bool | str | None,
+    "keep_alive": float | str | None,
+    "timeout_s": float,
+    "top_logprobs": NotRequired[int],
+    "system": NotRequired[str],
+}
+"""Members of a text that calls name."""
+
+
+def _strictly(name: str, members: Mapping[str, Any]) -> TypeAdapter[Any]:
+    strict = with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+    return TypeAdapter(strict(TypedDict(name, members)))  # type: ignore[operator]
 
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Any]:
-    strict = with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
-    return TypeAdapter(strict(TypedDict(kind, _KINDS[kind])))  # type: ignore[operator]
+    of_run = {} if kind in ("tape", "text") else {"run": _Number, "is": Literal[kind]}
+    return _strictly(kind, {**of_run, **_KINDS[kind], "sum": str})
 
 
 # Made when first used: building pydantic's validators takes long.
 _messages = cache(lambda: TypeAdapter(tuple[Message, ...]))
 _reply = cache(lambda: TypeAdapter(ChatReply))
 _anything = cache(lambda: TypeAdapter(Any))
+_settings = cache(lambda: _strictly("settings", _SETTINGS))
 
 
 def read_line(raw: bytes) -> dict[str, Any]:
@@ -351,7 +342,7 @@ def _place(
 @lru_cache(maxsize=512)
 def _parsed_settings(text: bytes) -> tuple[str | None, dict[str, Any]]:
     """Return settings, parsed once for many calls, so that their objects are the same."""
-    values = dict(read(_adapter("settings"), text))
+    values = dict(read(_settings(), text))
     return values.pop("system", None), values
 
 

@@ -251,12 +251,14 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         except OSError as error:
             why = error.strerror or str(error)
             raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
-        known = _open.get(place)
         # What is packed is not written to, so need not be shared.
-        if known is None or known.is_packed or not known.is_there():
-            known = _open[place] = Journal(place, _identity(there))
-        known.refresh()
-        return known
+        if (known := _open.get(place)) is not None and not known.is_packed:
+            with suppress(TapeError):  # another file is there by now
+                known.refresh()
+                return known
+        journal = _open[place] = Journal(place, _identity(there))
+        journal.refresh()
+        return journal
 
 
 def _head() -> bytes:
@@ -385,14 +387,6 @@ class Journal:
             return True
         file.seek(index.end - len(index.tail))
         return file.read(len(index.tail)) == index.tail
-
-    def is_there(self) -> bool:
-        """Return True if the file that was opened is still there."""
-        try:
-            with self._reading():
-                return True
-        except TapeError:
-            return False
 
     def _another(self) -> TapeError:
         return TapeError(

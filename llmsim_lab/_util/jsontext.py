@@ -12,7 +12,6 @@ from pydantic_core import from_json, to_json
 
 from llmsim_lab._util.text import faults
 
-_MOST_DIGITS = 400
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
@@ -52,19 +51,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _whole(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise ValueError(f"it holds a number of {len(text):,} digits")
-    return int(text)
-
-
 def _not_finite(text: str) -> float:
     raise ValueError(f"it holds {text}, which is not a number of JSON")
 
 
-_strict = json.JSONDecoder(
-    parse_constant=_not_finite, object_pairs_hook=_once, parse_int=_whole, strict=True
-)
+_strict = json.JSONDecoder(parse_constant=_not_finite, object_pairs_hook=_once)
 
 
 def loads_strictly(line: bytes) -> Any:
@@ -72,7 +63,7 @@ def loads_strictly(line: bytes) -> Any:
 
     Raises:
         ValueError: it is not JSON in UTF-8, names a member twice, is nested too deeply, or holds a
-            number that is not finite or has more than 400 digits.
+            number that is not finite or that Python does not read, of more than 4,300 digits.
     """
     try:
         return _strict.decode(line.decode())

@@ -171,7 +171,7 @@ class RecordedTools:
             known = recorder.find(request)
             if known is None:
                 reply = ChatReply(text=_dumps(self._ask_executor()))
-                known = recorder.keep_now(Attempt(request=request, reply=reply, seconds=0.0))
+                known = recorder.keep(Attempt(request=request, reply=reply, seconds=0.0))
             latest = listings[asker] = _Listing(_turn_of(request), _reply_of(known))
         return latest.tools
 
@@ -230,14 +230,13 @@ async def _through(
         attempt = attempt_of(await run())
     except asyncio.CancelledError:
         if once():
-            # Without an await, which a cancelled task might not come back from.
-            recorder.keep_now(attempt_of(_dumps(_STOPPED)))
+            recorder.keep(attempt_of(_dumps(_STOPPED)))
         raise
     finally:
         if watch is not None:
             watch.ended(request, attempt, taped=False)
     # Read back even if it was just made, so that a live run sees what its replay will see.
-    return _reply_of(await recorder.keep(attempt))
+    return _reply_of(recorder.keep(attempt))
 
 
 def _request(asked: str, user_id: str | None) -> ChatRequest:

@@ -462,7 +462,7 @@ class LLMClient:
         attempt, outcome = _retry.judged(attempt, fault, read)
         if recorder is not None:
             # Before it is acted on: what a run has seen must be on its tape.
-            attempt = await recorder.keep(attempt)
+            attempt = recorder.keep(attempt)
         return attempt, outcome
 
     async def model_info(self) -> ModelInfo:

@@ -40,12 +40,8 @@ class Recorder(Protocol):
         """
         ...
 
-    async def keep(self, attempt: Attempt) -> Attempt:
-        """Record the outcome of a request; return it with its number once it is committed."""
-        ...
-
-    def keep_now(self, attempt: Attempt) -> Attempt:
-        """Do the same as ``keep`` from code that cannot await."""
+    def keep(self, attempt: Attempt) -> Attempt:
+        """Record the outcome of a request; return it with its number once it is recorded."""
         ...
 
 

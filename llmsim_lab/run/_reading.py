@@ -32,7 +32,7 @@ from llmsim_lab.run._turn import (
     reply_of,
 )
 from llmsim_lab.tape import Tape
-from llmsim_lab.tape._lines import RunInfo, call_numbers
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, LLMReasoningChain, Status
 
 Record = dict[str, Any]
@@ -72,7 +72,6 @@ class Recorded:
         def call(status: Status, numbers: Sequence[int]) -> CallRecord:
             return CallRecord(history=tuple(map(attempt, numbers)), status=status)
 
-        call_numbers(record)  # raises if a part of the record is missing or of the wrong type
         calls = tuple(call(*named) for named in record["calls"])
         chains = []
         for fields in record["chains"]:

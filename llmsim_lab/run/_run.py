@@ -1171,6 +1171,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         state: Any = None,
         intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
+        to: Tapes | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
 
@@ -1185,9 +1186,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
+            to: another tape to record on, made if it is not there; what the fork comes from is
+                copied to it.
 
         Raises:
-            ConfigError: there is no such turn, or no part uses a prompt of that name.
+            ConfigError: there is no such turn, or no part uses a prompt of that name, or the run is
+                on no tape that could be copied.
         """
         at = self.turn_number if turn is None else whole_number("turn", turn)
         first = self.turns[0].number
@@ -1215,6 +1219,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 "what comes after a fork is live: give it a model, fork(..., "
                 "llm_client=connect('auto'))"
             )
+        if to is not None:
+            if self.tape is None:
+                raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
+            tape, info = _copied(self.tape, self.tape.run(self.run_id), to, up_to=at)
+            return new._continue_on(tape, verb="fork", parent=info.id, fork_turn=at)
         if self.tape is None:
             return new.note_unrecorded(self.unrecorded)
         if not self.tape.read_only:
@@ -1531,14 +1540,15 @@ def replay(
     tape = _reading(tape)
     info = tape.run(run)
     cls = _class_of(info, kind)
-    records = tape.turn_records(info.id)
+    lines = tape.turn_lines(info.id)
+    records = [line["record"] for line in lines.values()]
     # A fork's turns up to there are its parent's, which were played by another run: not again.
     first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
     shared = [record for record in records if record["turn"] <= first]
     loaded = load_turns(cls, tape, info.id, shared)
     simulation = _rebuild(cls, info, _no_model(cls, info), parts, loaded[-1].state)
     planned = planned_in(cls, records)
-    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, records))
+    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, lines))
     wanted = info.turns if turns is None else turns
     if not first <= wanted <= info.turns:
         raise ConfigError(
@@ -1812,8 +1822,8 @@ def _load(
     client = llm_client or _no_model(cls, info)
     simulation = _rebuild(cls, info, client, parts, turns[-1].state)
     planned = planned_in(cls, records)
-    # One record is enough for the session: there is no turn to compare, only a tape to name.
-    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, records[-1:]))
+    # There is no turn to compare, only a tape to name.
+    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, {}))
 
 
 def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:

@@ -200,32 +200,30 @@ class Replaying(Session):
         cls: the run's class.
         tape: the tape.
         run: the run.
-        records: of its turns, the last one among them.
+        lines: those of its turns that are to be played again, by number.
     """
 
     recorder: ReplayRecorder
     is_replay = True
 
     def __init__(
-        self, cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
+        self, cls: RunClass, tape: Tape, run: int, lines: Mapping[int, Mapping[str, Any]]
     ) -> None:
         super().__init__(cls, tape, run, ReplayRecorder(tape, run))
-        self._records = {record["turn"]: record for record in records}
-        self._frame_rows = tape.frame_rows(run, self._records)
-        self._last = max(self._records)
+        self._lines = dict(lines)
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
         """Return what was done from outside at the recorded turn."""
-        record = self._records.get(turn)
-        if record is None:
+        if turn not in self._lines:
             raise TapeError(
-                f"run {self.run} ends at turn {self._last}; turn {turn} was not recorded. "
-                "Resume or fork the run to continue: resume(tape, run, llm_client=connect('auto')) "
-                "or simulation.fork(llm_client=connect('auto')), which is 'Fork here' in a stepper"
+                f"run {self.run} ends at turn {self.tape.last_turn(self.run)}; turn {turn} was not "
+                "recorded. Resume or fork the run to continue: resume(tape, run, "
+                "llm_client=connect('auto')) or simulation.fork(llm_client=connect('auto')), which "
+                "is 'Fork here' in a stepper"
             )
         del planned
         self.recorder.begin_turn(turn)
-        return interventions_of(self._cls, record, "interventions")
+        return interventions_of(self._cls, self._lines[turn]["record"], "interventions")
 
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Return the turn as recorded, with the time it took then.
@@ -234,11 +232,12 @@ class Replaying(Session):
             TapeError: the turn came out differently, which only other code can cause.
         """
         del planned
-        recorded = decode_turn(self._cls, self._records[turn.number], self.recorder.attempt)
+        line = self._lines[turn.number]
+        recorded, there = decode_turn(self._cls, line["record"], self.recorder.attempt), line["row"]
         now = replace(turn, seconds=recorded.seconds)
         # Through JSON, as the recorded row went: tuples become lists, and keys texts.
         row = json.loads(dumps(turn_row(now, self._cls.own_columns(now))))
-        if recorded != now or row != (there := self._frame_rows[turn.number]):
+        if recorded != now or row != there:
             where = changed_values(record_of(self._cls, recorded), record_of(self._cls, now))
             if recorded == now:
                 where = f"in its row of the frame, {changed_values(there, row)}"
@@ -250,8 +249,8 @@ class Replaying(Session):
                 f"{self.tape.run(self.run).manifest['package']}), or chance or a clock, which a "
                 "turn may only draw on through the run's seed, as with ask.rng"
             )
-        # The turn itself has both now: a long replay would hold everything twice.
-        del self._records[turn.number], self._frame_rows[turn.number]
+        # The turn itself has all of it now: a long replay would hold everything twice.
+        del self._lines[turn.number]
         _leave_calls(recorded, self.tape)
         return recorded
 

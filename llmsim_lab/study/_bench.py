@@ -447,13 +447,9 @@ class _SampleSession(Session):
                 raise _EnoughError
         return self._writer.find(request, previous) if self._writer is not None else None
 
-    async def keep(self, attempt: Attempt) -> Attempt:
+    def keep(self, attempt: Attempt) -> Attempt:
         """Record an answer."""
-        return attempt if self._writer is None else await self._writer.keep(attempt)
-
-    def keep_now(self, attempt: Attempt) -> Attempt:
-        """Record an answer likewise."""
-        return attempt if self._writer is None else self._writer.keep_now(attempt)
+        return attempt if self._writer is None else self._writer.keep(attempt)
 
 
 def _question(request: ChatRequest) -> tuple[object, ...]:

@@ -120,7 +120,7 @@ async def replayed(
         TapeMiss: a call differs from the recorded ones.
         TapeError: a sample came out differently.
     """
-    session = Replaying(type(simulation), tape, run, tape.turn_records(run))
+    session = Replaying(type(simulation), tape, run, tape.turn_lines(run))
     again = []
     for sample, recorded in played:
         try:

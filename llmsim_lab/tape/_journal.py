@@ -14,18 +14,18 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 import threading
 import weakref
 import zlib
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -42,14 +42,13 @@ logger = logging.getLogger(__name__)
 FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
-MAX_FAULTS = 1_000
-_MAX_UNPACKED = 2**30
+_MAX_UNPACKED = 2**27
 _MAX_CALL = 10**15 - 1
 _MAX_TEXTS = 64
 _HEAD = re.compile(rb'\{"tape":([0-9]{1,9}),')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
-_FACT = re.compile(
+FACT = re.compile(
     rb'\{"run":([1-9][0-9]{0,8}),"is":"(run|set|call|outside|forget|turn|end)"'
     rb'(?:,"turn":(-?[0-9]{1,9}|null))?(?:,"no":([1-9][0-9]{0,14}))?[,}]'
 )
@@ -66,24 +65,17 @@ class Place(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a line.
-
-    Attributes:
-        line: its number, from 1.
-        start: its first byte.
-        run: the run that it says it is of, if it does.
-        what: in words.
-    """
+    """What is wrong with a line: its number, from 1, its first byte, and what, in words."""
 
     line: int
     start: int
-    run: int | None
     what: str
 
 
-def _sum_of(raw: bytes, before: int) -> bytes:
-    """Return the end that a line should have."""
-    return b',"sum":"%08x"}\n' % crc32(raw[:-_SUM_LEN], before)
+def _sum_in(raw: bytes) -> int:
+    """Return the check sum that a line ends with; -1 if with none."""
+    found = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
+    return int(found[1], 16) if found else -1
 
 
 def text_digest(value: bytes) -> bytes:
@@ -98,7 +90,7 @@ class Index:
         end: the byte after the last whole line.
         tail: the end of that line.
         lines: how many whole lines there are.
-        faults: the first of the lines that are not as they were written.
+        first_fault: the first of the lines that are not as they were written.
         faulty: how many there are.
         broken: by run, the first of its lines that is faulty.
         head: the first line.
@@ -114,7 +106,7 @@ class Index:
 
     def __init__(self) -> None:
         self.end = self.lines = self.faulty = 0
-        self.faults: list[Fault] = []
+        self.first_fault: Fault | None = None
         self.broken: dict[int, int] = {}
         self.head = self.tail = b""
         self.texts: dict[bytes, Place] = {}
@@ -125,63 +117,85 @@ class Index:
         self.calls: dict[tuple[int, int | None], array[int]] = {}
         self.forgotten: set[int] = set()
         self._counts: dict[int, int] = {}
-        self._numbers, self._starts, self._sizes = array("Q"), array("Q"), array("I")
+        self._numbers, self._starts = array("Q"), array("Q")
+        self._sizes, self._runs = array("I"), array("I")
 
     @property
     def next_call(self) -> int:
         """The number of the next call."""
         return self._numbers[-1] + 1 if self._numbers else 1
 
+    def _at(self, number: int) -> int | None:
+        at = bisect_left(self._numbers, number)
+        return at if at < len(self._numbers) and self._numbers[at] == number else None
+
     def call(self, number: int) -> Place | None:
         """Return where a call is."""
-        at = bisect_left(self._numbers, number)
-        if at == len(self._numbers) or self._numbers[at] != number:
-            return None
-        return Place(self._starts[at], self._sizes[at])
+        at = self._at(number)
+        return None if at is None else Place(self._starts[at], self._sizes[at])
+
+    def run_of(self, number: int) -> int | None:
+        """Return the run of a call."""
+        at = self._at(number)
+        return None if at is None else self._runs[at]
 
     def count(self, run: int) -> int:
         """Return how many calls a run has."""
         return self._counts.get(run, 0)
 
-    def add(self, raw: bytes) -> None:
-        """Take the next whole line in, as it says, and note what is wrong with it."""
-        place = Place(self.end, len(raw))
-        self.lines += 1
-        if (what := self._take(raw, place)) is not None:
-            self.faulty += 1
-            fact = _FACT.match(raw)
-            run = int(fact[1]) if fact else None
-            if run is not None:
-                self.broken.setdefault(run, self.lines)
-            if len(self.faults) < MAX_FAULTS:
-                self.faults.append(Fault(self.lines, place.start, run, what))
+    def add(self, raw: bytes) -> str | None:
+        """Take the next whole line in, as it says; return what is wrong with it, if anything."""
+        fact = FACT.match(raw)
+        what = self._take(raw, fact) if fact else self._take_shared(raw)
         if self.end == 0:
             self.head = raw
+        self.go_past(raw)
+        if what is not None:
+            self.faulty += 1
+            self.first_fault = self.first_fault or Fault(self.lines, self.end - len(raw), what)
+            if fact is not None:
+                self.broken.setdefault(int(fact[1]), self.lines)
+        return what
+
+    def go_past(self, raw: bytes) -> None:
+        """Count a line that was noted."""
+        self.lines += 1
         self.tail = raw[-_SUM_LEN:]
         self.end += len(raw)
 
-    def _take(self, raw: bytes, place: Place) -> str | None:
-        tail = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
-        own = int(tail[1], 16) if tail else -1
-        if (fact := _FACT.match(raw)) is None:
-            return self._take_shared(raw, place, own)
+    def _take(self, raw: bytes, fact: re.Match[bytes]) -> str | None:
         run, kind, what = int(fact[1]), fact[2], None
-        before = self.sums.get(run)
+        turn = None if fact[3] in (None, b"null") else int(fact[3])
+        number, own, before = int(fact[4] or 0), _sum_in(raw), self.sums.get(run)
         if (before is None) != (kind == b"run"):
             what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
         elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
             what = "it was changed, or a line of its run before it was added, removed or moved"
-        self.sums[run] = own if tail else 0
-        turn = None if fact[3] in (None, b"null") else int(fact[3])
+        if kind == b"call" and number < self.next_call:
+            self.sums[run] = max(own, 0)
+            return what or f"call {number} comes after one of a higher number"
+        self.note(raw, run, kind, turn, number, max(own, 0))
+        return what
+
+    def note(
+        self, raw: bytes, run: int, kind: bytes, turn: int | None, number: int, own: int
+    ) -> None:
+        """Note what the next line, which is one of a run, says of itself, and its check sum."""
+        self.sums[run] = own
         if kind == b"call":
-            number = int(fact[4] or 0)
-            if number < self.next_call:
-                return what or f"call {number} comes after one of a higher number"
-            self.note_call(run, turn, number, place)
+            self._numbers.append(number)
+            self._starts.append(self.end)
+            self._sizes.append(len(raw))
+            self._runs.append(run)
+            numbers = self.calls.get((run, turn))
+            if numbers is None:
+                numbers = self.calls[run, turn] = array("Q")
+            numbers.append(number)
+            self._counts[run] = self._counts.get(run, 0) + 1
         elif kind == b"turn" and turn is not None:
-            self.turns.setdefault(run, {})[turn] = place
+            self.turns.setdefault(run, {})[turn] = Place(self.end, len(raw))
         elif kind == b"outside":
-            self.outside.setdefault((run, turn), []).append(place)
+            self.outside.setdefault((run, turn), []).append(Place(self.end, len(raw)))
         elif kind == b"forget":
             named = _NUMBERS.search(raw)
             found = re.finditer(rb"[0-9]+", named[1] if named else b"")
@@ -190,37 +204,24 @@ class Index:
                 if len(digits[0]) <= 15 and self.call(int(digits[0])) is not None:
                     self.forgotten.add(int(digits[0]))
         else:
-            self.runs.setdefault(run, []).append(place)
-        return what
+            self.runs.setdefault(run, []).append(Place(self.end, len(raw)))
 
-    def _take_shared(self, raw: bytes, place: Place, own: int) -> str | None:
+    def _take_shared(self, raw: bytes) -> str | None:
         text = _TEXT.match(raw)
-        if text is None and not (place.start == 0 and _HEAD.match(raw)):
+        if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
-        if own != crc32(raw[:-_SUM_LEN]):
+        if _sum_in(raw) != crc32(raw[:-_SUM_LEN]):
             return "it was changed"
         if text is not None:
             if text[1] in self.texts:
                 return "the text stands there a second time"
-            self.texts[text[1]] = place
             if text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]:
                 return "the text is not the one of its digest"
+            self.texts[text[1]] = Place(self.end, len(raw))
         return None
 
-    def note_call(self, run: int, turn: int | None, number: int, place: Place) -> None:
-        """Note where a call is."""
-        self._numbers.append(number)
-        self._starts.append(place.start)
-        self._sizes.append(place.size)
-        numbers = self.calls.get((run, turn))
-        if numbers is None:
-            numbers = self.calls[run, turn] = array("Q")
-        numbers.append(number)
-        self._counts[run] = self._counts.get(run, 0) + 1
 
-
-_Identity = tuple[int, int]
-_open: weakref.WeakValueDictionary[tuple[Path, _Identity], Journal] = weakref.WeakValueDictionary()
+_open: weakref.WeakValueDictionary[Path, Journal] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 
 
@@ -250,13 +251,14 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         except OSError as error:
             why = error.strerror or str(error)
             raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
-        key = place, _identity(there)
-        known = _open.get(key)
         # What is packed is not written to, so need not be shared.
-        if known is None or known.is_packed or not known.is_there():
-            known = _open[key] = Journal(place, key[1])
-        known.refresh()
-        return known
+        if (known := _open.get(place)) is not None and not known.is_packed:
+            with suppress(TapeError):  # another file is there by now
+                known.refresh()
+                return known
+        journal = _open[place] = Journal(place, _identity(there))
+        journal.refresh()
+        return journal
 
 
 def _head() -> bytes:
@@ -287,7 +289,7 @@ def _busy(path: Path) -> TapeError:
     )
 
 
-def _identity(there: os.stat_result) -> _Identity:
+def _identity(there: os.stat_result) -> tuple[int, int]:
     return there.st_dev, there.st_ino
 
 
@@ -304,11 +306,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
 
 
-def _remove(path: Path, pid: int) -> None:
-    if os.getpid() == pid:  # not in a child, which the parent's object is copied to
-        path.unlink(missing_ok=True)
-
-
 class Journal:
     """A tape's file. Readers need no lock; ``writing`` takes the one that there is.
 
@@ -320,7 +317,7 @@ class Journal:
         lock: held while a line is written and taken in.
     """
 
-    def __init__(self, path: Path, identity: _Identity) -> None:
+    def __init__(self, path: Path, identity: tuple[int, int]) -> None:
         self.path, self.index = path, Index()
         self.lock = threading.RLock()
         self._identity, self._pid = identity, os.getpid()
@@ -334,29 +331,21 @@ class Journal:
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
         self._texts: dict[str, bytes] = {}
         self.is_packed = path.suffix == ".gz"
-        self._source = self._unpack() if self.is_packed else path
+        self._unpacked = self._unpack() if self.is_packed else b""
 
-    def _unpack(self) -> Path:
-        """Return a file with the text of a packed tape, which goes with this object."""
-        fd, name = tempfile.mkstemp(suffix=".tape")
-        weakref.finalize(self, _remove, Path(name), os.getpid())
+    def _unpack(self) -> bytes:
+        """Return the text of a packed tape."""
         try:
-            with os.fdopen(fd, "wb") as file, gzip.open(self.path) as packed:
-                size = 0  # of the line
-                while piece := packed.read(1 << 20):
-                    if file.tell() == 0:
-                        self._check_head(piece[: piece.find(b"\n") + 1] or piece[:64])
-                    size = len(piece) - piece.rfind(b"\n") + (0 if b"\n" in piece else size)
-                    if size > MAX_LINE + len(piece):
-                        raise TapeError(f"a line of {self.path} has more than {MAX_LINE:,} bytes")
-                    if file.write(piece) and file.tell() > _MAX_UNPACKED:
-                        raise TapeError(
-                            f"{self.path} has more than {_MAX_UNPACKED / 2**30:g} GiB unpacked; "
-                            "gunzip it to read it"
-                        )
+            with gzip.open(self.path) as packed:
+                text = packed.read(_MAX_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise TapeError(f"{self.path} cannot be unpacked: {error}") from error
-        return Path(name)
+        if len(text) > _MAX_UNPACKED:
+            raise TapeError(
+                f"{self.path} has more than {_MAX_UNPACKED / 2**20:g} MiB unpacked; gunzip it to "
+                "read it"
+            )
+        return text
 
     def let_go(self) -> None:
         """Have nothing to do with the file any more, in a child of the process that opened it."""
@@ -375,7 +364,7 @@ class Journal:
             TapeError: it cannot be read, or is another file by now.
         """
         try:
-            file = self._source.open("rb")
+            file = BytesIO(self._unpacked) if self.is_packed else self.path.open("rb")
         except FileNotFoundError:
             raise self._another() from None
         except OSError as error:
@@ -398,14 +387,6 @@ class Journal:
             return True
         file.seek(index.end - len(index.tail))
         return file.read(len(index.tail)) == index.tail
-
-    def is_there(self) -> bool:
-        """Return True if the file that was opened is still there."""
-        try:
-            with self._reading():
-                return True
-        except TapeError:
-            return False
 
     def _another(self) -> TapeError:
         return TapeError(
@@ -451,7 +432,7 @@ class Journal:
                 file.seek(0)
             for raw in self._rest(file, index.lines):
                 index.add(raw)
-                if not (is_first or was_unsure or self._writers) and (fact := _FACT.match(raw)):
+                if not (is_first or was_unsure or self._writers) and (fact := FACT.match(raw)):
                     self.others[int(fact[1])] += 1
             self.index, self._unsure = index, False
             if was_unsure and self._writers:
@@ -466,19 +447,9 @@ class Journal:
             )
         if head is not None and int(head[1]) == FORMAT and raw.endswith(b"\n"):
             return
-        if raw.startswith(b"\xef\xbb\xbf"):
-            what = "an editor put a byte order mark before it; save it as UTF-8 without one"
-        elif raw.startswith(b"SQLite format 3\0"):
-            what = (
-                "it is a database, as earlier versions of llmsim_lab recorded, and cannot be read "
-                "any more; record the run anew"
-            )
-        elif head is not None and int(head[1]) > FORMAT:
+        what = f"it begins with {clip(repr(raw), 60)}"
+        if head is not None and int(head[1]) > FORMAT:
             what = f"it is of format {int(head[1])}, of a later version of llmsim_lab"
-        elif raw:
-            what = f"it begins with {clip(repr(raw), 60)}"
-        else:
-            what = "it is empty"
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
@@ -519,20 +490,6 @@ class Journal:
 
     # --- writing -----------------------------------------------------------------------------
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Be the file's writer, alone among processes.
-
-        Raises:
-            TapeError: another process is, or the file cannot be written to.
-        """
-        writer = object()
-        try:
-            self.claim(writer)
-            yield
-        finally:
-            self.release(writer)
-
     @property
     def is_claimed(self) -> bool:
         """Return True while somebody in this process is the file's writer."""
@@ -556,10 +513,6 @@ class Journal:
             self._writers.add(writer)
 
     def _begin(self) -> None:
-        if self.is_packed:
-            raise TapeError(
-                f"{self.path} is packed, and only to be read; gunzip it to record on it"
-            )
         try:
             self._guard.acquire()
         except filelock.Timeout:
@@ -613,7 +566,7 @@ class Journal:
     def _cut_tail(self) -> None:
         """Cut off what a kill or a power cut left at the end, and keep it beside the tape."""
         index, size = self.index, os.fstat(self._fd).st_size
-        first = index.faults[0] if index.faults else None
+        first = index.first_fault
         # Faulty to the last line, but not from the first: that would be all of it.
         if first and (first.line == 1 or index.faulty <= index.lines - first.line):
             raise TapeError(
@@ -645,7 +598,7 @@ class Journal:
         self._interned.clear()
         self.refresh()
 
-    def append(self, run: int, kind: str, body: bytes, *, turn: int | None = None) -> None:
+    def append(self, run: int, kind: str, body: bytes, *, turn: int | None = None) -> int:
         """Write a line of a run; it is in the file when this returns.
 
         Args:
@@ -654,26 +607,25 @@ class Journal:
             body: the other members, each with a comma before it.
             turn: the turn that it belongs to.
 
+        Returns:
+            The number of a call, which other lines have none of.
+
         Raises:
             TapeError: the disk is full or fails, or the file is another one by now.
         """
-        at = b"" if turn is None else b',"turn":%d' % turn
         with self.lock:
             self._settle()
-            if not 0 < run < 10**9 or abs(turn or 0) >= 10**9:
-                raise TapeError(f"run {run}, turn {turn} are more than a tape can number")
+            number = self.index.next_call
+            if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number > _MAX_CALL:
+                raise TapeError(
+                    f"run {run}, turn {turn}, call {number} are more than a tape can number"
+                )
+            named, at = kind.encode(), b"" if turn is None else b',"turn":%d' % turn
+            if kind == "call":
+                at = b'%b,"no":%d' % (at or b',"turn":null', number)
             before = self.index.sums.get(run, run)
-            self._write(b'{"run":%d,"is":"%b"%b%b' % (run, kind.encode(), at, body), before)
-
-    def append_call(self, run: int, turn: int | None, body: bytes) -> int:
-        """Write a call; returns its number. Otherwise as ``append``."""
-        with self.lock:
-            self._settle()
-            number, at = self.index.next_call, b"null" if turn is None else b"%d" % turn
-            if number > _MAX_CALL or abs(turn or 0) >= 10**9:
-                raise TapeError(f"call {number}, turn {turn} are more than a tape can number")
-            head = b'{"run":%d,"is":"call","turn":%b,"no":%d' % (run, at, number)
-            self._write(head + body, self.index.sums[run], (run, turn, number))
+            line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
+            self._write(line, before, (run, named, turn, number))
             return number
 
     def intern(self, value: str) -> bytes:
@@ -696,9 +648,15 @@ class Journal:
             self.refresh()
 
     def _write(
-        self, line: bytes, before: int, call: tuple[int, int | None, int] | None = None
+        self, line: bytes, before: int, says: tuple[int, bytes, int | None, int] | None = None
     ) -> None:
-        """Write a line, its end added; ``before`` is the sum before it."""
+        """Write a line, its end added.
+
+        Args:
+            line: without its end.
+            before: the sum before it.
+            says: of a run's line, as its beginning says: run, kind, turn, number.
+        """
         index, own = self.index, crc32(line, before)
         raw = b'%b,"sum":"%08x"}\n' % (line, own)
         if len(raw) > MAX_LINE:
@@ -726,25 +684,22 @@ class Journal:
             )
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
-        if call is None:
+        if says is None:
             index.add(raw)
-        else:  # of a call of our own all is known that ``add`` would find
-            index.sums[call[0]] = own
-            index.note_call(*call, Place(index.end, len(raw)))
-            index.lines += 1
-            index.tail = raw[-_SUM_LEN:]
-            index.end += len(raw)
+        else:  # of our own, so that nothing is wrong with it
+            index.note(raw, *says, own)
+            index.go_past(raw)
         self._unsure = False
 
     def sync(self) -> None:
         """Return when what was written would survive a power cut."""
         os.fsync(self._fd)
 
-    def rewrite(self, runs: Mapping[int, float], path: Path | None = None) -> None:
+    def rewrite(self, runs: Container[int], path: Path | None = None) -> None:
         """Write these runs' lines, byte for byte, to a file.
 
         Args:
-            runs: by number, up to which line of the file; what is faulty is left out.
+            runs: by number; of each what is before its first faulty line.
             path: the new file; in this one's place if not given.
 
         Raises:
@@ -766,7 +721,6 @@ class Journal:
             aside.replace(target)
             if path is None:
                 self._identity = _identity(target.stat())
-                _open[self.path, self._identity] = self
                 self._forget()
         except OSError as error:
             raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
@@ -776,33 +730,29 @@ class Journal:
     def facts(self, runs: Container[int]) -> Iterator[tuple[str, int, int | None, int, bytes]]:
         """Yield lines of runs: kind, run, turn, number of a call, and the other members."""
         for _, raw in self.lines():
-            fact = _FACT.match(raw)
+            fact = FACT.match(raw)
             if fact is not None and int(fact[1]) in runs:
                 turn = None if fact[3] in (None, b"null") else int(fact[3])
                 body = raw[fact.end() - 1 : -_SUM_LEN]
                 yield fact[2].decode(), int(fact[1]), turn, int(fact[4] or 0), body
 
-    def _of(self, runs: Mapping[int, float]) -> Iterator[bytes]:
+    def _of(self, runs: Container[int]) -> Iterator[bytes]:
         """Yield the lines of runs, with the texts that they name above them."""
-        broken = self.index.broken
+        index = self.index
 
         def wanted(number: int, raw: bytes) -> bool:
-            fact = _FACT.match(raw)
+            fact = FACT.match(raw)
             run = int(fact[1]) if fact else 0
-            return number < min(runs.get(run, 0), broken.get(run, number + 1))
+            return run in runs and number < index.broken.get(run, number + 1)
 
         used: set[bytes] = set()
         for number, raw in self.lines():
             if wanted(number, raw):
                 used.update(re.findall(rb'"([0-9a-f]{16})"', raw))
-        is_whole = not (self.index.faults and self.index.faults[0].line == 1)
-        yield self.index.head if is_whole else _head()
+        texts = {index.texts[digest].start for digest in used & index.texts.keys()}
+        yield _head() if index.first_fault and index.first_fault.line == 1 else index.head
+        start = 0
         for number, raw in self.lines():
-            if (text := _TEXT.match(raw)) is None:
-                is_kept = wanted(number, raw)
-            else:  # the first of its digest, which is whole
-                is_right = text_digest(raw[_TEXT_LEN:-_SUM_LEN]) == text[1]
-                is_kept = text[1] in used and is_right and raw[-_SUM_LEN:] == _sum_of(raw, 0)
-                used.discard(text[1] if is_kept else b"")
-            if is_kept:
+            if start in texts or wanted(number, raw):
                 yield raw
+            start += len(raw)

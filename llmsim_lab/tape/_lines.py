@@ -6,24 +6,24 @@ another type never leaves this module.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
-from typing import Annotated, Any, Literal, NotRequired, get_args
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, with_config
-from pydantic_core import from_json
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
+from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason, PromptError
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.tape._journal import FACT
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 
-Verb = Literal["run", "rerun", "fork", "import", "experiment"]
+Verb = Literal["run", "rerun", "fork", "experiment"]
 
 _MOST = 10**9
 _Count = Annotated[int, Field(ge=0, le=_MOST)]
@@ -36,9 +36,6 @@ _BIG = 200
 """From how many characters on a part of a manifest is a text that runs share."""
 
 
-_OF_RUN = {"run": _Number, "sum": str}
-
-
 class _FAULT(TypedDict):
     reason: FailureReason
     detail: str
@@ -46,12 +43,31 @@ class _FAULT(TypedDict):
     retry: NotRequired[bool]
 
 
+_NAMED = tuple[Status, Annotated[list[_Number], Field(min_length=1)]]
+"""A call, as records name it: how it went, and the numbers of its attempts."""
+
+
+@with_config(ConfigDict(extra="allow"))
+class _CHAIN(TypedDict):
+    call: NotRequired[int | _NAMED | None]
+
+
+@with_config(ConfigDict(extra="allow"))
+class _RECORD(TypedDict):
+    # In the order in which they are written, which is kept.
+    state: dict[str, Any]
+    turn: _Turn
+    seconds: NotRequired[Any]
+    interventions: list[Any]
+    planned: list[Any]
+    calls: list[_NAMED]
+    chains: list[_CHAIN]
+
+
 _KINDS: Mapping[str, Mapping[str, Any]] = {
-    "tape": {"tape": Literal[3], "by": str, "id": _Digest, "sum": str},
-    "text": {"text": _Digest, "value": Any, "sum": str},
+    "tape": {"tape": Literal[3], "by": str, "id": _Digest},
+    "text": {"text": _Digest, "value": Any},
     "run": {
-        **_OF_RUN,
-        "is": Literal["run"],
         "name": str,
         "parent": NotRequired[_Number],
         "fork_turn": NotRequired[_Turn],
@@ -61,16 +77,12 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "texts": dict[str, _Digest],
     },
     "set": {
-        **_OF_RUN,
-        "is": Literal["set"],
         "process": NotRequired[_Count],
         "manifest": NotRequired[dict[str, Any]],
         "texts": NotRequired[dict[str, _Digest]],
     },
-    "end": {**_OF_RUN, "is": Literal["end"], "ended": str, "outcome": str},
+    "end": {"ended": str, "outcome": str},
     "call": {
-        **_OF_RUN,
-        "is": Literal["call"],
         "turn": _Turn | None,
         "no": _Number,
         "component": NotRequired[str],
@@ -86,8 +98,6 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "seconds": _Seconds,
     },
     "outside": {
-        **_OF_RUN,
-        "is": Literal["outside"],
         "turn": _Turn,
         "what": str,
         "key": Any,
@@ -96,38 +106,42 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "once": NotRequired[bool],
         "stopped": NotRequired[bool],
     },
-    "forget": {**_OF_RUN, "is": Literal["forget"], "turn": _Turn, "calls": list[_Number]},
-    "turn": {
-        **_OF_RUN,
-        "is": Literal["turn"],
-        "turn": _Turn,
-        "record": dict[str, Any],
-        "row": dict[str, Any],
-        "notes": NotRequired[list[dict[str, Any]]],
-        "rules": NotRequired[list[dict[str, Any]]],
-        "set": NotRequired[dict[str, Any]],
-    },
+    "forget": {"turn": _Turn, "calls": list[_Number]},
+    "turn": {"turn": _Turn, "record": _RECORD, "row": dict[str, Any]},
 }
-"""By kind, the members of a line."""
+"""By kind, the members of a line, but for its check sum, and of a run's for run and kind."""
+
+
+_SETTINGS = {
+    "model": str,
+    "schema": dict[str, Any] | None,
+    "tools": tuple[dict[str, Any], ...],
+    "options": dict[str, Any],
+    "think": bool | str | None,
+    "keep_alive": float | str | None,
+    "timeout_s": float,
+    "top_logprobs": NotRequired[int],
+    "system": NotRequired[str],
+}
+"""Members of a text that calls name."""
+
+
+def _strictly(name: str, members: Mapping[str, Any]) -> TypeAdapter[Any]:
+    strict = with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+    return TypeAdapter(strict(TypedDict(name, members)))  # type: ignore[operator]
 
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Any]:
-    strict = with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
-    return TypeAdapter(strict(TypedDict(kind, _KINDS[kind])))  # type: ignore[operator]
+    of_run = {} if kind in ("tape", "text") else {"run": _Number, "is": Literal[kind]}
+    return _strictly(kind, {**of_run, **_KINDS[kind], "sum": str})
 
 
 # Made when first used: building pydantic's validators takes long.
 _messages = cache(lambda: TypeAdapter(tuple[Message, ...]))
 _reply = cache(lambda: TypeAdapter(ChatReply))
-
-
-def kind_of(raw: bytes) -> str:
-    """Return the kind of a line, as its beginning says; empty if it is none."""
-    if raw.startswith((b'{"tape":', b'{"text":')):
-        return raw[2:6].decode()
-    found = re.match(rb'\{"run":[0-9]{1,9},"is":"([a-z]{1,9})"', raw)
-    return found[1].decode() if found and found[1].decode() in _KINDS else ""
+_anything = cache(lambda: TypeAdapter(Any))
+_settings = cache(lambda: _strictly("settings", _SETTINGS))
 
 
 def read_line(raw: bytes) -> dict[str, Any]:
@@ -136,30 +150,15 @@ def read_line(raw: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is of no kind, lacks a member, or has one too many or of another type.
     """
-    if not (kind := kind_of(raw)):
+    fact = FACT.match(raw)
+    kind = fact[2].decode() if fact else raw[2:6].decode(errors="replace")
+    if kind not in _KINDS:
         raise ValueError("it is not a line of a tape")
     value: dict[str, Any] = read(_adapter(kind), raw)
     return value
 
 
 # --- what many requests share --------------------------------------------------------------------
-
-
-class _SettingsText(TypedDict):
-    model: str
-    schema: dict[str, Any] | None
-    tools: tuple[dict[str, Any], ...]
-    options: dict[str, Any]
-    think: bool | str | None
-    keep_alive: float | str | None
-    timeout_s: float
-    top_logprobs: NotRequired[int]
-    system: NotRequired[str]
-
-
-@cache
-def _settings() -> TypeAdapter[_SettingsText]:
-    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(_SettingsText))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +270,11 @@ class RecordedCall:
     forgotten: bool
 
 
+def members(**values: Any) -> bytes:
+    """Return those of the values that are not None as members of a line."""
+    return dumps({name: it for name, it in values.items() if it is not None})[1:-1].encode()
+
+
 def member(value: Any) -> bytes:
     """Return a value from outside as JSON that can be read back as a part of a line.
 
@@ -282,11 +286,7 @@ def member(value: Any) -> bytes:
     except (TypeError, RecursionError) as error:
         raise ValueError(f"no JSON can be made of it: {error}") from error
     loads_strictly(raw)
-    try:
-        from_json(b"[[%b]]" % raw)  # as deep as it will stand
-    except ValueError as error:
-        if "recursion" in str(error):  # half a character is no reason
-            raise ValueError("it is nested too deeply") from None
+    read(_anything(), b"[[%b]]" % raw)  # as deep as it will stand
     return raw
 
 
@@ -318,12 +318,9 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
     elif reply is not None:
         parts.append(b',"reply":%b' % write(_reply(), reply))
     if attempt.reason is not None:
-        fault: dict[str, Any] = {"reason": attempt.reason, "detail": attempt.detail}
-        if attempt.status_code is not None:
-            fault["status_code"] = attempt.status_code
-        parts.append(
-            b',"fault":%b' % dumps(fault | ({"retry": True} if attempt.retry else {})).encode()
-        )
+        facts = {"status_code": attempt.status_code, "retry": attempt.retry or None}
+        fault = members(reason=attempt.reason, detail=attempt.detail, **facts)
+        parts.append(b',"fault":{%b}' % fault)
     parts.append(b',"seconds":%b' % repr(float(attempt.seconds)).encode())
     return b"".join(parts)
 
@@ -332,15 +329,14 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
 def _place(
     component: str | None, agent: str | None, replicate: int, attempt: int, nth: int
 ) -> bytes:
-    values = {
-        "component": component,
-        "agent": agent,
-        "replicate": replicate or None,
-        "attempt": attempt if attempt != 1 else None,
-        "nth": nth or None,
-    }
-    given = {name: value for name, value in values.items() if value is not None}
-    return b"," + dumps(given)[1:-1].encode() if given else b""
+    given = members(
+        component=component,
+        agent=agent,
+        replicate=replicate or None,
+        attempt=attempt if attempt != 1 else None,
+        nth=nth or None,
+    )
+    return b"," + given if given else b""
 
 
 @lru_cache(maxsize=512)
@@ -408,41 +404,17 @@ def _same(text: bytes) -> str:
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def call_numbers(record: Any) -> list[int]:
+def call_numbers(record: Mapping[str, Any]) -> list[int]:
     """Return the numbers of the calls that a turn's record names.
 
     Raises:
-        ValueError: it is not a record, or a part of it has the wrong type.
+        ValueError: one of its chains is of a call that it does not have.
     """
-    # Not isinstance, for which True is a number as well.
-    if not isinstance(record, dict) or type(record.get("turn")) is not int:
-        raise ValueError("it is not a record of a turn")
-    if not isinstance(record.get("state"), dict):
-        raise ValueError("it has no state")
-    for part in ("calls", "chains", "interventions", "planned"):
-        if not isinstance(record.get(part), list):
-            raise ValueError(f"it has no {part}")
-    numbers: list[int] = []
-    for call in record["calls"]:
-        numbers += _numbers_of(call)
-    for chain in record["chains"]:
-        if not isinstance(chain, dict):
-            raise ValueError("one of its chains is not an object")
-        named = chain.get("call")
-        if type(named) is int:
-            if not 0 <= named < len(record["calls"]):
-                raise ValueError(f"one of its chains names the call at place {named}")
-        elif named is not None:
-            numbers += _numbers_of(named)
-    return numbers
-
-
-def _numbers_of(call: Any) -> list[int]:
-    match call:
-        case [status, [_, *_] as numbers] if status in get_args(Status):
-            if all(type(number) is int for number in numbers):
-                return list(numbers)
-    raise ValueError("it does not name its calls as status and numbers")
+    named = [*record["calls"], *(chain.get("call") for chain in record["chains"])]
+    for call in named:
+        if isinstance(call, int) and not 0 <= call < len(record["calls"]):
+            raise ValueError(f"one of its chains names the call at place {call}")
+    return [number for call in named if isinstance(call, tuple) for number in call[1]]
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -491,17 +463,11 @@ class RunInfo:
     @cached_property
     def faults(self) -> list[str]:
         """What is wrong with the manifest, in words: parts missing, digests that do not fit."""
-        manifest = self.manifest
-        found = [
-            f"the manifest has no {part}"
-            for part, types in _RUN_PARTS.items()
-            if part not in manifest or not isinstance(manifest[part], types)
-        ]
-        prompts = manifest.get("prompts")
-        for place, entry in prompts.items() if isinstance(prompts, dict) else ():
-            if fault := _prompt_fault(entry):
-                found.append(f"the prompt of {place}: {fault}")
-        return found
+        try:
+            _manifest().validate_python(self.manifest)
+        except ValidationError as error:
+            return [f"its manifest: {what}" for what in each_fault(error, fault_text)]
+        return []
 
 
 def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -> bytes:
@@ -512,35 +478,45 @@ def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -
     return f',"manifest":{dumps(own)},"texts":{dumps(shared)}'.encode()
 
 
-_RUN_PARTS: Mapping[str, tuple[type, ...]] = {
-    "kind": (str,),
-    "package": (str,),
-    "config": (dict,),
-    "prompts": (dict,),
-    "given": (list,),
-    "llm": (dict, type(None)),
-    "model": (dict, type(None)),
-}
-
-
-def _prompt_fault(entry: Any) -> str | None:
-    match entry:
-        case {"text": str(text), "name": str(name), "digest": str(digest), "parent": parent}:
-            if not isinstance(parent, str | None):
-                return "its parent is not a digest"
-        case _:
-            return "it lacks its name, text, digest or parent"
-    try:
-        found = _prompt_digest(text, name)
-    except (PromptError, UnicodeError, RecursionError) as error:
-        return f"it cannot be read: {error}"
-    return None if found == digest else "its text does not have the digest recorded for it"
-
-
 @lru_cache(maxsize=64)
 def _prompt_digest(text: str, name: str) -> str:
     """Return a prompt's digest; all agents of a run may have the same one."""
     return Prompt.parse(text, name=name).digest
+
+
+def _whole_prompt(entry: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = _prompt_digest(entry["text"], entry["name"])
+    except (PromptError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"it cannot be read: {error}") from error
+    if found != entry["digest"]:
+        raise ValueError("its text does not have the digest recorded for it")
+    return entry
+
+
+_more = with_config(ConfigDict(extra="allow", strict=True))
+
+
+@_more
+class _PROMPT(TypedDict):
+    name: str
+    text: str
+    digest: str
+    parent: str | None
+
+
+@_more
+class _MANIFEST(TypedDict):
+    kind: str
+    package: str
+    config: dict[str, Any]
+    prompts: dict[str, Annotated[_PROMPT, AfterValidator(_whole_prompt)]]
+    given: list[Any]
+    llm: dict[str, Any] | None
+    model: dict[str, Any] | None
+
+
+_manifest = cache(lambda: TypeAdapter(_MANIFEST))
 
 
 def now() -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NotRequired, TypedDict, Unpack
@@ -26,72 +26,6 @@ class Outcome(TypedDict):
     stopped: NotRequired[bool]
 
 
-class _Equals:
-    """Equal requests of a turn: how many were asked, and answers by which of them it was."""
-
-    __slots__ = ("answers", "asked")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.answers: dict[int, Attempt] = {}
-
-
-class _Turn:
-    """A turn's calls, by what was asked and which of equal ones it was.
-
-    So repeats are samples of their own. They are counted in the order in which they are asked,
-    whatever the order of the answers, and a second attempt has its first one's count.
-    """
-
-    def __init__(self, calls: Sequence[RecordedCall] = ()) -> None:
-        self._lock = threading.RLock()  # agents may ask in threads
-        self._equals: dict[Any, _Equals] = {}
-        self._nth: dict[int | None, int] = {}
-        """By number of an attempt, which of equal ones it was, where it was not the first."""
-        for call in calls:
-            equals = self._equals.setdefault(what_is_asked(call.attempt.request), _Equals())
-            self.keep(equals, call.nth, call.attempt)
-
-    def next(self, request: ChatRequest, previous: Attempt | None) -> tuple[_Equals, int]:
-        """Return the request's equals and which of them it is, now that it is asked.
-
-        Args:
-            request: what is asked.
-            previous: the call's first attempt, if this is its second.
-        """
-        asked = what_is_asked(request)
-        with self._lock:
-            equals = self._equals.get(asked)
-            if equals is None:
-                equals = self._equals[asked] = _Equals()
-            if previous is not None:
-                return equals, self._nth.get(previous.number, 0)
-            equals.asked += 1
-            return equals, equals.asked - 1
-
-    def keep(self, equals: _Equals, nth: int, attempt: Attempt) -> None:
-        """Note what became of a request."""
-        equals.answers[nth] = attempt
-        if nth:
-            self._nth[attempt.number] = nth
-
-    def has(self, request: ChatRequest) -> bool:
-        """Return True if a request was made, without counting it as asked."""
-        equals = self._equals.get(what_is_asked(request))
-        return equals is not None and bool(equals.answers)
-
-    def begin_again(self) -> None:
-        """Count from the first again, so that equal requests find their answers."""
-        for equals in self._equals.values():
-            equals.asked = 0
-
-    def attempts(self) -> Iterator[tuple[_Equals, int, Attempt]]:
-        """Yield what is known."""
-        for equals in self._equals.values():
-            for nth, attempt in list(equals.answers.items()):
-                yield equals, nth, attempt
-
-
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What is wanted from outside: a tool's answer, a file, a clock.
@@ -109,38 +43,103 @@ class Outside:
     stopped: bool = False
 
 
-class _FromOutside:
-    """What came from outside in a turn, by what it is and which of equal ones it was."""
+class _Equals:
+    """Equal requests of a turn: how many were asked, and answers by which of them it was."""
 
-    def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._wanted: Counter[tuple[str, str]] = Counter()
-        self._known: dict[tuple[str, str, int], Outside] = {}
-        for line in lines:
-            self.keep(line)
+    __slots__ = ("answers", "asked")
 
-    def next(self, what: str, key: Any) -> Outside:
-        """Return what is known of it, now that it is wanted."""
-        wanted = what, dumps(plain(key))
-        nth = self._wanted[wanted]
-        self._wanted[wanted] += 1
-        return self._known.get((*wanted, nth), Outside(nth))
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answers: dict[int, Any] = {}
 
-    def keep(self, line: Mapping[str, Any]) -> None:
-        """Note what a line says; a later one of the same counts."""
-        nth, has_result = line.get("nth", 0), "result" in line
-        stopped = line.get("stopped", not has_result)
+
+class _Turn:
+    """A turn's calls, and what came from outside, by what was asked and which of equal ones it was.
+
+    So repeats are samples of their own. They are counted in the order in which they are asked,
+    whatever the order of the answers, and a second attempt has its first one's count.
+    """
+
+    def __init__(
+        self, calls: Iterable[RecordedCall] = (), outside: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
+        self._lock = threading.RLock()  # agents may ask in threads
+        self._calls: dict[Any, _Equals] = defaultdict(_Equals)
+        self._outside: dict[tuple[str, str], _Equals] = defaultdict(_Equals)
+        self._nth: dict[int | None, int] = {}
+        """By number of an attempt, which of equal ones it was, where it was not the first."""
+        for call in calls:
+            self.keep(self._calls[what_is_asked(call.attempt.request)], call.nth, call.attempt)
+        for line in outside:
+            self.keep_outside(line)
+
+    def next(self, request: ChatRequest, previous: Attempt | None) -> tuple[_Equals, int]:
+        """Return the request's equals and which of them it is, now that it is asked.
+
+        Args:
+            request: what is asked.
+            previous: the call's first attempt, if this is its second.
+        """
+        asked = what_is_asked(request)
+        with self._lock:
+            equals = self._calls[asked]
+            if previous is not None:
+                return equals, self._nth.get(previous.number, 0)
+            equals.asked += 1
+            return equals, equals.asked - 1
+
+    def keep(self, equals: _Equals, nth: int, attempt: Attempt) -> None:
+        """Note what became of a request."""
+        equals.answers[nth] = attempt
+        if nth:
+            self._nth[attempt.number] = nth
+
+    def has(self, request: ChatRequest) -> bool:
+        """Return True if a request was made, without counting it as asked."""
+        return bool(self._calls[what_is_asked(request)].answers)
+
+    def next_outside(self, what: str, key: Any) -> Outside:
+        """Return what is known of something from outside, now that it is wanted."""
+        equals = self._outside[what, dumps(plain(key))]
+        equals.asked += 1
+        nth = equals.asked - 1
+        return equals.answers.get(nth) or Outside(nth)
+
+    def keep_outside(self, line: Mapping[str, Any]) -> None:
+        """Note what a line says of something from outside; a later one of the same counts."""
+        nth, stopped = line.get("nth", 0), line.get("stopped", "result" not in line)
         found = Outside(nth, is_done=True, result=line.get("result"), stopped=stopped)
-        self._known[line["what"], dumps(line["key"]), nth] = found
+        self._outside[line["what"], dumps(line["key"])].answers[nth] = found
 
     def begin_again(self) -> None:
-        """Count from the first again."""
-        self._wanted.clear()
+        """Count from the first again, so that equal requests find their answers."""
+        for equals in (*self._calls.values(), *self._outside.values()):
+            equals.asked = 0
+
+    def attempts(self) -> Iterator[tuple[_Equals, int, Attempt]]:
+        """Yield what is known of requests."""
+        for equals in self._calls.values():
+            for nth, attempt in list(equals.answers.items()):
+                yield equals, nth, attempt
 
 
 class _AtTurn:
-    """What records or answers the calls of a turn, and so knows which turn it is."""
+    """What records or answers the calls of a turn, and so knows which turn it is.
 
-    _turn: int
+    Args:
+        tape: the tape.
+        run: the run's number there.
+    """
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        self.tape, self.run = tape, run
+        self._turn, self._known = 0, _Turn()
+
+    def _read_turn(self, run: int, turn: int) -> list[RecordedCall]:
+        """Take in what the tape has of a turn that a run played itself; returns its calls."""
+        calls = self.tape.calls(run, turn=turn)
+        self._turn, self._known = turn, _Turn(calls, self.tape.outside(run, turn))
+        return calls
 
     def place(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the turn that is being played."""
@@ -165,7 +164,7 @@ class LiveRecorder(_AtTurn):
     """
 
     def __init__(self, tape: Tape, run: int) -> None:
-        self.tape, self.run = tape, run
+        super().__init__(tape, run)
         self._journal = journal = tape.journal
         # Not by value: equal requests may be in flight at once.
         self._pending: dict[int, tuple[_Equals, int]] = {}
@@ -215,9 +214,7 @@ class LiveRecorder(_AtTurn):
             yield
 
     def _read_known(self) -> None:
-        self._turn = self.tape.last_turn(self.run) + 1
-        self._known = _Turn(self.tape.calls(self.run, turn=self._turn))
-        self._outside = _FromOutside(self.tape.outside(self.run, self._turn))
+        self._read_turn(self.run, self.tape.last_turn(self.run) + 1)
         self._is_known = True
 
     def begin_turn(self, turn: int) -> None:
@@ -250,11 +247,7 @@ class LiveRecorder(_AtTurn):
             self._pending[id(request)] = found
         return known
 
-    async def keep(self, attempt: Attempt) -> Attempt:
-        """Do the same as ``keep_now``."""
-        return self.keep_now(attempt)
-
-    def keep_now(self, attempt: Attempt) -> Attempt:
+    def keep(self, attempt: Attempt) -> Attempt:
         """Write an answered or failed request to the tape; returns it with its number there.
 
         Raises:
@@ -264,19 +257,15 @@ class LiveRecorder(_AtTurn):
         asked = self._pending.pop(id(request), None)
         equals, nth = asked if asked is not None else self._known.next(request, None)
         turn = request.site.turn if request.site else None
-        with journal.lock:  # agents may ask in threads
+        # Held already while the run plays, as nearly always. Agents may ask in threads.
+        with journal.lock, nullcontext() if journal.is_claimed else self.writing():
             was_known, self._is_known = self._is_known, False
             try:
-                # Held already while the run plays, as nearly always.
-                with nullcontext() if journal.is_claimed else self.writing():
-                    body = call_body(attempt, nth, journal.intern)
-                    number = journal.append_call(self.run, turn, body)
-            except Exception as error:
-                self._is_known = was_known
-                if isinstance(error, ValueError):
-                    what = f"an answer cannot be kept on {self.tape.path}: {error}"
-                    raise TapeError(what) from error
-                raise
+                body = call_body(attempt, nth, journal.intern)
+            except ValueError as error:
+                what = f"an answer cannot be kept on {self.tape.path}: {error}"
+                raise TapeError(what) from error
+            number = journal.append(self.run, "call", body, turn=turn)
             # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
             object.__setattr__(attempt, "number", number)
             self._known.keep(equals, nth, attempt)
@@ -285,7 +274,7 @@ class LiveRecorder(_AtTurn):
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what the unfinished turn has recorded of this, or that it is to be done."""
-        return self._outside.next(what, key)
+        return self._known.next_outside(what, key)
 
     def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Unpack[Outcome]) -> None:
         """Record what came from outside: a tool's answer, a file, a clock.
@@ -312,7 +301,7 @@ class LiveRecorder(_AtTurn):
         with self._journal.lock, self.writing():
             was_known, self._is_known = self._is_known, False
             self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
-            self._outside.keep(line)
+            self._known.keep_outside(line)
             self._is_known = was_known
 
     def restart_turn(self, error: BaseException | None = None) -> None:
@@ -331,7 +320,6 @@ class LiveRecorder(_AtTurn):
                 self._journal.refresh()
                 self._read_known()
             self._known.begin_again()
-            self._outside.begin_again()
             self._forget_failed(_failure_in(error))
         self._under_way = False
 
@@ -377,7 +365,7 @@ class LiveRecorder(_AtTurn):
         with self.writing():
             self._journal.check_there()
             self._write_turn(turn, record, row)
-        self._turn, self._known, self._outside = turn + 1, _Turn(), _FromOutside()
+        self._turn, self._known = turn + 1, _Turn()
         self._pending.clear()
         self._is_known, self._under_way = True, False
 
@@ -429,19 +417,14 @@ class ReplayRecorder(_AtTurn):
     """
 
     def __init__(self, tape: Tape, run: int) -> None:
-        self.tape, self.run = tape, run
-        self._line, self._turn = tape.line(run), 0
-        self._known, self._by_number = _Turn(), dict[int | None, Attempt]()
-        self._outside = _FromOutside()
+        super().__init__(tape, run)
+        self._line, self._by_number = tape.line(run), dict[int, Attempt]()
 
     def begin_turn(self, turn: int) -> None:
         """Read the calls of a turn."""
         # A fork's first turns are recorded with the runs it comes from.
         part = next((part for part, last in self._line if turn <= last), self.run)
-        calls = self.tape.calls(part, turn=turn)
-        self._turn, self._known = turn, _Turn(calls)
-        self._outside = _FromOutside(self.tape.outside(part, turn))
-        self._by_number = {call.id: call.attempt for call in calls}
+        self._by_number = {call.id: call.attempt for call in self._read_turn(part, turn)}
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt:
         """Return what became of this request.
@@ -452,7 +435,8 @@ class ReplayRecorder(_AtTurn):
         equals, nth = self._known.next(request, previous)
         if nth not in equals.answers:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
-        return equals.answers[nth]
+        known: Attempt = equals.answers[nth]
+        return known
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what came from outside.
@@ -460,7 +444,7 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it is not on the tape.
         """
-        found = self._outside.next(what, key)
+        found = self._known.next_outside(what, key)
         if not found.is_done:
             named = clip(f"{what} {dumps(plain(key))}", 200)
             raise TapeMiss(
@@ -479,10 +463,6 @@ class ReplayRecorder(_AtTurn):
         known = self._by_number.get(number)
         return known if known is not None else self.tape.call(number).attempt
 
-    async def keep(self, attempt: Attempt) -> Attempt:  # pragma: no cover - find() returns no None
+    def keep(self, attempt: Attempt) -> Attempt:  # pragma: no cover - find() returns no None
         """Raise TapeError: a replay makes no call that could be kept."""
-        raise TapeError("a replay makes no call")
-
-    def keep_now(self, attempt: Attempt) -> Attempt:  # pragma: no cover - likewise
-        """Raise TapeError likewise."""
         raise TapeError("a replay makes no call")

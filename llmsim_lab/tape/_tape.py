@@ -22,6 +22,7 @@ from llmsim_lab.tape._lines import (
     Verb,
     call_of,
     manifest_body,
+    members,
     now,
     read_line,
 )
@@ -64,6 +65,7 @@ class Tape:
         """Those read lately, by number: whoever reads one of a turn's often reads its others."""
         self._infos: dict[int, tuple[int, dict[str, Any]]] = {}
         """What lines say of runs, by number, with how many lines that were."""
+        self._warned: set[int] = set()
 
     def close(self) -> None:
         """Write nothing more by this object; what it has can still be read."""
@@ -106,13 +108,21 @@ class Tape:
         hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
         raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")
 
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Raise TapeError where something that is read does not hold what it should."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise TapeError(f"{what} on the tape {self.path} is damaged: {error}") from error
+
     def _info(self, run: int) -> RunInfo:
         index = self.journal.index
         places = index.runs[run]
         lines, facts = self._infos.get(run, (0, {}))
-        try:
+        with self._reading(f"run {run}"):
             if lines != len(places):
-                facts = {"ended": None, "outcome": None, "process": None}
+                facts = {"parent": None, "fork_turn": None, "ended": None, "outcome": None}
                 for raw in self.journal.read(places):
                     facts |= _facts(read_line(raw))
                 manifest = dict(facts.pop("manifest"))
@@ -122,8 +132,6 @@ class Tape:
                 self._infos[run] = len(places), facts
             turns = max(index.turns.get(run, (0,)))
             return RunInfo(id=run, turns=turns, calls=index.count(run), **facts)
-        except (ValueError, TypeError, KeyError) as error:
-            raise TapeError(f"run {run} on the tape {self.path} is damaged: {error}") from error
 
     def last_turn(self, run: int) -> int:
         """Return a run's last whole turn.
@@ -142,15 +150,11 @@ class Tape:
         turns = (turn for of, turn in keys if of == run and turn is not None)
         return max(turns, default=None)
 
-    def line(self, run: int) -> list[tuple[int, int]]:
-        """Return the runs that led to this one's latest turn, oldest first.
-
-        Each comes with the last turn that it played for this run: a fork continues after a turn of
-        its parent.
-        """
+    def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:
+        """Yield a run and those that it continues, latest first, each with the last turn to use."""
         info = self.run(run)
-        parts = [(info.id, info.turns)]
-        bound = info.turns
+        last = info.turns
+        yield info, last
         while info.parent is not None and info.fork_turn is not None:
             if info.parent >= info.id:
                 raise TapeError(
@@ -158,10 +162,16 @@ class Tape:
                     "it was forked from, came later"
                 )
             # A fork may start before the turn that its own parent was forked at.
-            bound = min(bound, info.fork_turn)
+            last = min(last, info.fork_turn)
             info = self.run(info.parent)
-            parts.append((info.id, bound))
-        return parts[::-1]
+            yield info, last
+
+    def line(self, run: int) -> list[tuple[int, int]]:
+        """Return the runs that led to this one's latest turn, oldest first.
+
+        Each comes with the last turn that it played for this run.
+        """
+        return [(info.id, last) for info, last in self._back(run)][::-1]
 
     def first_fault(self, run: int) -> int | None:
         """Return the first line of a run, or one that it was forked from, that was changed."""
@@ -169,67 +179,54 @@ class Tape:
         return min((broken[part] for part, _ in self.line(run) if part in broken), default=None)
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
-        """Return a run's whole turns as they were written, a fork's with those of its parents.
+        """Return a run's whole turns as they were written, a fork's with those of its parents."""
+        last = math.inf if up_to is None else up_to
+        return [line["record"] for line in self.turn_lines(run, last=last).values()]
 
-        Of a run that was changed since, they are what is there now, and a WARNING says so.
+    def turn_lines(
+        self, run: int, *, first: float = -math.inf, last: float = math.inf, unless: bytes = b""
+    ) -> dict[int, dict[str, Any]]:
+        """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
+
+        Of a run that was changed since, they are what is there now, and a WARNING says so, once.
+
+        Args:
+            run: the run.
+            first: the first turn.
+            last: the last turn.
+            unless: of turns before the last, a line that holds these bytes is passed over.
         """
-        if (fault := self.first_fault(run)) is not None:
+        places: dict[int, tuple[int, Place]] = {}
+        faults: list[int] = []
+        for info, bound in self._back(run):
+            own = list(self.journal.index.turns.get(info.id, {}).items())
+            # A fork's copy of the turn that it starts from, which may have been changed, counts.
+            places = {t: (info.id, at) for t, at in own if first <= t <= min(bound, last)} | places
+            faults += [self.journal.index.broken.get(info.id, 0)]
+            if info.fork_turn is not None and info.fork_turn <= first:
+                break
+        if any(faults) and run not in self._warned:
+            self._warned.add(run)
             log_event(
                 logger,
                 logging.WARNING,
                 "TAPE_DAMAGED",
                 tape=self.path,
                 run=run,
-                found=f"line {fault} is not as it was written",
+                found=f"line {min(filter(None, faults))} is not as it was written",
                 remedy="`llmsim-lab tape verify` names all that was changed",
             )
-        return [line["record"] for line in self._turn_lines(run, up_to).values()]
-
-    def _turn_lines(
-        self, run: int, up_to: int | None = None, turns: Container[int] | None = None
-    ) -> dict[int, dict[str, Any]]:
-        """Return the lines of a run's turns, by turn, in order."""
-        self.journal.refresh()
-        # A fork has a copy of the turn that it starts from, which may have been changed: it counts.
-        places: dict[int, tuple[int, Place]] = {}
-        for part, last in self.line(run):
-            bound = last if up_to is None else min(last, up_to)
-            own = self.journal.index.turns.get(part, {})
-            places |= {turn: (part, place) for turn, place in list(own.items()) if turn <= bound}
-        wanted = [turn for turn in sorted(places) if turns is None or turn in turns]
+        wanted = sorted(places)
         raws = self.journal.read([places[turn][1] for turn in wanted])
-        return {
-            turn: self._turn_of(raw, places[turn][0], turn)
-            for turn, raw in zip(wanted, raws, strict=True)
-        }
-
-    def own_records(self, run: int, first: int, last: int, unless: bytes) -> dict[int, Any]:
-        """Return the records of turns that a run has itself, those of its parents left out.
-
-        Args:
-            run: the run.
-            first: the first turn.
-            last: the last turn.
-            unless: of other turns than the last, a line that holds these bytes is passed over.
-        """
-        own = self.journal.index.turns.get(run, {})
-        turns = [turn for turn in sorted(own) if first <= turn <= last]
-        found = zip(turns, self.journal.read([own[turn] for turn in turns]), strict=True)
-        return {
-            turn: self._turn_of(raw, run, turn)["record"]
-            for turn, raw in found
-            if turn == last or unless not in raw
-        }
-
-    def _turn_of(self, raw: bytes, run: int, turn: int) -> dict[str, Any]:
-        what = f"turn {turn} of run {run} on the tape is damaged"
-        try:
-            line = read_line(raw)
-        except ValueError as error:
-            raise TapeError(f"{what}: {error}") from error
-        if (its := line["record"].get("turn")) != turn or type(its) is not int:
-            raise TapeError(f"{what}: it is a record of turn {its!r:.20}")
-        return line
+        lines: dict[int, dict[str, Any]] = {}
+        for turn, raw in zip(wanted, raws, strict=True):
+            if unless and turn != wanted[-1] and unless in raw:
+                continue
+            with self._reading(f"turn {turn} of run {places[turn][0]}"):
+                lines[turn] = read_line(raw)
+                if (its := lines[turn]["record"]["turn"]) != turn:
+                    raise ValueError(f"it is a record of turn {its}")
+        return lines
 
     def calls(
         self, run: int, *, turn: int | None = None, forgotten: bool = False
@@ -258,14 +255,12 @@ class Tape:
                 raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
             places.append(place)
         for number, raw in zip(numbers, self.journal.read(places), strict=True):
-            what = f"call {number} on the tape {self.path} is damaged"
-            try:
+            with self._reading(f"call {number}"):
                 line = read_line(raw)
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
-                yield call_of(line, self.journal.text, forgotten=number in index.forgotten)
-            except (ValueError, RecursionError) as error:
-                raise TapeError(f"{what}: {error}") from error
+                call = call_of(line, self.journal.text, forgotten=number in index.forgotten)
+            yield call
 
     def outside(self, run: int, turn: int) -> list[dict[str, Any]]:
         """Return the lines of what came from outside in a turn that a run played itself, in order.
@@ -274,12 +269,9 @@ class Tape:
             TapeError: one is damaged.
         """
         self.journal.refresh()
-        try:
-            places = self.journal.index.outside.get((run, turn), ())
+        places = self.journal.index.outside.get((run, turn), ())
+        with self._reading(f"what came from outside in turn {turn} of run {run}"):
             return [read_line(raw) for raw in self.journal.read(places)]
-        except ValueError as error:
-            what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
-            raise TapeError(f"{what} is damaged: {error}") from error
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -316,14 +308,9 @@ class Tape:
             [{_encodable(name): _encodable(value) for name, value in row.items()} for row in rows]
         )
 
-    def frame_rows(self, run: int, turns: Container[int] | None = None) -> dict[int, Any]:
-        """Return the rows of a run's frame as they were written, by turn.
-
-        Args:
-            run: the run.
-            turns: which turns' rows to read; all if not given.
-        """
-        return {turn: line["row"] for turn, line in self._turn_lines(run, turns=turns).items()}
+    def frame_rows(self, run: int) -> dict[int, Any]:
+        """Return the rows of a run's frame as they were written, by turn."""
+        return {turn: line["row"] for turn, line in self.turn_lines(run).items()}
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.
@@ -354,23 +341,14 @@ class Tape:
         """
         import pandas as pd
 
-        frames = [self.turns_frame(run) for run in (run_a, run_b)]
-        numeric = [_numeric(frame) for frame in frames]
-        shared = [name for name in numeric[0] if name in numeric[1]]
-        if not shared:
-            had = " and ".join(
-                f"run {run} has {', '.join(map(str, names)) or 'none'}"
-                for run, names in zip((run_a, run_b), numeric, strict=True)
-            )
+        a, b = (_numbers(self.turns_frame(run)) for run in (run_a, run_b))
+        shared, turns = [name for name in a if name in b], a.index.intersection(b.index)
+        if not shared or turns.empty:
             raise TapeError(
-                f"runs {run_a} and {run_b} cannot be compared: they share no column of numbers "
-                f"({had})"
+                f"runs {run_a} and {run_b} cannot be compared: they share no turn or no column of "
+                "numbers"
             )
-        a, b = (frame.set_index("turn")[shared] for frame in frames)
-        turns = a.index.intersection(b.index)
-        if turns.empty:
-            raise TapeError(f"runs {run_a} and {run_b} cannot be compared: they share no turn")
-        a, b = a.loc[turns], b.loc[turns]
+        a, b = a.loc[turns, shared], b.loc[turns, shared]
         parts = {"a": a, "b": b, "difference": b - a}
         columns = [(name, part) for name in shared for part in parts]
         joined = pd.concat(parts, axis=1).swaplevel(axis=1)
@@ -378,7 +356,7 @@ class Tape:
 
     def changes(self) -> Changes:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
-        return Changes(self.runs(), self.own_records)
+        return Changes(self.runs(), self.turn_lines)
 
     def tree(self) -> TextTree:
         """Return the runs with their forks and reruns below them; it has a view in a notebook.
@@ -387,7 +365,9 @@ class Tape:
         model. A run that came from no other says in what settings it differs from those of its
         name.
         """
-        return TextTree(self.runs(), title=str(self), changes=self.changes().of)
+        runs, changes = self.runs(), self.changes()
+        changed = {info.id: changes.of(info.id) for info in runs}
+        return TextTree(runs, title=str(self), changed=changed)
 
     def __len__(self) -> int:
         """How many runs there are."""
@@ -412,7 +392,10 @@ class Tape:
         """
         if self.read_only or self.closed:
             how = "was closed" if self.closed else "is open for reading only"
-            raise TapeError(f"the tape {self.path} {how}; open it with Tape({str(self.path)!r})")
+            way_out = f"open it with Tape({str(self.path)!r})"
+            if self.journal.is_packed:
+                way_out = "it is packed; gunzip it to record on it"
+            raise TapeError(f"the tape {self.path} {how}; {way_out}")
         writer = object()
         try:
             self._claim(writer)
@@ -458,13 +441,12 @@ class Tape:
         if parent is not None:
             self.run(parent)
         journal, (turn, record, row) = self.journal, first
-        facts = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
-        given = {key: value for key, value in facts.items() if value is not None}
+        origin = {"parent": parent, "fork_turn": fork_turn, "verb": verb}
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
             shared = manifest_body(manifest, journal.intern)
-            head = dumps({**given, "started": now()})[1:-1]
-            journal.append(run, "run", f",{head}".encode() + shared)
+            head = members(name=name, **origin, started=now())
+            journal.append(run, "run", b"," + head + shared)
             journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
         return run
 
@@ -480,8 +462,7 @@ class Tape:
             if outcome is None:
                 self.journal.append(run, "set", b',"process":%d' % os.getpid())
                 return
-            facts = dumps({"ended": now(), "outcome": outcome})[1:-1]
-            self.journal.append(run, "end", f",{facts}".encode())
+            self.journal.append(run, "end", b"," + members(ended=now(), outcome=outcome))
             self.journal.sync()
 
     def take(
@@ -508,14 +489,8 @@ class Tape:
                 info = None if info.parent is None else source.run(info.parent)
         if damaged := family & source.journal.index.broken.keys():
             raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
-        with self.writing(), self.journal.lock:
-            try:
-                return self._copy(source, family, up_to)
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                what = f"a run on {source.path} is damaged: {error!r:.80}"
-                raise TapeError(what) from error
-            finally:
-                self._infos.clear()
+        with self.writing(), self.journal.lock, source._reading("a run"):
+            return self._copy(source, family, up_to)
 
     def _copy(self, source: Tape, family: Container[int], up_to: int | None) -> dict[int, int]:
         """Copy runs; returns their numbers here by those there."""
@@ -531,10 +506,9 @@ class Tape:
                     journal.intern(source.journal.text(digest.decode()).decode())
             if kind == "run":
                 runs[part] = max(journal.index.runs, default=0) + 1
-            if kind == "call":
-                calls[number] = journal.append_call(runs[part], turn, body)
-            else:
-                journal.append(runs[part], kind, _renumbered(body, runs, calls), turn=turn)
+            body = body if kind == "call" else _renumbered(body, runs, calls)
+            own = journal.append(runs[part], kind, body, turn=turn)
+            calls |= {number: own} if kind == "call" else {}
         return runs
 
     def prune(self, runs: Iterable[int]) -> None:
@@ -561,7 +535,7 @@ class Tape:
                     f"Python, runs={both})"
                 )
         with self.writing():
-            self.journal.rewrite({info.id: math.inf for info in known if info.id not in gone})
+            self.journal.rewrite({info.id for info in known} - gone)
         for run in gone:
             if (recorder := self.journal.recorders.pop(run, None)) is not None:
                 recorder.close()  # its number may be another run's next
@@ -573,9 +547,7 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
     """Return members of a line with the numbers that runs and calls have on another tape."""
     values = loads(b"{" + body[1:] + b"}")
     if "parent" in values:
-        values["parent"] = runs.get(values["parent"])  # what a rerun repeats is not copied
-        if values["parent"] is None:
-            del values["parent"]
+        values["parent"] = runs[values["parent"]]
     if "calls" in values:
         values["calls"] = [calls[number] for number in values["calls"]]
     if "record" in values:
@@ -589,8 +561,6 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
 def _facts(line: dict[str, Any]) -> dict[str, Any]:
     """Return what a line says of its run."""
     facts = {key: value for key, value in line.items() if key not in ("run", "is", "sum")}
-    if line["is"] == "run":
-        return {"parent": None, "fork_turn": None, **facts}
     if line["is"] == "end":
         return {**facts, "process": None}
     return {**facts, "ended": None, "outcome": None} if "process" in facts else facts
@@ -636,8 +606,8 @@ def parting(compared: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _numeric(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of numbers, if there are turns to compare them by."""
+def _numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of numbers by turn; none if there are no turns to compare them by."""
     if "turn" not in frame or not frame["turn"].is_unique:
-        return []
-    return [str(name) for name in frame.select_dtypes("number").columns if name != "turn"]
+        return frame[[]]
+    return frame.set_index("turn").select_dtypes("number")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._journal import Index
-from llmsim_lab.tape._lines import call_numbers, call_of, kind_of, read_line
+from llmsim_lab.tape._journal import FACT, Index
+from llmsim_lab.tape._lines import call_numbers, call_of, read_line
 from llmsim_lab.tape._tape import Tape
 
 _MAX_FINDINGS = 1_000
@@ -83,120 +82,91 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 
 def _findings(tape: Tape) -> Iterator[Finding]:
     # One of its own: since the tape was opened, lines may have been changed in place.
-    index, above = Index(), _Above(tape)
+    above, families = Index(), dict[int, int]()
     for number, raw in tape.journal.lines():
         what = None
-        index.add(raw)
         try:
-            above.check(raw)
-        except KeyError as error:
-            what = f"run {error} has not begun"
+            _check(raw, above, families, tape.journal.text)
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
-        if index.faults and index.faults[-1].line == number:
-            yield Finding(what=index.faults[-1].what, line=number, run=index.faults[-1].run)
+        fact = FACT.match(raw)
+        run = int(fact[1]) if fact else None
         # What follows in a run that is damaged already may only follow from that.
-        elif what is not None and index.broken.get(above.run or 0, number) >= number:
-            yield Finding(what=what, line=number, run=above.run)
+        what = None if run in above.broken else what
+        what = above.add(raw) or what
+        if what is not None:
+            yield Finding(what=what, line=number, run=run)
     for info in tape.runs():
         for what in info.faults[:3]:
             yield Finding(what=what, run=info.id)
 
 
-@dataclass(slots=True)
-class _Above:
-    """What the lines above one hold."""
+def _check(
+    raw: bytes, above: Index, families: dict[int, int], text: Callable[[str], bytes]
+) -> None:
+    """Check what a line says.
 
-    tape: Tape
-    run: int | None = None
-    texts: set[str] = field(default_factory=set)
-    calls: dict[int, int] = field(default_factory=dict)
-    """By number, the run."""
-    parents: dict[int, int | None] = field(default_factory=dict)
-    turns: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Of runs, the first and the last."""
+    Args:
+        raw: the line.
+        above: where the lines above it are.
+        families: by run, the run that it came from in the end.
+        text: returns a text that calls share, by its digest.
 
-    def check(self, raw: bytes) -> None:
-        """Take in a line whose check sum is right.
-
-        Raises:
-            ValueError: it does not say what a line does, or names what is not above it.
-            TapeError: a text is missing.
-        """
-        named = re.match(rb'\{"run":([1-9][0-9]{0,8}),', raw)
-        self.run, kind = int(named[1]) if named else None, kind_of(raw)
-        loads_strictly(raw)  # which sees members that stand there twice
-        line = read_line(raw)
-        if kind == "text":
-            self.texts.add(line["text"])
-        if kind in ("tape", "text"):
-            return
-        run = line["run"]
-        for digest in [*line.get("texts", {}).values(), *_named(line)]:
-            if digest not in self.texts:
-                raise ValueError(f"the text {digest} is not above it")
-        if kind == "run":
-            self._check_begun(line)
-        elif kind == "turn":
-            self._check_turn(run, line)
-        elif kind == "call":
-            self._check_call(run, line)
-        elif kind == "forget":
-            for number in line["calls"]:
-                if self.calls.get(number) != run:
-                    raise ValueError(f"it names call {number}, which is not one of its run above")
-
-    def _check_call(self, run: int, line: dict[str, Any]) -> None:
-        self.calls[line["no"]] = run
-        call = call_of(line, self.tape.journal.text, forgotten=False)
+    Raises:
+        ValueError: it does not say what a line does, or names what is not above it.
+        TapeError: a text is missing.
+    """
+    loads_strictly(raw)  # which sees members that stand there twice
+    line = read_line(raw)
+    run, kind = line.get("run", 0), line.get("is")
+    named = [*line.get("texts", {}).values(), *line.get("origin", ())[:1]]
+    for digest in [*named, line["settings"]] if kind == "call" else named:
+        if digest.encode() not in above.texts:
+            raise ValueError(f"the text {digest} is not above it")
+    if kind == "run":
+        families[run] = _family(line, above, families)
+    elif kind == "turn":
+        _check_turn(line, above, families)
+    elif kind == "call":
+        call = call_of(line, text, forgotten=False)
         _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
-        if line["turn"] is not None and line["turn"] > self.turns[run][1] + 1:
+        if line["turn"] is not None and line["turn"] > _last_turn(above, run) + 1:
             raise ValueError(f"it belongs to turn {line['turn']}, which was not begun")
+    for number in line["calls"] if kind == "forget" else ():
+        if above.run_of(number) != run:
+            raise ValueError(f"it names call {number}, which is not one of its run above")
 
-    def _check_begun(self, line: dict[str, Any]) -> None:
-        run, parent, at = line["run"], line.get("parent"), line.get("fork_turn")
-        if run in self.parents:
-            raise ValueError(f"run {run} begins twice")  # which its sum may have said as well
-        is_above = parent is None or parent in self.turns
-        self.parents[run], self.turns[run] = parent if is_above else None, (0, -(10**9) - 1)
-        if parent is None and at is not None:
+
+def _last_turn(above: Index, run: int) -> float:
+    return next(reversed(above.turns.get(run, {})), -math.inf)
+
+
+def _check_turn(line: dict[str, Any], above: Index, families: Mapping[int, int]) -> None:
+    run, turn, record = line["run"], line["turn"], line["record"]
+    last = _last_turn(above, run)
+    if last > -math.inf and turn not in (last, last + 1):
+        raise ValueError(f"turn {turn} follows turn {last}")
+    if record["turn"] != turn:
+        raise ValueError(f"its record is that of turn {record['turn']}")
+    for number in call_numbers(record):
+        if families.get(above.run_of(number) or 0) != families.get(run):
+            raise ValueError(f"it names call {number}, which no run of its family has above it")
+
+
+def _family(line: dict[str, Any], above: Index, families: Mapping[int, int]) -> int:
+    """Return the run that a run that begins came from in the end."""
+    parent, at = line.get("parent"), line.get("fork_turn")
+    if parent is None:
+        if at is not None:
             raise ValueError("it is a fork without a run that it came from")
-        if not is_above:
-            raise ValueError(f"its parent, run {parent}, is not above it")
-        if parent is not None and at is not None:
-            first, last = self._whole(parent)
-            if not first <= at <= last:
-                raise ValueError(f"its parent, run {parent}, has no turn {at} to fork from")
-
-    def _whole(self, run: int) -> tuple[int, int]:
-        """Return the first and the last turn of a run, those of its parents included."""
-        last, first = self.turns[run][1], self.turns[run][0]
-        while (parent := self.parents[run]) is not None:
-            run = parent
-            first = min(first, self.turns[run][0])
-        return first, last
-
-    def _check_turn(self, run: int, line: dict[str, Any]) -> None:
-        turn, (first, last) = line["turn"], self.turns[run]
-        begun = last >= first
-        if begun and turn not in (last, last + 1):
-            raise ValueError(f"turn {turn} follows turn {last}")
-        self.turns[run] = (first if begun else turn), turn
-        if line["record"].get("turn") != turn:
-            raise ValueError(f"its record is that of turn {line['record'].get('turn')!r:.20}")
-        for number in call_numbers(line["record"]):
-            at: int | None = run
-            while at is not None and self.calls.get(number) != at:
-                at = self.parents[at]
-            if at is None:
-                raise ValueError(f"it names call {number}, which no run that it is of has above it")
-
-
-def _named(line: dict[str, Any]) -> list[str]:
-    """Return the texts that a call names."""
-    if line["is"] != "call":
-        return []
-    return [line["settings"], *line.get("origin", ())[:1]]
+        return int(line["run"])
+    if parent not in families:
+        raise ValueError(f"its parent, run {parent}, is not above it")
+    family = families[parent]
+    first = next(iter(above.turns.get(family, {})), 0)
+    if at is not None and not first <= at <= _last_turn(above, parent):
+        raise ValueError(f"its parent, run {parent}, has no turn {at} to fork from")
+    return family
 
 
 def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
@@ -216,20 +186,12 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
         raise TapeError(f"{target} is there already; name a file that is not")
     damaged, new = Tape(path, read_only=True), Path(target)
     index = damaged.journal.index
-    upto: dict[int, float] = dict.fromkeys(index.runs, float("inf"))
-    parents: dict[int, int | None] = {}
-    for run, places in index.runs.items():
-        [raw] = damaged.journal.read(places[:1])
-        with suppress(ValueError):
-            parents[run] = read_line(raw).get("parent")
-    damaged.journal.rewrite(upto, new)
+    runs = set(index.runs)
+    damaged.journal.rewrite(runs, new)
     # What the whole lines of a run name may have stood in a faulty one.
-    while gone := {finding.run for finding in verify(new) if finding.run in upto}:
-        for run in sorted(upto):
-            if run in gone or parents.get(run) in gone:
-                gone.add(run)
-                del upto[run]
-        damaged.journal.rewrite(upto, new)
+    while gone := runs & {finding.run for finding in verify(new)}:
+        runs -= gone
+        damaged.journal.rewrite(runs, new)
     kept = Tape(target, read_only=True).journal.index.turns
     before = {run: max(turns) for run, turns in index.turns.items()}
     return {run: (last, max(kept.get(run, (-1,)))) for run, last in before.items()}

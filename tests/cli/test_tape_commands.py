@@ -391,7 +391,7 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), done_reason="length", **tokens)
     with Tape(rules) as tape:
         recorder = LiveRecorder(tape, 1)
-        recorder.keep_now(Attempt(request=request, reply=reply, seconds=1.5))
+        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
         recorder.close()
     status, out, _ = llmsim_lab("tape", "show", str(rules), "--call", "1")
     assert status == 0
@@ -526,7 +526,7 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("config", "the manifest has no config"),
+        ("config", "its manifest: config: Input should be a valid dictionary"),
         ("llm", "the settings of the model are not understood: model: Input should be a valid"),
     ],
 )

@@ -94,8 +94,8 @@ def test_the_tape_names_every_call_of_a_turn(tmp_path: Path) -> None:
         assert verify(tape) == []
         assert [record["calls"] for record in tape.turn_records(1)] == [
             [],
-            [["ok", [1]], ["ok", [2]], ["ok", [3]]],
-            [["ok", [4]], ["ok", [5]], ["ok", [6]]],
+            [("ok", [1]), ("ok", [2]), ("ok", [3])],
+            [("ok", [4]), ("ok", [5]), ("ok", [6])],
         ]
 
 

@@ -114,8 +114,8 @@ def test_of_a_manifests_faults_three_are_named() -> None:
     with pytest.raises(TapeError) as caught:
         check_manifest(info_with({"prompts": {}, "given": []}), ())
     assert str(caught.value) == (
-        "run 2 on the tape is damaged: the manifest has no kind; the manifest has no package; "
-        "the manifest has no config"
+        "run 2 on the tape is damaged: its manifest: kind: Field required; its manifest: package: "
+        "Field required; its manifest: config: Field required"
     )
 
 

@@ -98,23 +98,13 @@ def test_a_tape_of_an_unknown_kind_cannot_be_played(tmp_path: Path) -> None:
         load(tmp_path / "x.tape")
 
 
-def test_a_kind_that_is_no_text_is_a_fault_of_the_tape(tmp_path: Path) -> None:
-    made = make_counter(tmp_path / "x.tape")
-    made.close()
-    changed_manifest(tmp_path / "x.tape", 1, kind=["counter"])
-    with Tape(tmp_path / "x.tape", read_only=True) as tape:
-        assert [str(finding) for finding in verify(tape)] == [
-            "run 1: the manifest has no kind",
-        ]
-
-
 def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> None:
     Simulation(make_config(), tape=tmp_path / "x.tape").close()
     changed_manifest(tmp_path / "x.tape", 1, kind=...)
     with pytest.raises(TapeError, match=r"run 1 on the tape .* no kind of simulation"):
         load(tmp_path / "x.tape")
     with Tape(tmp_path / "x.tape", read_only=True) as tape:
-        assert "run 1: the manifest has no kind" in map(str, verify(tape))
+        assert "run 1: its manifest: kind: Field required" in map(str, verify(tape))
 
 
 def test_a_configuration_finds_its_class() -> None:

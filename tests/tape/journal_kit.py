@@ -54,7 +54,7 @@ def ask(recorder: LiveRecorder, text: str, *, attempt: int = 1, valid: bool = Tr
     assert recorder.find(request) is None
     fault: Any = {} if valid else {"reason": "timeout", "detail": "late", "retry": attempt == 1}
     reply = ChatReply(text="yes") if valid else None
-    kept = recorder.keep_now(Attempt(request=request, reply=reply, seconds=0.5, **fault))
+    kept = recorder.keep(Attempt(request=request, reply=reply, seconds=0.5, **fault))
     assert kept.number is not None
     return kept.number
 

@@ -42,7 +42,7 @@ def main(path: Path, log: Path, when: str, kind: str) -> None:
             os._exit(KILLED)
         return size
 
-    keep = LiveRecorder.keep_now
+    keep = LiveRecorder.keep
 
     def keep_and_say(recorder: LiveRecorder, attempt: Attempt) -> Attempt:
         kept = keep(recorder, attempt)
@@ -52,7 +52,7 @@ def main(path: Path, log: Path, when: str, kind: str) -> None:
     def pay(request: ChatRequest) -> None:
         write(paid, f"{identity(request)}\n".encode())
 
-    LiveRecorder.keep_now = keep_and_say  # type: ignore[method-assign, assignment]
+    LiveRecorder.keep = keep_and_say  # type: ignore[method-assign, assignment]
     os.write = write_or_leave  # type: ignore[assignment]
     client = hash_client(HashBackend(faulty=True, before_answer=pay))
     Simulation(steady_config(turns=TURNS), llm_client=client, tape=path).run(TURNS)

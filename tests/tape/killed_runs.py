@@ -135,7 +135,7 @@ def play(folder: Path, world: World, life: int) -> None:
         os.write(log, f"{life} {identity(request)}\n".encode())
         os.fsync(log)
 
-    keep = LiveRecorder.keep_now
+    keep = LiveRecorder.keep
 
     def keep_and_say(recorder: LiveRecorder, attempt: Attempt) -> Attempt:
         kept = keep(recorder, attempt)
@@ -144,7 +144,7 @@ def play(folder: Path, world: World, life: int) -> None:
             os.fsync(safe)
         return kept
 
-    LiveRecorder.keep_now = keep_and_say  # type: ignore[method-assign, assignment]
+    LiveRecorder.keep = keep_and_say  # type: ignore[method-assign, assignment]
     backend = world.backend(delay_s=world.delay_s, before_answer=pay)
     client = hash_client(backend, max_concurrency=2)
     tape = Tape(folder / "killed.tape")

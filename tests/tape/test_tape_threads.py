@@ -86,7 +86,7 @@ def test_equal_questions_from_threads_are_each_a_sample_of_its_own(tmp_path: Pat
         request = recorder.place(asked)
         assert recorder.find(request) is None
         reply = ChatReply(text=str(number))
-        recorder.keep_now(Attempt(request=request, reply=reply, seconds=0.0))
+        recorder.keep(Attempt(request=request, reply=reply, seconds=0.0))
 
     with recorder.writing(), ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(400)))

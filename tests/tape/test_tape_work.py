@@ -42,7 +42,7 @@ def ask(recorder: LiveRecorder, text: str, *, model: str = "m", **attempt: Any) 
     request = recorder.place(ChatRequest(model=model, messages=(Message("user", text),)))
     known = recorder.find(request)
     outcome = {"reply": ChatReply(text="c"), **attempt}
-    return (known or recorder.keep_now(Attempt(request=request, seconds=1.0, **outcome))).number
+    return (known or recorder.keep(Attempt(request=request, seconds=1.0, **outcome))).number
 
 
 def damage(tape: Tape) -> list[str]:
@@ -83,7 +83,7 @@ def test_loading_parses_a_prompt_that_all_agents_share_once(
     assert len(parsed) == len(set(parsed))
 
 
-def test_loading_parses_a_turn_once_and_the_last_one_for_its_row_too(
+def test_loading_and_replaying_parse_a_turn_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_recorded(tmp_path / "x.tape")
@@ -95,8 +95,10 @@ def test_loading_parses_a_turn_once_and_the_last_one_for_its_row_too(
         return line
 
     monkeypatch.setattr("llmsim_lab.tape._tape.read_line", counted)
-    load(tmp_path / "x.tape")
-    assert parsed == [*range(len(run.turns)), run.turn_number]
+    for play in (load, replay):
+        play(tmp_path / "x.tape")
+        assert parsed == [*range(len(run.turns))]
+        parsed.clear()
 
 
 def test_a_replay_makes_no_frame_that_nobody_asked_for(
@@ -141,7 +143,11 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("value", [nested(250), nested(2_000), float("inf"), 10**500])
+@pytest.mark.parametrize(
+    "value",
+    [nested(250), nested(2_000), float("inf"), 10**5_000],
+    ids=["deep", "deeper", "inf", "long"],
+)
 def test_a_tools_arguments_that_could_not_be_read_back_are_an_error(
     recorder: LiveRecorder, value: Any
 ) -> None:

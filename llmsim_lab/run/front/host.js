@@ -154,7 +154,7 @@ export async function mountPage(el) {
   } catch (error) {
     console.error(error);
     const old = typeof DecompressionStream === "undefined" || !("adoptedStyleSheets" in document);
-    el.append(old ? "This page needs a newer browser: Chrome or Edge 103, Firefox 113, Safari 16.4."
+    el.append(old ? "This page needs a newer browser: Chrome or Edge 111, Firefox 121, Safari 16.4."
       : `This page could not be drawn: ${error.message}`);
   }
   document.documentElement.dataset.ready = "yes";

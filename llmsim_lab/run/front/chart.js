@@ -33,7 +33,7 @@ export function turnName(reading, run, n) {
 /** A turn's decisions by player: its own first, then what others made of it. */
 export const playersOf = ({ decisions }) => [
   ...groupBy(decisions, (made) => made.player).values()];
-export const nameOf = (made) => oneLine(made.player || made.component);
+export const nameOf = (made) => clip(oneLine(made.player || made.component), 80);
 
 /** A decision's answer on one line, but for its reason; without one, what became of it. */
 function answerIn(reading, { answer = {}, became = {}, why }) {

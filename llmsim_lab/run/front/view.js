@@ -466,8 +466,8 @@ function Facts({ facts }) {
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "State"),
       ["value", "change"].map((name) => h("th", { class: "n", scope: "col" }, name)))),
     h("tbody", null, facts.map((it) => h("tr", { key: it.column },
-      h("th", { scope: "row", dir: "auto" }, visible(it.label),
-        it.unit && h("small", null, ` ${visible(it.unit)}`)),
+      h("th", { scope: "row", dir: "auto" }, clip(visible(it.label), 80),
+        it.unit && h("small", null, ` ${clip(visible(it.unit), 60)}`)),
       h("td", { class: "n" }, sayValue(it.now)),
       h("td", { class: "n soft" }, change(it.was, it.now))))));
 }

@@ -515,7 +515,8 @@ function Decision({ store, made, own, id }) {
     outcome.length > 0 && h("p", { class: "became" }, outcome.map(pair)));
 }
 
-const isShort = ([, value]) => figure(value).length <= (typeof value === "string" ? 24 : 44);
+const isShort = ([name, value]) => name !== "action"
+  && figure(value).length <= (typeof value === "string" ? 24 : SHORT_VALUE);
 const pair = ([name, value]) => h("span", { key: name }, h("small", null, words(name)), " ",
   h("b", { dir: "auto" }, clip(sayValue(value), 200)));
 

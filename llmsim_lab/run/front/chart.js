@@ -31,9 +31,9 @@ export function turnName(reading, run, n) {
 }
 
 /** A turn's decisions by player: its own first, then what others made of it. */
-export const playersOf = ({ decisions = [] }) => [
+export const playersOf = ({ decisions }) => [
   ...groupBy(decisions, (made) => made.player).values()];
-export const nameOf = (made) => oneLine(made.player || made.component);
+export const nameOf = (made) => clip(oneLine(made.player || made.component), 80);
 
 /** A decision's answer on one line, but for its reason; without one, what became of it. */
 function answerIn(reading, { answer = {}, became = {}, why }) {
@@ -193,7 +193,7 @@ function drawPanel(view) {
   const bottom = HEIGHT - BOTTOM;
   const upright = (n) => h("line", { class: "fork", x1: x(n), x2: x(n), y1: 2, y2: bottom });
   const forks = [...new Set(lines.map((it) => it.fork).filter(inside))];
-  const done = [...reading.turns(run)].filter(([n, turn]) => inside(n) && turn.done?.length);
+  const done = [...reading.turns(run)].filter(([n, turn]) => inside(n) && turn.done.length);
   const still = h("g", null,
     ticks(low, high, 4, known.every(Number.isInteger)).map((value) => h("g", { key: value },
       level(value === 0 ? "grid zero" : "grid", value),
@@ -238,7 +238,7 @@ function turnAxis({ reading, run, lines, wide, from, to, x }) {
   return ticks(from, to, most, true).map((n) => h("text", {
     key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
     "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",
-  }, figure((periods && at(n).find(Boolean)) || n)));
+  }, clip(figure((periods && at(n).find(Boolean)) || n), 12)));
 }
 
 // --- pointing ----------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 // `h` describes elements, `patch` brings a place in the page to a description. A view is a
 // function of its props; a description given again (the same object) is not looked at again.
 
-const HTML = "http://www.w3.org/1999/xhtml";
-const SVG = "http://www.w3.org/2000/svg";
+const HTML = "http://www.w3.org/1999/xhtml", SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "open", "indeterminate", "scrollTop"]);
 const OWN = new Set(["key", "ref", "gone"]);
 const known = new WeakMap(); // node -> {vnode, nodes: Map of id -> child}

@@ -14,43 +14,32 @@ const PAGE_PANELS = ["head", "transport", "overview", "turn", "calls", "compare"
 /** What one view shows; `shared` is what all views of a widget know. */
 export function makeStore(shared, { panels, at, commands = null }) {
   let due = 0;
-  const kept = new Map();
-  const store = {
-    ...shared,
-    panels,
-    commands,
-    at: { view: null, run: null, turn: null, call: null, ...at },
-    ui: {},
-    draw() {}, // by the host
-    went() {},
-    set(next) {
-      Object.assign(store, next);
-      store.changed();
-    },
-    go(next) {
-      store.at = { ...store.at, ...next };
-      store.went();
-      store.changed();
-    },
-    /** Set what is typed, folded or pointed at. */
-    show(next) {
-      Object.assign(store.ui, next);
-      store.changed();
-    },
-    changed() {
-      due ||= requestAnimationFrame(() => {
-        due = 0;
-        store.draw();
-      });
-    },
-    /** Keep what `build` returns while the things it depends on stay the same. */
-    keep(name, things, build) {
-      const known = kept.get(name);
-      if (known?.things.every((it, index) => Object.is(it, things[index]))) return known.value;
-      const value = build();
-      kept.set(name, { things, value });
-      return value;
-    },
+  const kept = new Map(), store = { ...shared, panels, commands, ui: {} };
+  store.at = { view: null, run: null, turn: null, call: null, ...at };
+  store.draw = store.went = () => {}; // by the host
+  store.changed = () => {
+    due ||= requestAnimationFrame(() => {
+      due = 0;
+      store.draw();
+    });
+  };
+  const change = (thing, next) => {
+    Object.assign(thing, next);
+    store.changed();
+  };
+  store.set = (next) => change(store, next);
+  store.show = (next) => change(store.ui, next); // what is typed, folded or pointed at
+  store.go = (next) => {
+    change(store, { at: { ...store.at, ...next } });
+    store.went();
+  };
+  /** Keep what `build` returns while the things it depends on stay the same. */
+  store.keep = (name, things, build) => {
+    const known = kept.get(name);
+    if (known?.things.every((it, index) => Object.is(it, things[index]))) return known.value;
+    const value = build();
+    kept.set(name, { things, value });
+    return value;
   };
   return store;
 }
@@ -121,21 +110,22 @@ function followTheme(place) {
  * keys typed into our fields as its own, and a cell was cut that way.
  */
 function takeKeys(place, store) {
-  const alone = () => !store.commands; // a page is all ours
+  const guest = Boolean(store.commands); // else a page, which is all ours
   const hear = (event) => {
     const path = event.composedPath(), ours = path.includes(place);
-    const free = alone() && [document.body, document.documentElement].includes(path[0]);
+    const free = !guest && [document.body, document.documentElement].includes(path[0]);
     if (!(ours || free) || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (ours && !alone() && event.key !== "Tab" && !event.isComposing) stopAtUs(event, path);
+    if (guest && event.key !== "Tab") stopAtUs(event, path);
     if (!event.isComposing && !event.defaultPrevented) onKey(store, event, path[0]);
   };
-  addEventListener("keydown", hear, true);
-  return () => removeEventListener("keydown", hear, true);
+  addEventListener("keydown", hear, guest);
+  return () => removeEventListener("keydown", hear, guest);
 }
 
 /** Keep a key from the host; a field or list of ours that listens hears of it from here. */
 function stopAtUs(event, path) {
   event.stopImmediatePropagation();
+  if (event.isComposing) return;
   const { key, code, shiftKey } = event;
   const props = { key, code, shiftKey, bubbles: true, cancelable: true };
   if (!path[0].dispatchEvent(new KeyboardEvent("keydown", props))) event.preventDefault();
@@ -154,7 +144,7 @@ export async function mountPage(el) {
   } catch (error) {
     console.error(error);
     const old = typeof DecompressionStream === "undefined" || !("adoptedStyleSheets" in document);
-    el.append(old ? "This page needs a newer browser: Chrome or Edge 103, Firefox 113, Safari 16.4."
+    el.append(old ? "This page needs a newer browser: Chrome or Edge 111, Firefox 121, Safari 16.4."
       : `This page could not be drawn: ${error.message}`);
   }
   document.documentElement.dataset.ready = "yes";

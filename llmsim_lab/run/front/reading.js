@@ -2,6 +2,7 @@
 
 const FOLD_FROM = 3; // runs that differ only in their seed
 const SEED = /^seed\b/i;
+const EMPTY = { row: [], words: [], done: [], decisions: [], calls: [] }; // a turn
 /** Columns that count calls or say where a turn is, beside the world's own. */
 const COUNTS = new Set(["turn", "period", "calls", "ok", "repaired", "fallback", "failed",
   "tokens", "seconds", "interventions"]);
@@ -34,7 +35,7 @@ export class Reading {
     }
     for (const form of forms) this.forms.push(form);
     if (run) this.addRun(run);
-    if (turn) this.runs.get(turn.run)?.own.set(turn.n, turn);
+    if (turn) this.runs.get(turn.run)?.own.set(turn.n, { ...EMPTY, ...turn });
     for (const call of calls) this.calls.set(call.k, call);
   }
 

@@ -403,15 +403,15 @@ function Turn({ store, run, n, turn }) {
   const { reading, at } = store, calls = reading.callsOf(run, n);
   const call = chosenCall(turn, calls, reading.calls.get(at.call));
   return [
-    turn.done?.map(note),
+    turn.done.map(note),
     h("div", { class: "both" },
       h("section", { "aria-label": "State" }, h(State, { store, run, n, turn }),
-        turn.words?.length > 0 && [h("h3", null, "What happened"), h("div", { class: "story" },
+        turn.words.length > 0 && [h("h3", null, "What happened"), h("div", { class: "story" },
           turn.words.map((text, index) => h(Passage, {
             key: index, store, id: `story ${run.id} ${n} ${index}`,
             text: titled(reading.text(text) || " "),
           })))]),
-      turn.decisions?.length > 0 && h(Decisions, { store, run, n, turn })),
+      turn.decisions.length > 0 && h(Decisions, { store, run, n, turn })),
     call && h("section", {
       class: "turn-call", "aria-label": "Prompt and reply",
       ref: (el) => { store.ui.callPlace = el; },
@@ -466,8 +466,8 @@ function Facts({ facts }) {
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "State"),
       ["value", "change"].map((name) => h("th", { class: "n", scope: "col" }, name)))),
     h("tbody", null, facts.map((it) => h("tr", { key: it.column },
-      h("th", { scope: "row", dir: "auto" }, visible(it.label),
-        it.unit && h("small", null, ` ${visible(it.unit)}`)),
+      h("th", { scope: "row", dir: "auto" }, clip(visible(it.label), 80),
+        it.unit && h("small", null, ` ${clip(visible(it.unit), 60)}`)),
       h("td", { class: "n" }, sayValue(it.now)),
       h("td", { class: "n soft" }, change(it.was, it.now))))));
 }
@@ -480,7 +480,7 @@ function Decisions({ store, run, n, turn, brief }) {
   return h("section", { "aria-label": "Decisions", class: brief ? "brief" : null },
     h("h3", null, n === 0 ? "At the start" : brief ? `Decisions of turn ${n}` : "Decisions",
       brief && plain("All of the turn", () => openTurn(store, run, n))),
-    brief && turn.done?.map(note),
+    brief && turn.done.map(note),
     !players.length && soft("Nothing was decided."),
     h("ul", { class: "decisions" }, players.slice(0, most).map((its) => (
       h("li", { key: its[0].player }, its.slice(0, brief ? 1 : its.length).map((made, index) => (
@@ -515,7 +515,8 @@ function Decision({ store, made, own, id }) {
     outcome.length > 0 && h("p", { class: "became" }, outcome.map(pair)));
 }
 
-const isShort = ([, value]) => figure(value).length <= (typeof value === "string" ? 24 : 44);
+const isShort = ([name, value]) => name !== "action"
+  && figure(value).length <= (typeof value === "string" ? 24 : SHORT_VALUE);
 const pair = ([name, value]) => h("span", { key: name }, h("small", null, words(name)), " ",
   h("b", { dir: "auto" }, clip(sayValue(value), 200)));
 

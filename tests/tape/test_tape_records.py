@@ -140,7 +140,7 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("kept", value=7), "kept: .*no chain at place 7 of 2"),
         (put("kept", value=-1), "kept: .*no chain at place -1 of 2"),
         (put("chains", 0, "turn", value="1"), "0.turn: Input should be a valid integer"),
-        (put("chains", 0, "call", value=9), "0.call: .*nothing at place 9 of 2"),
+        (put("chains", 0, "call", value=9), "0.call: 9 does not name a call"),
         (put("pair", value=["1", 2]), "pair"),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from chromium import chromium
 from lab_page import LabPage, Notebook, Theme
 from lab_server import lab_server
+from playwright.sync_api import Error as PlaywrightError
 
 from llmsim_lab import lab as widgets
 from llmsim_lab._util.files import data_path
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 600_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
-WIDTHS = (1200, 400)
-PAGE_VIEWS = ("overview", "turns&turn=4", "calls", "decisions", "compare", "settings")
+WIDTHS = (1400, 900, 400)
+PAGE_VIEWS = ("overview", "turn&turn=4", "calls", "compare")
 LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
 
 WINDOW = """
@@ -49,38 +51,35 @@ def window(lab: LabPage) -> bytes:
     notebook = lab.write("window", [WINDOW])
     notebook.run_cell(0)
     output = notebook.output(0)
-    output.get_by_role("img").first.wait_for()
+    output.get_by_role("button", name="Step").wait_for()
     frames: list[tuple[bytes, int]] = []
 
     def take(milliseconds: int) -> None:
         notebook.page.wait_for_timeout(600)  # until the chart has moved
         frames.append((picture(notebook, output, height=WINDOW_HEIGHT), milliseconds))
 
-    turns = output.get_by_label("Turns to play", exact=True)
-    turns.fill("8")
-    turns.press("Tab")
-    notebook.until("window.turns_box.value == 8")
+    def at_turn(number: int) -> None:
+        output.locator(".when", has_text=f"Turn {number} ").wait_for()
+
+    output.get_by_label("Turns to play").fill("8")
     take(1200)
     for turn in range(1, 5):
         notebook.click("Step", cell=0)
-        notebook.says(0, f"Turn {turn} is played.")
+        at_turn(turn)
         take(700)
-    notebook.click("Change …", cell=0)
-    shock = output.get_by_label("shock · supply", exact=True)
-    shock.fill("4")
-    shock.press("Tab")
+    notebook.click("Fork or change …", cell=0)
+    output.get_by_label(re.compile("^Shock · supply")).fill("4")
     take(2200)
-    notebook.click("Fork from here with this", cell=0)
-    notebook.says(0, "fork 1 of the original at turn 4")
-    notebook.click("Change …", cell=0)
+    notebook.click("Fork with 1 change", cell=0)
+    output.get_by_role("group", name="Runs").wait_for()
     take(1200)
     notebook.click("Play", cell=0)
-    notebook.until("window.simulation.turn_number == 12 and not window.worker.busy")
+    at_turn(12)
     take(1500)
-    output.get_by_label("Run shown").select_option(index=0)
-    notebook.until("not window.simulation.turn_number == 12")
+    output.get_by_role("group", name="Runs").get_by_role("button").first.click()
+    at_turn(4)
     notebook.click("Play", cell=0)
-    notebook.until("window.simulation.turn_number == 12 and not window.worker.busy")
+    at_turn(12)
     take(4000)
     return animation(frames)
 
@@ -102,31 +101,45 @@ def animation(frames: Sequence[tuple[bytes, int]]) -> bytes:
     return buffer.getvalue()
 
 
-def looks(lab: LabPage, names: Sequence[str]) -> None:
-    """Take widgets in two themes and two widths, each as ``NAME_light_1200.png``."""
+def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
+    """Take widgets in two themes and all widths, each as ``NAME_light_1400.png``.
+
+    Returns:
+        Those that could not be taken.
+    """
     notebook = lab.write("looks", [LOOKS, *(f"widgets[{name!r}]" for name in names)])
     notebook.run_all()
+    failed = []
     for theme, width in itertools.product(THEMES, WIDTHS):
         with lab.looking(theme, width=width):
             for cell, name in enumerate(names, 1):
                 look = f"{name}_{theme.split()[-1].lower()}_{width}"
-                path = notebook.screenshot(look, of=notebook.output(cell))
-                sys.stderr.write(f"{path}\n")
+                try:
+                    path = notebook.screenshot(look, of=notebook.output(cell))
+                    sys.stderr.write(f"{path}\n")
+                except PlaywrightError as error:
+                    failed.append(f"{look}: {str(error).splitlines()[0]}")
+    return failed
 
 
-def page_looks(browser: Browser, folder: Path) -> None:
-    """Take the mailed page's views likewise, each as ``page_VIEW_light_1200.png``."""
+def page_looks(browser: Browser, folder: Path) -> list[str]:
+    """Take the mailed page's views likewise, each as ``page_VIEW_light_1400.png``."""
     file = (folder / "page.html").resolve()
     load(data_path("tapes/first_run.tape")).page(file)
+    failed = []
     for theme, width, view in itertools.product(("light", "dark"), WIDTHS, PAGE_VIEWS):
         page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=theme)
-        page.goto(f"{file.as_uri()}#view={view}")
-        page.locator("main > *:visible").first.wait_for()
-        path = folder / f"page_{view.partition('&')[0]}_{theme}_{width}.png"
-        page.screenshot(path=path, full_page=True)
+        look = f"page_{view.partition('&')[0]}_{theme}_{width}"
+        try:
+            page.goto(f"{file.as_uri()}#view={view}")
+            page.get_by_role("main").wait_for()
+            page.screenshot(path=folder / f"{look}.png", full_page=True)
+            sys.stderr.write(f"{folder / look}.png\n")
+        except PlaywrightError as error:
+            failed.append(f"{look}: {str(error).splitlines()[0]}")
         page.close()
-        sys.stderr.write(f"{path}\n")
     file.unlink()
+    return failed
 
 
 def picture(
@@ -172,9 +185,11 @@ def main() -> None:
         if given.looks:
             given.looks.mkdir(parents=True, exist_ok=True)
             names = [name for name in widgets.__all__ if name != "leaderboard"]
-            looks(lab, given.names or names)
+            failed = looks(lab, given.names or names)
             if not given.names:
-                page_looks(browser, given.looks)
+                failed += page_looks(browser, given.looks)
+            if failed:
+                raise SystemExit("Not taken:\n" + "\n".join(failed))
         for name in [] if given.looks else given.names or pictures:
             data = pictures[name](lab)
             if len(data) > MOST_BYTES:

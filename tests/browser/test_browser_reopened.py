@@ -17,8 +17,8 @@ SHOWN = {
     "HumanSeat": "Raise the rate",
     "PromptComparer": "48 of 48 samples played",
     "PromptViewer": "You are an economic policy advisor",
-    "RateChart": "first → latest value",
-    "RunTree": "They part at turn 4",
+    "RateChart": "one nation",
+    "RunTree": "2 one nation · fork at turn 3",
     "StudyBoard": "2 arms of 4 seeds",
     "TurnStepper": "Turn 8 (1981Q3)",
 }

@@ -1,0 +1,23 @@
+"""The front end's own tests, by Node, and its lint; users need neither."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ESLINT = "eslint@9.39.1"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_the_modules_pass_their_tests() -> None:
+    _run("node", "--test", *map(str, sorted((ROOT / "tests/front").glob("*.test.mjs"))))
+
+
+def test_the_modules_are_as_eslint_wants_them() -> None:
+    config = "tests/front/eslint.config.mjs"
+    _run("npx", "--yes", ESLINT, "-c", config, "llmsim_lab/run/front", "tests/front")

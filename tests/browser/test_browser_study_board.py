@@ -61,7 +61,7 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
     cell.focus()
     notebook.page.keyboard.press("Enter")
     notebook.says(WIDGET, "thrifty, seed 3: done. It is open below.")
-    expect(output).to_contain_text("Turn 8 of 8")
+    expect(output).to_contain_text("Turn 8")
     notebook.click("Close", cell=WIDGET)
-    expect(output).not_to_contain_text("Turn 8 of 8")
+    expect(output).not_to_contain_text("Turn 8")
     assert notebook.faults() == []

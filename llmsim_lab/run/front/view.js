@@ -45,7 +45,7 @@ export function App({ store }) {
     has("head") && h(Head, now),
     commands && has("transport") && h(Transport, now),
     commands && h(Live, now),
-    ask && h(Ask, { key: `ask ${ask.id}`, store }),
+    ask && has("transport") && h(Ask, { key: `ask ${ask.id}`, store }),
     form?.parts.length > 0 && h(Change, { store, form }),
     h(Tabs, { views, ...now }),
     ui.help && h(Help, { store }),

@@ -107,7 +107,14 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "stopped": NotRequired[bool],
     },
     "forget": {"turn": _Turn, "calls": list[_Number]},
-    "turn": {"turn": _Turn, "record": _RECORD, "row": dict[str, Any]},
+    "turn": {
+        "turn": _Turn,
+        "record": _RECORD,
+        "row": dict[str, Any],
+        "notes": NotRequired[list[dict[str, Any]]],
+        "rules": NotRequired[list[dict[str, Any]]],
+        "set": NotRequired[dict[str, Any]],
+    },
 }
 """By kind, the members of a line, but for its check sum, and of a run's for run and kind."""
 

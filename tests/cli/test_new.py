@@ -106,7 +106,7 @@ def test_the_notebook_replays_the_tape_and_runs_on_whatever_model_there_is(
     texts = [_text(cell) for cell in notebook.cells]
     assert "rules" in texts[0]
     assert "recorded" in texts[0]
-    assert all("Prediction: " in text for text in texts)
+    assert all("prediction: " in text for text in texts)
     with Tape("mine/my.tape", read_only=True) as tape:
         assert [run.turns for run in tape.runs()] == [3]
 

@@ -25,8 +25,8 @@ assert (installed / "py.typed").is_file()
 names = sorted(f.name.removesuffix(".md") for f in (installed / "prompts").iterdir()
                if f.name.endswith(".md"))
 assert names, "no prompt file in the wheel"
-for kind in ("html", "css", "js"):
-    assert (installed / "run" / "page" / f"page.{kind}").is_file()
+for name in ("page.html", "page.css", "view.css", "view.js", "host.js"):
+    assert (installed / "run" / "front" / name).is_file()
 for name in names:
     assert Prompt.load(name).slots, name
 print(len(load_us_macro()))

@@ -1,4 +1,4 @@
-"""Runs and the stepper in a real Jupyter kernel, where a cell can be interrupted or fail."""
+"""Runs and the window in a real Jupyter kernel, where a cell can be interrupted or fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ async def reply(request):
     await gate.wait()
     return answer(request)
 
-stepper = TurnStepper(make_simulation(reply, names=("Aland",)))
+run = make_simulation(reply, names=("Aland",))
+stepper = TurnStepper(run)
 """
 
 
@@ -93,19 +94,17 @@ def test_interrupting_the_cell_leaves_the_last_whole_turn_and_a_ready_stepper(
     kernel.interrupt()
     said = kernel.output(cell)
     assert "KeyboardInterrupt" in said or "CancelledError" in said
-    assert (
-        kernel.run("stepper.simulation.turn_number, stepper.step_button.disabled") == "(2, False)"
-    )
-    kernel.run("gate.set()")
-    assert kernel.run("(await stepper.step()).number") == "3"
+    assert kernel.run("run.turn_number, stepper._live['busy']") == "(2, False)"
+    kernel.run("gate.set()\nawait stepper.play()")
+    assert kernel.run("run.turn_number") == "3"
 
 
 def test_a_click_between_cells_plays_in_the_background(kernel: Kernel) -> None:
     kernel.run(SET_UP)
-    kernel.run("gate.clear()\nstepper.step_button.click()")
-    assert kernel.run("stepper.simulation.turn_number, stepper.worker.busy") == "(0, True)"
-    kernel.run("gate.set()\nawait stepper.idle()")
-    assert kernel.run("stepper.simulation.turn_number, stepper.error.value") == "(1, '')"
+    kernel.run("gate.clear()\nstepper._receive(None, {'do': 'play', 'run': 1, 'turns': 1}, [])")
+    assert kernel.run("run.turn_number, stepper._live['busy']") == "(0, True)"
+    kernel.run("gate.set()\nawait asyncio.sleep(0.5)")
+    assert kernel.run("run.turn_number, stepper._live['fault']") == "(1, '')"
 
 
 RUN = f"""

@@ -11,8 +11,7 @@ from llmsim_lab._util.html import safe
 from llmsim_lab.assistant import Chat, LLMAgentEngine
 from llmsim_lab.assistant._types import PendingAction
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._html import block
-from llmsim_lab.lab._widget import LabWidget, button, row, settled
+from llmsim_lab.lab._widget import LabWidget, block, button, row, settled
 
 _MOST_TYPED_AT_ONCE = 4
 

@@ -12,10 +12,9 @@ from llmsim_lab._util.checks import plain_text, real_number
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._widget import Choices, Worker, button, checkbox, noted, row, settled
+from llmsim_lab.lab._widget import Choices, Worker, button, noted, row, settled
 from llmsim_lab.llm._human import OpenQuestion, field_fault, place_of, schema_words, typed_value
 
-_YES_NO = [("yes", True), ("no", False)]
 _MOST_BUTTONS, _MOST_BUTTON_CHARS = 5, 40
 
 
@@ -28,7 +27,6 @@ class Field:
     Args:
         label: what stands before it.
         schema: of the value, with references followed, as ``resolved`` returns it.
-        compact: True for one of many in a grid: on a line of its own, without a slider.
 
     Attributes:
         schema: of the value.
@@ -38,11 +36,11 @@ class Field:
 
     slider: Any = None
 
-    def __init__(self, label: str, schema: Mapping[str, Any], *, compact: bool = False) -> None:
+    def __init__(self, label: str, schema: Mapping[str, Any]) -> None:
         self.schema = schema
-        self.box = _box(label, schema, compact=compact)
+        self.box = _box(label, schema)
         self._choices = Choices()
-        if isinstance(self.box, w.Text) and not compact:
+        if isinstance(self.box, w.Text):
             self.slider = _slider(label, schema)
         if self.slider is not None:
             self._choices.on_choice(self.slider, self._slid)
@@ -56,9 +54,11 @@ class Field:
     @property
     def value(self) -> Any:
         """What it holds; None where nothing is chosen, or written but for a text."""
-        if isinstance(self.box, w.Dropdown):
+        if isinstance(self.box, w.Dropdown | w.ToggleButtons):
             # Not its value, since 1 and True are the same to it.
-            return self.box.options[self.box.index][1] if self.box.index else None
+            nothing = 0 if isinstance(self.box, w.Dropdown) else None
+            at = self.box.index
+            return None if at in (None, nothing) else self.box.options[at][1]
         if not isinstance(self.box, w.Text | w.Textarea):
             return self.box.value
         written, kind = self.box.value.strip(), self.schema.get("type")
@@ -68,11 +68,7 @@ class Field:
         texts = kind == "array" and self.schema.get("items", {}).get("type") == "string"
         if texts and not written.startswith("["):
             return _texts(written)
-        found = typed_value(written, self.schema)
-        # A parameter that may be a text is taken as it is written, unless that is just a number.
-        # Its spaces are meant: it may be a separator. Those of an answer are not.
-        number = isinstance(found, float) or str(found) == written != found
-        return self.box.value if text and not number and isinstance(self.box, w.Text) else found
+        return typed_value(written, self.schema)
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -120,29 +116,25 @@ class Field:
             self._choices.set(slider, least if value is None else value)
 
 
-def _box(label: str, schema: Mapping[str, Any], *, compact: bool) -> Any:
+def _box(label: str, schema: Mapping[str, Any]) -> Any:
     kind, choices = schema.get("type"), schema.get("enum", ())
-    style = {"description_width": "55%" if compact else "7em"}
-    look = {"description": label, "tooltip": label if compact else None, "style": style}
-    if kind == "boolean" and not (compact and schema.get("optional")):
-        return checkbox(label) if compact else w.Checkbox(**look)
-    numbers = choices and all(isinstance(one, int | float) for one in choices)
+    look = {"description": label, "style": {"description_width": "7em"}}
+    if kind == "boolean":
+        return w.Checkbox(**look)
     kinds = {one.get("type") for one in schema.get("anyOf", (schema,))}
-    numeric = kinds <= {"integer", "number"} or numbers
-    options = _YES_NO if kind == "boolean" else [(str(one), one) for one in choices]
-    if not options if compact else numeric:
-        return w.Text(layout={"width": "auto" if compact else "13em"}, **look)
-    if not options:
+    numbers = choices and all(isinstance(one, int | float) for one in choices)
+    if kinds <= {"integer", "number"} or numbers:
+        return w.Text(layout={"width": "13em"}, **look)
+    if not choices:
         wide = {"width": "auto", "max_width": "48em"}
         return w.Textarea(placeholder="in your own words", rows=2, layout=wide, **look)
-    few = len(choices) <= _MOST_BUTTONS and len("".join(map(str, choices))) <= _MOST_BUTTON_CHARS
-    if few and not compact:
-        style["button_width"] = "auto"
+    options = [(str(one), one) for one in choices]
+    if len(choices) <= _MOST_BUTTONS and len("".join(map(str, choices))) <= _MOST_BUTTON_CHARS:
+        look["style"] = {"description_width": "7em", "button_width": "auto"}
         return w.ToggleButtons(options=options, value=None, **look)
     # None as an option's value would show as an empty line.
     nothing = ("none" if schema.get("optional") else "choose", "")
-    layout = {"width": "auto" if compact else "20em"}
-    return w.Dropdown(options=[nothing, *options], layout=layout, **look)
+    return w.Dropdown(options=[nothing, *options], layout={"width": "20em"}, **look)
 
 
 def _slider(label: str, schema: Mapping[str, Any]) -> Any:

@@ -23,10 +23,9 @@ from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._fields import AnswerForm
-from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._lab import RateChart
 from llmsim_lab.lab._picture import figure_html
-from llmsim_lab.lab._widget import LabWidget, button, flex, noted, row
+from llmsim_lab.lab._widget import LabWidget, block, button, flex, noted, row, sideways
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion, checked_answer, same_choice

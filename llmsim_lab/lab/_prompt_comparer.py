@@ -18,12 +18,12 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import LARGE, QUIET, details, join, pre, safe, styled, table, visible
 from llmsim_lab._util.text import clip, duration, number
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.lab._html import block, sideways, word_diff
 from llmsim_lab.lab._lab import Source
 from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab._widget import (
     Choices,
     LabWidget,
+    block,
     button,
     checkbox,
     dropdown,
@@ -34,10 +34,12 @@ from llmsim_lab.lab._widget import (
     row,
     settled,
     shows,
+    sideways,
 )
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
 from llmsim_lab.simulation import Simulation
@@ -395,11 +397,24 @@ class VariantEditor(w.VBox):
         if reference is self:
             self.difference.value = str(styled("The others are compared with this one.", QUIET))
             return
-        diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
+        diff = _word_diff(str(reference.text_box.value), str(self.text_box.value))
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
         self.difference.value = str(join([title, diff]))
 
 
+def _word_diff(before: str, after: str) -> Markup:
+    """Return what changed from one text to another, word by word; a line where nothing did."""
+    if before == after:
+        return safe("no change")
+    # The time grows with the square of the length.
+    limit = _MOST_COMPARED_CHARS
+    parts = [Markup(PromptDiff(before[:limit], after[:limit])._repr_html_())]
+    if max(len(before), len(after)) > limit:
+        parts.append(safe(f"Only the first {limit:,} characters were compared."))
+    return join(parts)
+
+
+_MOST_COMPARED_CHARS = 4_000
 MOST_SAMPLES = 1_000
 """More is taken for a typing error; a recorded comparison may still have more."""
 

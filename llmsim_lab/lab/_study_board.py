@@ -19,10 +19,19 @@ from markupsafe import Markup
 from llmsim_lab._util.html import LARGE, STATUS_COLOURS, join, safe, styled, table, visible
 from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._lab import TurnStepper
 from llmsim_lab.lab._picture import figure_html
-from llmsim_lab.lab._widget import LabWidget, Pace, button, close_all, dropdown, number_box, row
+from llmsim_lab.lab._widget import (
+    LabWidget,
+    Pace,
+    block,
+    button,
+    close_all,
+    dropdown,
+    number_box,
+    row,
+    sideways,
+)
 from llmsim_lab.study import Study
 from llmsim_lab.study._charts import runs_chart
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 from IPython.display import DisplayHandle, display
@@ -203,6 +203,26 @@ def button(
     if act is not None:
         made.on_click(lambda _: act())
     return made
+
+
+def block(*parts: object) -> Markup:
+    """Return parts as one block with lines of a page's height; long words in tables wrap."""
+    return styled(join(parts), "line-height:1.4;overflow-wrap:anywhere")
+
+
+def sideways(content: object, *, name: str, least: str = "0") -> Markup:
+    """Return content with a scroll bar of its own where the page is too narrow for it.
+
+    Args:
+        content: such as a table or a picture.
+        name: what it is, for screen readers; the arrow keys scroll it.
+        least: how narrow it may become, in CSS.
+    """
+    # Words break only where they are longer than a line, so that columns stay readable. Without
+    # a width of 0 the content would widen the whole widget.
+    inside = styled(content, f"line-height:1.4;overflow-wrap:break-word;min-width:{least}")
+    css = "width:0;min-width:100%;overflow-x:auto"
+    return styled(inside, css, tabindex=0, role="region", aria_label=name)
 
 
 def noted(text: object, *, like: Status = "failed", role: str = "alert") -> str:
@@ -589,12 +609,6 @@ def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
 def shows(box: w.ValueWidget, part: w.DOMWidget) -> None:
     """Let a part be seen only while a box is ticked."""
     w.dlink((box, "value"), (part.layout, "display"), lambda on: "" if on else "none")
-
-
-def status_filter(*more: str) -> w.Dropdown:
-    """Return a list to choose a status from: all, each status, and others."""
-    options = [("all", ""), *((name, name) for name in (*get_args(Status), *more))]
-    return dropdown("Status", width="14em", options=options)
 
 
 def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedIntText:

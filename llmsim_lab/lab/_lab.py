@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import made_intervention
 from llmsim_lab.run._page import module
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.run._run import NoModel, read_into
+from llmsim_lab.run._run import NoModel, load, read_into
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import RunTurn, Series, own_numbers
 from llmsim_lab.tape import Tape
@@ -103,6 +104,8 @@ def settable(run: Run, number: int) -> dict[str, float]:
     columns = run.own_columns(turn)
     found = {}
     for name in own_numbers(columns):
+        if not math.isfinite(columns[name]):
+            continue
         with suppress(ConfigError):  # derived from others, or an agent's own
             done = {"turn": number, "set": {name: columns[name]}}
             made_intervention(run.intervention_type, done).applied(turn.state, run)
@@ -155,6 +158,7 @@ class Lab(AnyWidget):
         self._task: asyncio.Task[None] | None = None
         self._busy = self._pausing = False
         self._sent, self._sent_at = 0, 0.0
+        self._latest_question: OpenQuestion | None = None
         self._timers: set[str] = set()
         self._lock = threading.RLock()
         self._kept: DisplayHandle | None = None
@@ -539,7 +543,8 @@ class Lab(AnyWidget):
         self.fork(turn, run=run, intervene=planned, prompt=edited, words=words)
 
     def _restart(self, run: int, changes: Any) -> None:
-        fields = [field for form in self._forms.values() for field in form["restart"]]
+        forms = (form["restart"] for (of, _), form in self._forms.items() if of == run)
+        fields = [field for form in forms for field in form]
         self.restart(run=run, **read_changes(fields, changes))
 
     def restart(self, *, run: int | None = None, **changes: Any) -> Run:
@@ -589,7 +594,7 @@ class Lab(AnyWidget):
         if found is None:
             self._say({"ask": None})
             return
-        question = found[1]
+        question = self._latest_question = found[1]  # kept, so that no other gets its number
         known = {"properties": dict(question.fields), "type": "object"}
         self._say(
             {
@@ -788,8 +793,12 @@ class RateChart(Lab):
         for name, one in named:
             if isinstance(one, Run):
                 self._add(one, name=name)
-            elif isinstance(one, Tape | str | Path):
+            elif isinstance(one, Tape | str | Path) and not self.runs:
                 super()._open(one, run)
+            elif isinstance(one, Tape | str | Path):  # beside others, which may have its numbers
+                tape = one if isinstance(one, Tape) else Tape(one, read_only=True)
+                for info in tape.runs():
+                    self._add(load(tape, info.id), name=name)
             else:
                 rows, number = _Rows(one.to_dict("records")), max(self.runs, default=0) + 1
                 self._keep(number, rows, _info(number, name or "run", rows))

@@ -373,6 +373,12 @@ def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) 
         RateChart(first, columns=["gold"])
 
 
+def test_runs_of_several_tapes_are_all_there_though_their_numbers_are_the_same() -> None:
+    chart = RateChart(RECORDED, data_path("tapes/two_nations.tape"))
+    assert len(chart.runs) == 4
+    assert len(chart.reading.runs) == 4
+
+
 async def test_what_is_closed_follows_no_run_any_more() -> None:
     run = game()
     lab = Lab(run)

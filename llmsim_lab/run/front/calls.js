@@ -439,5 +439,6 @@ function Settings({ store, tried }) {
   const settings = JSON.parse(store.reading.text(tried.settings) || "{}");
   const text = JSON.stringify({ ...settings, seed: tried.seed }, null, 1);
   return h("details", { class: "call-settings" }, h("summary", null, "Settings of the request"),
-    h("div", { class: "text mono" }, visible(text)));
+    h("div", { class: "text mono", tabindex: "0", role: "group", "aria-label": "Settings" },
+      visible(text)));
 }

@@ -295,7 +295,7 @@ class _OnTape(Sequence[Attempt]):
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return tuple, (tuple(self),)  # whoever unpickles them may not have the tape
+        return tuple, (tuple(self),)  # where they are unpickled the tape may be missing
 
     def __repr__(self) -> str:
         return f"<on tape: {', '.join(map(str, self.numbers))}>"

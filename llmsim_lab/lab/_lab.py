@@ -293,8 +293,10 @@ class Lab(AnyWidget):
     def _guarded(self, act: Callable[..., object], message: Message) -> None:
         try:
             act(**message)
-        except (LabError, TypeError, ValueError, KeyError) as error:  # shown in place
+        except Exception as error:  # shown in place; where it came from, the kernel's log says
             self._say({"fault": _sentence(error), "of": act.__name__.strip("_")})
+            if not isinstance(error, LabError):
+                raise
 
     def _run(self, number: int) -> Any:
         """Return a run that can be played or changed.
@@ -371,16 +373,16 @@ class Lab(AnyWidget):
                     break
         except asyncio.CancelledError:
             says = f"Stopped. The run is at turn {simulation.turn_number}, its last whole one."
-            if self._playing is not None:  # not by Stop: whoever awaits this was cancelled
+            if self._playing is not None:  # not by Stop: what awaits this was cancelled
                 raise
         except Exception as error:
             fault = _sentence(error)
             raise
         finally:  # also where a cell awaits this and is interrupted
             self._busy, self._playing = False, None
+            self._tell({"busy": False, "says": says, "fault": fault})
             self._about(number)
             self._send_new()
-            self._tell({"busy": False, "says": says, "fault": fault})
 
     async def _turn(self, simulation: Run, number: int, left: int) -> None:
         calls = InFlight()
@@ -406,7 +408,7 @@ class Lab(AnyWidget):
                 await asyncio.wait([playing], timeout=_LOOK_S)
         except BaseException:
             playing.cancel()
-            with suppress(BaseException):
+            with suppress(Exception, asyncio.CancelledError):
                 await playing
             raise
         if playing.cancelled():
@@ -481,22 +483,26 @@ class Lab(AnyWidget):
         """Make a run that continues from a turn, and show it; its parent stays.
 
         Args:
-            turn: the turn to continue from; the one shown if not given.
-            run: the number of the run to fork; the one shown if not given.
+            turn: the turn to continue from; that of ``shown`` if not given.
+            run: the number of the run to fork; that of ``shown`` if not given.
             changes: what the run's own ``fork`` takes, such as ``intervene``.
 
         Raises:
             ConfigError: turns are being played, or the run cannot be forked like this.
         """
-        if self._busy:
-            raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
+        named = (it for it in changes.items() if it[0] != "llm_client")
+        words = [clip(f"{name} {value}", 120) for name, value in named]
         number = self.shown[0] if run is None else run
         at = self.shown[1] if turn is None else whole_number("turn", turn)
+        return self._forked(number, at, changes, words)
+
+    def _forked(self, number: int, at: int, changes: dict[str, Any], words: Sequence[str]) -> Run:
+        if self._busy:
+            raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
         simulation = self._run(number)
         if self.llm_client is not None:
             # What the caller names comes last, and wins.
             changes = {"llm_client": self.llm_client} | changes
-        words = changes.pop("words", None)
         try:
             new: Run = simulation.fork(at, **changes)
         except ConfigError as error:
@@ -506,9 +512,6 @@ class Lab(AnyWidget):
                     f"{error}; for the button: {name}(..., llm_client=connect('auto'))"
                 ) from error
             raise
-        if words is None:
-            named = (it for it in changes.items() if it[0] != "llm_client")
-            words = [clip(f"{name} {value}", 120) for name, value in named]
         self._new(new, number, "fork", at, words)
         return new
 
@@ -540,7 +543,7 @@ class Lab(AnyWidget):
             planned.append({"turn": at, **entry})
         words = [words_of(read)] if read else []
         words += [f"prompt {prompt.name} edited" for prompt in edited]
-        self.fork(turn, run=run, intervene=planned, prompt=edited, words=words)
+        self._forked(run, turn, {"intervene": planned, "prompt": edited}, words)
 
     def _restart(self, run: int, changes: Any) -> None:
         forms = (form["restart"] for (of, _), form in self._forms.items() if of == run)
@@ -627,7 +630,7 @@ class Lab(AnyWidget):
         """
         person, question = self._question() or (None, None)
         if person is None or question is None:
-            raise ConfigError("nobody in this run is asked anything just now")
+            raise ConfigError("no question waits for a person in this run; play a turn first")
         checked_answer(person, question, values, name=question.agent)
 
     # --- what stays ---------------------------------------------------------------------------
@@ -637,8 +640,8 @@ class Lab(AnyWidget):
         run, turn = self.shown
         lines = [f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")]
         lines += _static.tree_lines(self.reading)
-        if "overview" in self.panels and self._chart:
-            lines.append(self._chart.alt)
+        if "overview" in self.panels and (chart := self._chart):
+            lines.append(chart.alt)
         if "turn" in self.panels:
             lines.append(_static.turn_text(self.reading, run, turn))
         elif "calls" in self.panels:
@@ -650,8 +653,8 @@ class Lab(AnyWidget):
         """Return what is shown as simple HTML: a picture, and the turn as a table."""
         run, turn = self.shown
         parts: list[Markup] = [pre("\n".join(_static.tree_lines(self.reading)))]
-        if "overview" in self.panels and self._chart:
-            parts.append(figure_html(self._chart))
+        if "overview" in self.panels and (chart := self._chart):
+            parts.append(figure_html(chart))
         if "turn" in self.panels:
             parts.append(_static.turn_html(self.reading, run, turn))
         elif "calls" in self.panels:

@@ -73,7 +73,7 @@ def _change(before: Any, now: Any) -> str:
 
 def _decided(made: dict[str, Any]) -> str:
     """Return what a player decided, in words."""
-    fields = {**made["answer"], **made["became"]} if not made["answer"] else made["answer"]
+    fields = made["answer"] or made["became"]
     return clip(printable(", ".join(f"{name} {_value(it)}" for name, it in fields.items())), 120)
 
 

@@ -34,7 +34,7 @@ class Outside:
         nth: how many equal ones were wanted before it in its turn.
         is_done: whether the tape has what became of it, so that nothing is to be done.
         result: what came; None if nothing did.
-        stopped: whether it was begun and broken off, so that nobody knows how far it came.
+        stopped: whether it was begun and broken off, so that it is not known how far it came.
     """
 
     nth: int
@@ -136,7 +136,7 @@ class _AtTurn:
         self._turn, self._known = 0, _Turn()
 
     def _read_turn(self, run: int, turn: int) -> list[RecordedCall]:
-        """Take in what the tape has of a turn that a run played itself; returns its calls."""
+        """Note what the tape has of a turn that a run played itself; returns its calls."""
         calls = self.tape.calls(run, turn=turn)
         self._turn, self._known = turn, _Turn(calls, self.tape.outside(run, turn))
         return calls

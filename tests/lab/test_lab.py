@@ -134,9 +134,9 @@ async def test_a_cell_that_is_interrupted_frees_the_buttons() -> None:
     cell.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cell
-    assert browser.latest("live") == {"busy": False, "says": "", "fault": ""} or browser.latest(
-        "live"
-    )["says"].startswith("Stopped.")
+    live = browser.latest("live")
+    assert (live["busy"], live["fault"]) == (False, "")
+    assert live["says"] == "Stopped. The run is at turn 0, its last whole one."
     gate.go.set()
     await lab.play()
     assert lab.runs[1].turn_number == 1
@@ -218,6 +218,16 @@ def test_nothing_of_a_run_is_in_a_trait_and_so_in_a_notebook() -> None:
     text = " ".join(str(value) for name, value in state.items() if name != "_esm")
     assert "one nation" not in text
     assert len(text) < 2_000
+
+
+async def test_a_fault_of_our_own_is_shown_and_goes_to_the_kernels_log() -> None:
+    lab = Lab(game())
+    browser = Browser(lab)
+    heard: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: heard.append(about))
+    browser.send("form", run=1, turn="no number")
+    await eventually(lambda: heard)
+    assert browser.latest("fault").startswith("TypeError: ")
 
 
 # --- changing -------------------------------------------------------------------------------------
@@ -329,7 +339,7 @@ async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
 
 async def test_an_answer_to_nothing_is_refused() -> None:
     lab = Lab(game())
-    with pytest.raises(ConfigError, match="nobody in this run is asked anything"):
+    with pytest.raises(ConfigError, match="no question waits for a person in this run"):
         lab.answer(amount=3)
 
 

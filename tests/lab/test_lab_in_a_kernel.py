@@ -103,7 +103,7 @@ def test_a_click_between_cells_plays_in_the_background(kernel: Kernel) -> None:
     kernel.run(SET_UP)
     kernel.run("gate.clear()\nstepper._receive(None, {'do': 'play', 'run': 1, 'turns': 1}, [])")
     assert kernel.run("run.turn_number, stepper._live['busy']") == "(0, True)"
-    kernel.run("gate.set()\nawait asyncio.sleep(0.5)")
+    kernel.run("gate.set()\nawait stepper._task")
     assert kernel.run("run.turn_number, stepper._live['fault']") == "(1, '')"
 
 

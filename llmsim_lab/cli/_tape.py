@@ -17,11 +17,9 @@ from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm._choose import measures
 from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, kind_name
 from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
-from llmsim_lab.run._turn import every_chain
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
@@ -305,23 +303,17 @@ def _show_whole_turn(run_class: RunClass, info: RunInfo, turn: Any) -> None:
         say(f"from outside: {intervention}")
     for line in run_class.in_words(turn):
         say(line)
-    # By identity: chains of equal contents are equal, and each has an answer of its own.
-    answers = dict(zip(map(id, turn.chains), getattr(turn, "answers", ()), strict=False))
-    asked = [call.request for call in turn.calls]
-    measured = {(it.site.component, it.site.agent) for it in asked if it.site and measures(it)}
-    for chain in every_chain(turn):
+    for answer in turn.answers:
         console.print()
-        who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
-        if chain.call is None:
-            texts = (str(answers.get(id(chain)) or ""), chain.reasoning)
-            # A choice that is the same for several agents is measured once, and names none.
-            asked_of = {(chain.component, chain.agent), (chain.component, None)}
-            how = "from a model's probabilities" if asked_of & measured else "without a model"
+        who = f"{answer.component} of {answer.player}" if answer.player else answer.component
+        if answer.call is None:
+            how = "from a model's probabilities" if answer.calls else "without a model"
+            texts = (str(answer), answer.reasoning)
             say(f"{who}, {how}: {'; '.join(filter(None, texts))}", style="bold")
             continue
-        sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
-        say(f"{who}: {chain.call.status}{sure}", style="bold")
-        for attempt in chain.call.history:
+        sure = "" if answer.confidence is None else f", confidence {answer.confidence}"
+        say(f"{who}: {answer.call.status}{sure}", style="bold")
+        for attempt in answer.call.history:
             _show_attempt(attempt)
 
 

@@ -44,6 +44,10 @@ class Recorder(Protocol):
         """Record the outcome of a request; return it with its number once it is recorded."""
         ...
 
+    def find_outside(self, what: str, key: Any) -> Any:
+        """Return what is known of something from outside, as the tape's ``Outside``."""
+        ...
+
 
 class CallLog:
     """The calls of one turn, as the run itself records them, whoever makes them.

@@ -17,7 +17,8 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import jinja2
@@ -424,6 +425,10 @@ class _CheckedTree(NodeTransformer):
         self.generic_visit(node)
 
 
+Values = Mapping[str, Any]
+"""Of slots, by name."""
+
+
 class Template:
     """A template, read and checked.
 
@@ -439,31 +444,22 @@ class Template:
     """
 
     def __init__(self, text: str) -> None:
-        self._bare = False
-        """Whether it is nothing but text and slots, as most are."""
-        self._pieces, form = [""], []
         try:
             tree = _parse(text)
-            parts: list[Any] = [
-                part for node in tree.body for part in getattr(node, "nodes", [node])
-            ]
-            self._bare = all(isinstance(part, nodes.TemplateData | nodes.Name) for part in parts)
-            for part in parts if self._bare else ():
-                if isinstance(part, nodes.TemplateData):
-                    self._pieces[-1] += part.data
-                else:
-                    form.append((len(self._pieces[-1]), part.name, ""))
-                    self._pieces += ["", ""]  # the value's place, and the text behind it
-            self._form = tuple(form)
-            self._names = _CheckedTree(tree).slots
-            if not self._bare:
-                code = _ENVIRONMENT.compile(tree)
-                self._compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {})
+            parts = [part for node in tree.body for part in getattr(node, "nodes", [node])]
+            bare = all(isinstance(part, nodes.TemplateData | nodes.Name) for part in parts)
+            # Before the tree is checked, which puts a filter around each name.
+            self._whole: _Bare | _Compiled
+            if bare:
+                self._whole = _Bare(parts)
+            names = _CheckedTree(tree).slots
+            if not bare:
+                self._whole = _Compiled(tree, names)
         except (RecursionError, SyntaxError, MemoryError) as error:
             raise PromptError(_NESTED) from error
-        self.slots = tuple(self._names)
+        self.slots = tuple(names)
 
-    def fill(self, values: Mapping[str, Any]) -> tuple[str, Layout]:
+    def fill(self, values: Values) -> tuple[str, Layout]:
         """Fill the slots; return the text and where its values are.
 
         Raises:
@@ -471,12 +467,94 @@ class Template:
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
         try:
-            if self._bare:
-                pieces = self._pieces.copy()
-                pieces[1::2] = texts = [written(values[slot]) for _, slot, _ in self._form]
-                text = "".join(pieces)
-                _check_length(len(text))
-                return text, Layout(self._form, tuple(map(len, texts)))
+            return self._whole.fill(values)
+        except RecursionError as error:
+            raise PromptError(f"{_NESTED}, or simpler values") from error
+
+    def sharing(self, values: Values) -> Callable[[Values], tuple[str, Layout]]:
+        """Return what fills the other slots, any number of times; these are filled once.
+
+        Raises:
+            PromptError, TypeError, ValueError, ArithmeticError: see ``fill``.
+        """
+        parts = self._whole.parts(frozenset(values))
+        try:
+            made = [part.fill(values) if shared else part for part, shared in parts]
+        except RecursionError as error:
+            raise PromptError(f"{_NESTED}, or simpler values") from error
+
+        def fill(mine: Values) -> tuple[str, Layout]:
+            texts: list[str] = []
+            form: list[tuple[int, str, str]] = []
+            lengths: list[int] = []
+            behind = total = 0  # characters behind the last value, and of all
+            for part in made:
+                text, layout = part if isinstance(part, tuple) else part.fill({**values, **mine})
+                texts.append(text)
+                total += len(text)
+                _check_length(total)
+                if not layout.form:
+                    behind += len(text)
+                    continue
+                (gap, *first), *more = layout.form
+                form += [(behind + gap, *first), *more]  # type: ignore[list-item]
+                lengths += layout.lengths
+                behind = len(text) - sum(gap for gap, *_ in layout.form) - sum(layout.lengths)
+            return "".join(texts), Layout(tuple(form), tuple(lengths))
+
+        return fill
+
+
+class _Bare:
+    """A template of nothing but text and slots, as most are.
+
+    Args:
+        parts: of the tree.
+    """
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        self._pieces, form = [""], []
+        for part in parts:
+            if isinstance(part, nodes.TemplateData):
+                self._pieces[-1] += part.data
+            else:
+                form.append((len(self._pieces[-1]), part.name, ""))
+                self._pieces += ["", ""]  # the value's place, and the text behind it
+        self._form = tuple(form)
+
+    def fill(self, values: Values) -> tuple[str, Layout]:
+        pieces = self._pieces.copy()
+        pieces[1::2] = texts = [written(values[slot]) for _, slot, _ in self._form]
+        text = "".join(pieces)
+        _check_length(len(text))
+        return text, Layout(self._form, tuple(map(len, texts)))
+
+    def parts(self, shared: frozenset[str]) -> list[tuple[_Bare, bool]]:
+        """Return its parts, each with whether these slots are all that it takes."""
+        items: list[Any] = [nodes.TemplateData(self._pieces[0])]
+        for (_, slot, _), text in zip(self._form, self._pieces[2::2], strict=True):
+            items += [nodes.Name(slot, "load"), nodes.TemplateData(text)]
+        kind = [isinstance(item, nodes.TemplateData) or item.name in shared for item in items]
+        grouped = groupby(zip(items, kind, strict=True), key=itemgetter(1))
+        return [(_Bare([item for item, _ in group]), own) for own, group in grouped]
+
+
+class _Compiled:
+    """A template that Jinja2 compiles.
+
+    Args:
+        tree: checked.
+        names: its slots, each with its name in the tree.
+    """
+
+    def __init__(self, tree: nodes.Template, names: Mapping[str, str]) -> None:
+        self._tree, self._names = tree, names
+        code = _ENVIRONMENT.compile(tree)
+        self._compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {})
+        self._parts: dict[frozenset[str], list[tuple[_Compiled, bool]]] = {}
+
+    def fill(self, values: Values) -> tuple[str, Layout]:
+        try:
             filling, pieces = _Filling(), []
             names = {name: values[slot] for slot, name in self._names.items()}
             context = self._compiled.new_context({**names, _FILLING: filling}, shared=True)
@@ -487,9 +565,29 @@ class Template:
                 _check_length(filling.length)
         except jinja2.UndefinedError as error:
             raise PromptError(str(error)) from error
-        except RecursionError as error:
-            raise PromptError(f"{_NESTED}, or simpler values") from error
         return "".join(pieces), Layout(tuple(filling.form), tuple(filling.lengths))
+
+    def parts(self, shared: frozenset[str]) -> list[tuple[_Compiled, bool]]:
+        """Return its parts, each with whether these slots are all that it takes."""
+        if shared not in self._parts:
+            slots = {name: slot for slot, name in self._names.items()}
+            items: list[tuple[nodes.Node, set[str], bool]] = []
+            for node in self._tree.body:
+                for item in node.nodes if isinstance(node, nodes.Output) else [node]:
+                    found = {it.name for it in item.find_all(nodes.Name)}
+                    found |= {item.name} if isinstance(item, nodes.Name) else set()
+                    taken = {slots[name] for name in found if name in slots}
+                    whole = item if item is node else nodes.Output([item], lineno=node.lineno)
+                    items.append((whole, taken, taken <= shared))
+            made = []
+            for own, group in groupby(items, key=itemgetter(2)):
+                body, takes = zip(*[(item, taken) for item, taken, _ in group], strict=True)
+                names = {slot: self._names[slot] for slot in set().union(*takes)}
+                tree = nodes.Template(list(body), lineno=1)
+                tree.set_environment(_ENVIRONMENT)
+                made.append((_Compiled(tree, names), own))
+            self._parts[shared] = made
+        return self._parts[shared]
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ import difflib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
@@ -27,6 +27,9 @@ from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
+_ROLES = ("System", "User")
+_FAULTS = (TypeError, ValueError, ArithmeticError)
+"""What filters and comparisons raise of values that they cannot take."""
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
@@ -93,7 +96,7 @@ class Prompt:
         from llmsim_lab.prompts._language import template_of
 
         self._templates = []
-        for role, text in (("System", system), ("User", user)):
+        for role, text in zip(_ROLES, (system, user), strict=True):
             try:
                 self._templates.append(template_of(text))
             except PromptError as error:
@@ -199,13 +202,44 @@ class Prompt:
         # Exactly these: a value too many is a misspelt slot more often than not.
         if values.keys() != self._slots:
             raise PromptError(self._mismatch(values))
-        role = "System"
+        return self._filled([template.fill for template in self._templates], values)
+
+    def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
+        """Return what renders the prompt with the values of its other slots, any number of times.
+
+        Args:
+            values: of the slots that all share, which are filled in once.
+
+        Raises:
+            PromptError: a value does not have what the template looks up in it.
+        """
+        fills = []
+        for role, template in zip(_ROLES, self._templates, strict=True):
+            known = {slot: value for slot, value in values.items() if slot in template.slots}
+            try:
+                fills.append(template.sharing(known))
+            except _FAULTS as error:
+                raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
+
+        def render(**mine: object) -> RenderedPrompt:
+            if mine.keys() | values.keys() != self._slots:
+                raise PromptError(self._mismatch({**values, **mine}))
+            return self._filled(fills, mine)
+
+        return render
+
+    def _filled(
+        self,
+        fills: Sequence[Callable[[Mapping[str, object]], tuple[str, Layout]]],
+        values: Mapping[str, object],
+    ) -> RenderedPrompt:
+        at = _ROLES[0]
         try:
-            system, in_system = self._templates[0].fill(values)
-            role = "User"
-            user, in_user = self._templates[1].fill(values)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
+            system, in_system = fills[0](values)
+            at = _ROLES[1]
+            user, in_user = fills[1](values)
+        except _FAULTS as error:
+            raise PromptError(f"prompt {self.name!r}, {at} message: {error}") from error
         rendered = RenderedPrompt(system=system, user=user, template=self)
         rendered.layouts = in_system, in_user
         return rendered

@@ -9,36 +9,47 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 import textwrap
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import isawaitable
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from llmsim_lab._util.text import clip, closest, faults
+from llmsim_lab._util.jsontext import dumps, loads
+from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm import LLMClient, Person
+from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric, text_of
 from llmsim_lab.llm._extract import allowed_words
+from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import RunConfig
-from llmsim_lab.run._turn import RuleAnswer
-from llmsim_lab.types import CallSite, LLMReasoningChain, Reply, reply_schema
+from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._turn import Answer
+from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, Status, reply_schema
+
+if TYPE_CHECKING:
+    from llmsim_lab.run._config import RunConfig
 
 T = TypeVar("T")
-ReplyT = TypeVar("ReplyT", bound=Reply)
+ReplyT = TypeVar("ReplyT", bound=Decision)
 
-Limits = Mapping[str, Sequence[Any]]
-"""By field: ``(lowest, highest)``, or a list of the values allowed."""
+Limits = Mapping[str, Any]
+"""By field: ``(lowest, highest)``, a list of the values allowed, or a dict of values and words."""
+Source = str | Path | Prompt | Callable[[str], str]
+"""A prompt as a question names it; a function of the player's name returns the text itself."""
+
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
@@ -48,32 +59,91 @@ _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking(Protocol):
+    """What ``Ask`` needs of the run."""
+
+    @property
+    def config(self) -> RunConfig:
+        """Its parameters."""
+        ...
+
+    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
+        """Return who answers."""
+        ...
+
+    def prompt_for(self, source: Any, reply: type[Decision]) -> tuple[Prompt | str, bool]:
+        """Return the prompt that a question names, and whether it is an edited one."""
+        ...
+
+
 class Question:
     """What a rule is asked.
 
     Attributes:
-        player: who is asked.
+        player: who is asked; or about whom, where one player is asked about several.
         reply: the class of the answer.
         state: the state before the turn.
         run: the world's parameters, as ``question.run.factor``.
         turn: the number of the turn that is being played.
-        limits: what is allowed, by field: ``(lowest, highest)``, or a list of values; the
-            question's, or else the field's own.
-        values: what the prompt was given besides.
         tag: which of several questions of the turn, where the world says.
-        rng: random numbers of this player's own, the same in a replay.
+        by: who answers, where that is not the player.
     """
 
-    player: str
-    reply: type[Reply]
-    state: Any
-    run: Any
-    turn: int
-    limits: Mapping[str, tuple[float, float] | list[Any]]
-    values: Mapping[str, Any]
-    tag: str = ""
-    rng: Random = field(repr=False)
+    __slots__ = ("_allowed", "_ask", "_batch", "_place", "player", "reply", "state", "turn")
+
+    def __init__(
+        self, ask: Ask, batch: _Batch, player: str, place: _Place, allowed: _Allowed
+    ) -> None:
+        self._ask, self._batch, self._place, self._allowed = ask, batch, place, allowed
+        self.player = player
+        self.reply = batch.reply
+        self.state = ask._state
+        self.turn = ask.turn
+
+    @property
+    def run(self) -> Any:
+        """The world's parameters."""
+        return self._ask._run.config
+
+    @property
+    def tag(self) -> str:
+        """Which of several questions of the turn."""
+        return self._batch.tag
+
+    @property
+    def by(self) -> str:
+        """Who answers, where that is not the player."""
+        return self._batch.by
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What the prompt was given besides; of functions of the name, what they return."""
+        return {
+            name: each(self.player) if callable(each) else each
+            for name, each in self._batch.values.items()
+        }
+
+    @property
+    def limits(self) -> Mapping[str, tuple[float, float] | list[Any]]:
+        """What is allowed, by field: ``(lowest, highest)``, or a list of values.
+
+        The question's, or else the field's own.
+        """
+        chosen = {name: list(values) for name, values in self._allowed.choices.items()}
+        return {**_own_limits(self.reply), **self._allowed.ranges, **chosen}
+
+    @property
+    def rng(self) -> Random:
+        """Random numbers of this player's own, the same in a replay."""
+        return self._ask._rng_of(self._batch, self.player, self._place, "rule")
+
+    @property
+    def prompt(self) -> str:
+        """The question as a model would be sent it."""
+        return self._ask._rendered(self._batch, self.player)
+
+    def __repr__(self) -> str:
+        return f"<Question to {self.player}: {self.reply.__name__}, turn {self.turn}>"
 
 
 class _GuardedRandom(Random):
@@ -130,18 +200,30 @@ class _Place(NamedTuple):
     elsewhere: bool
 
 
-class _Asked(NamedTuple):
-    """A question as ``turn`` puts it; a named tuple, which is made faster than a dataclass."""
+@dataclass(slots=True)
+class _Batch:
+    """What the questions of one ``each`` have in common, and what is made of it once for all."""
 
-    player: str
-    reply: type[Reply]
-    prompt: str | Path | Prompt
-    limits: Limits | None
-    step: Mapping[str, float] | None
+    reply: type[Decision]
+    prompt: Source
+    by: str
     tag: str
+    limits: Limits | Callable[[str], Limits] | None
+    step: Mapping[str, float] | None
     decide: Decide | None
+    otherwise: Any
     values: Mapping[str, Any]
-    place: _Place
+    alone: bool = True
+    filled: Callable[[str], str] | None = None
+    bounds: dict[Any, _Allowed] = field(default_factory=dict)
+
+    @property
+    def component(self) -> str:
+        return self.by or self.tag or "player"
+
+
+_Outcome = tuple[Any, Answer | None]
+"""A decision, and the record of it where no call says it by itself."""
 
 
 class Ask:
@@ -155,39 +237,34 @@ class Ask:
     configuration names; other values are given by keyword.
     """
 
-    def __init__(
-        self,
-        state: Any,
-        turn: int,
-        *,
-        config: RunConfig,
-        player: Callable[[str], Any],
-        prompt_for: Callable[[str | Path | Prompt, type[Reply]], Prompt | str],
-    ) -> None:
+    def __init__(self, run: Asking, state: Any, turn: int) -> None:
+        self._run = run
         self._state = state
-        self._config = config
-        self._player = player
-        self._prompt_for = prompt_for
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
-        self._places: dict[tuple[str, str], tuple[object, int]] = {}
-        self._ruled: list[tuple[LLMReasoningChain, RuleAnswer]] = []
-        self._open: dict[object, tuple[str, tuple[Coroutine[Any, Any, Any], ...]]] = {}
+        self._places: dict[tuple[str, str, str], tuple[object, int]] = {}
+        self._answers: list[Answer] = []
+        self._noted: dict[str, Any] = {}
+        self._became: dict[str, dict[str, Any]] = {}
+        self._story: list[str] = []
+        self._open: list[tuple[str, Coroutine[Any, Any, Any]]] = []
         self._over = False
 
     def __call__(
         self,
         player: str,
         reply: type[ReplyT],
-        prompt: str | Path | Prompt,
+        prompt: Source,
         /,
         *,
+        by: str = "",
+        tag: str = "",
         limits: Limits | None = None,
         step: Mapping[str, float] | None = None,
-        tag: str = "",
         decide: Decide | None = None,
+        otherwise: Any = None,
         **values: Any,
     ) -> Coroutine[Any, Any, ReplyT]:
         """Ask one player; await it.
@@ -196,16 +273,24 @@ class Ask:
             player: its name.
             reply: what it is asked for, a class derived from ``Reply``.
             prompt: a text with slots such as ``{{ name }}``; a ``Path``, or one word that ends in
-                ``.md``, for a file beside the world's own; or a ``Prompt``.
-            limits: narrower bounds of some fields: ``{"amount": (0, 5)}``, or the values allowed:
-                ``{"who": ["Ann", "Bob"]}``.
+                ``.md``, for a file beside the world's own; a ``Prompt``; or a function of the name,
+                whose text is sent as it is and is no template.
+            by: who answers, where that is not the player: one ``engine`` that judges what each
+                player did. The player is then the one that it answers about.
+            tag: what kind of question it is: tells apart questions of one turn that are otherwise
+                equal, and ``players={tag: ...}`` answers all that have it.
+            limits: narrower bounds of some fields: ``{"amount": (0, 5)}``; or the values allowed:
+                ``{"who": ["Ann", "Bob"]}``, with ``decide`` also in words: ``{"move": {25: "raise
+                by 25 points"}}``.
             step: the grid of some number fields within their bounds: ``{"rate": 0.25}``.
-            tag: tells apart questions of one turn that are otherwise equal.
             decide: asks a model for the probability of each answer, where the reply has one field
                 of its own with few values, and takes a draw (``sample``), the likeliest (``mode``)
                 or the number nearest to the mean (``expected``). None asks for one answer, and
                 rules give one in any case.
-            values: of the prompt's other slots.
+            otherwise: what stands in, with the status ``fallback``, where the answer stays invalid
+                or does not come in time: a reply, its fields, or a function of the name. Without it
+                the turn fails; so it does in any case where the model cannot be reached.
+            values: of the prompt's other slots; a function is called with the name.
 
         Raises:
             ConfigError: nobody answers for this player, the limits leave nothing, the same was
@@ -213,21 +298,28 @@ class Ask:
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.
         """
-        place = self._place(player, tag)
-        asked = _Asked(player, reply, prompt, limits, step, tag, decide, values, place)
-        return self._awaited(self._answer(asked), player)
+        batch = _Batch(reply, prompt, by, tag, limits, step, decide, otherwise, values)
+        places = self._placed(batch, [player])
+
+        async def asking() -> ReplyT:
+            found: list[ReplyT] = await self._all(batch, [player], places)
+            return found[0]
+
+        return self._opened(asking(), str(player))
 
     def each(
         self,
         players: Iterable[str],
         reply: type[ReplyT],
-        prompt: str | Path | Prompt,
+        prompt: Source,
         /,
         *,
+        by: str = "",
+        tag: str = "",
         limits: Limits | Callable[[str], Limits] | None = None,
         step: Mapping[str, float] | None = None,
-        tag: str = "",
         decide: Decide | None = None,
+        otherwise: Any = None,
         **values: Any,
     ) -> Coroutine[Any, Any, dict[str, ReplyT]]:
         """Ask several players at once; await their replies by name, in the order given.
@@ -236,18 +328,21 @@ class Ask:
             players: their names; of a dict, its keys.
             reply: see ``__call__``.
             prompt: see ``__call__``.
+            by: see ``__call__``.
+            tag: see ``__call__``.
             limits: see ``__call__``, or a function of the name that returns them.
             step: see ``__call__``.
-            tag: see ``__call__``.
-            decide: see ``__call__``.
-            values: of the prompt's other slots; a function is called with each name.
+            decide: see ``__call__``; the chances are measured once for all who are asked the same.
+            otherwise: see ``__call__``.
+            values: see ``__call__``; those that are no functions are filled in once for all.
 
         Raises:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
+        batch = _Batch(reply, prompt, by, tag, limits, step, decide, otherwise, values, alone=False)
         # At once, while the task that puts the questions is the current one.
-        places = [self._place(name, tag) for name in names]
+        places = self._placed(batch, names)
 
         async def asking() -> dict[str, ReplyT]:
             if len(set(names)) < len(names):
@@ -255,59 +350,82 @@ class Ask:
                 raise ConfigError(
                     f"{twice!r} is asked twice by one ask.each; name each player once"
                 )
-            for key, value in (*values.items(), ("limits", limits)):
-                if callable(value):
-                    _check_takes_a_name(key, value)
-            work = []
-            for name, place in zip(names, places, strict=True):
-                own = {key: each(name) if callable(each) else each for key, each in values.items()}
-                bounds = limits(name) if callable(limits) else limits
-                asked = _Asked(name, reply, prompt, bounds, step, tag, decide, own, place)
-                work.append(self._answer(asked))
-            return dict(zip(names, await gather_all(work), strict=True))
+            return dict(zip(names, await self._all(batch, names, places), strict=True))
 
-        return self._awaited(asking(), ", ".join(map(str, names[:3])) or "nobody")
+        return self._opened(asking(), ", ".join(map(str, names[:3])) or "nobody")
 
-    def _awaited(self, asking: Coroutine[Any, Any, T], whom: str) -> Coroutine[Any, Any, T]:
-        """Return a question that ``forgotten`` finds at the end of the turn if nobody awaits it.
+    async def outside(
+        self,
+        what: str,
+        key: Any,
+        work: Callable[[], Awaitable[Any]],
+        /,
+        *,
+        once: bool = False,
+        otherwise: Any = None,
+    ) -> Any:
+        """Return what came from outside: a tool's answer, a file, a clock.
 
-        A question begins when it is awaited, as everywhere in Python, so that one without an await
-        would never be asked, and nobody would know.
+        It is recorded like a reply. A replay takes it from the tape and does nothing outside; so
+        does a run that is resumed in the middle of the turn.
+
+        Args:
+            what: what kind of thing, such as ``weather``.
+            key: which one, JSON-ready: with the kind, it tells what is asked.
+            work: does it, and returns something JSON-ready: ``lambda: fetch(city)``.
+            once: whether it must never be done twice, as a deletion: broken off halfway, it counts
+                as done.
+            otherwise: what is returned where it was broken off.
+
+        Raises:
+            ConfigError: the turn is over.
+            TapeMiss: a replay has no such thing.
+            TapeError: the result is not ready for JSON.
         """
-        key = object()
-
-        async def ask() -> T:
-            del self._open[key]
-            return await asking
-
-        started = ask()
-        self._open[key] = (whom, (started, asking))
-        return started
-
-    def _place(self, player: Any, tag: Any) -> _Place:
-        """Return which of a player's questions with a tag is being asked, and whether in order.
-
-        Those that one task asks come in the order of its code, also in a replay.
-        """
+        if self._over:
+            raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
+        recorder: Any = scope().recorder
+        if recorder is None:
+            return await work()
+        found = recorder.find_outside(what, key)
+        if found.is_done:
+            return otherwise if found.stopped else found.result
+        record = partial(recorder.outside, what, key, nth=found.nth)
+        if once:
+            record(once=True)
         try:
-            task = asyncio.current_task()
-        except RuntimeError:  # on a thread without a loop
-            task = None
-        key = (str(player), str(tag))
-        first, asked = self._places.get(key, (task, 0))
-        if first is not task:
-            return _Place(0, elsewhere=True)
-        self._places[key] = (first, asked + 1)
-        return _Place(asked + 1, elsewhere=False)
+            result = await work()
+        except BaseException:
+            if once:
+                record(once=True, stopped=True)
+            raise
+        record(result=result, **({"once": True} if once else {}))
+        return loads(dumps(result))  # as a replay will have it
 
-    def forgotten(self) -> str:
-        """Return whom the turn asked without waiting for the answer; empty if nobody."""
-        first = next((whom for whom, _ in self._open.values()), "")
-        for _, coroutines in self._open.values():
-            for coroutine in coroutines:
-                coroutine.close()  # else Python warns of it as well
-        self._open.clear()
-        return first
+    def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
+        """Record what became of a player's decisions, or of the turn.
+
+        Args:
+            player: whose decisions; without a name, the turn's.
+            text: a line of the turn's story.
+            columns: by name: of the player's rows in ``decisions()``, or of the turn's in
+                ``to_frame()``. Numbers, texts, truth values, None, and lists and dicts of them.
+
+        Raises:
+            ConfigError: every frame has a column of that name, or a value is not ready for JSON.
+        """
+        if taken := COMMON_COLUMNS & columns.keys():
+            raise ConfigError(
+                f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
+                "another name"
+            )
+        try:
+            kept = loads(dumps(columns)) if columns else {}
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"ask.note({clip(repr(columns), 80)}): {error}") from error
+        if text:
+            self._story.append(whole_text(text))
+        (self._became.setdefault(player, {}) if player else self._noted).update(kept)
 
     @property
     def rng(self) -> Random:
@@ -325,192 +443,367 @@ class Ask:
         if called not in self._rngs:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
-            seed = f"{self._config.seed}/{self.turn}/{name}"
+            seed = f"{self._run.config.seed}/{self.turn}/{name}"
             self._rngs[called] = _GuardedRandom(seed, called)
         return self._rngs[called]
 
+    # --- the turn's end ----------------------------------------------------------------------
+
+    def forgotten(self) -> str:
+        """Return whom the turn asked without waiting for the answer; empty if nobody."""
+        # A question begins when it is awaited, as everywhere in Python: one without an await would
+        # never be asked, and nobody would know.
+        left = [
+            (whom, asking)
+            for whom, asking in self._open
+            if inspect.getcoroutinestate(asking) == inspect.CORO_CREATED
+        ]
+        for _, asking in left:
+            asking.close()  # else Python warns of it as well
+        self._open.clear()
+        return left[0][0] if left else ""
+
+    def close(self) -> dict[str, Any]:
+        """End the turn; return what its record has of it, in an order that any replay has too."""
+        self._over = True
+        # Rules that await something finish in any order.
+        self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
+        return {
+            "by_code": tuple(self._answers),
+            "noted": self._noted,
+            "became": self._became,
+            "story": tuple(self._story),
+        }
+
     # --- how it is done ----------------------------------------------------------------------
 
-    def close(self) -> tuple[tuple[LLMReasoningChain, ...], tuple[RuleAnswer, ...]]:
-        """End the turn; returns what rules decided, in an order that any replay has too."""
-        self._over = True
-        # Rules that await something finish in any order; a replay has to find them in one.
-        self._ruled.sort(key=lambda ruled: (ruled[1].tag, ruled[1].player, repr(ruled[1].fields)))
-        return tuple(chain for chain, _ in self._ruled), tuple(answer for _, answer in self._ruled)
+    def _opened(self, asking: Coroutine[Any, Any, T], whom: str) -> Coroutine[Any, Any, T]:
+        self._open.append((whom, asking))
+        return asking
 
-    async def _answer(self, asked: _Asked) -> Any:
-        self._check(asked.player, asked.reply, asked.tag, asked.values)
-        player, reply, tag = asked.player, asked.reply, asked.tag
-        allowed = _allowed(player, reply, asked.limits, asked.step)
-        text = self._rendered(asked)
-        same = (player, tag, reply, str(text))
-        if same in self._asked:
-            raise ConfigError(
-                f"{player} is asked the same {reply.__name__} twice in turn {self.turn}, so that a "
-                "replay could not tell the answers apart; number them: ask(..., tag='second')"
-            )
-        self._asked.add(same)  # before the first await, so that equal questions at once meet it
-        who = self._player(player)
-        # Not by its class: a client that wraps another would be a player who answers by chance.
-        if not hasattr(who, "call_with_retry"):
-            return await self._by_rule(who, asked, allowed)
-        if asked.decide is not None:
-            return await self._by_chances(who, asked, allowed, text)
-        return await who.call_with_retry(
-            prompt=text,
-            response_model=reply,
-            choices=allowed.choices or None,
-            limits=allowed.ranges or None,
-            check=allowed.complaint if allowed.choices or allowed.ranges else None,
-            site=CallSite(component=tag or "player", agent=player, turn=self.turn),
-        )
+    def _placed(self, batch: _Batch, names: Sequence[Any]) -> list[_Place]:
+        """Return which of each player's questions of a kind is being asked, and whether in order.
 
-    def _check(self, player: Any, reply: Any, tag: Any, values: Mapping[str, Any]) -> None:
+        Those that one task asks come in the order of its code, also in a replay.
+        """
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # on a thread without a loop
+            task = None
+        places, known = [], self._places
+        for name in names:
+            key = (str(name), str(batch.tag), str(batch.by))
+            first, asked = known.get(key, (task, 0))
+            if first is task:
+                known[key] = (task, asked + 1)
+                places.append(_Place(asked + 1, elsewhere=False))
+            else:
+                places.append(_Place(0, elsewhere=True))
+        return places
+
+    async def _all(self, batch: _Batch, names: Sequence[str], places: Sequence[_Place]) -> Any:
+        """Ask all, and return their decisions in order."""
+        self._check(batch, names)
+        found: list[Any] = [None] * len(names)
+        work: list[Coroutine[Any, Any, Sequence[_Outcome]]] = []
+        those: list[list[int]] = []
+        measured: dict[Any, list[int]] = {}
+        answers: list[Answer | None] = [None] * len(names)
+        for at, (name, place) in enumerate(zip(names, places, strict=True)):
+            who = self._run.seat(name, by=batch.by, tag=batch.tag)
+            allowed = self._bounds(batch, name)
+            # Not by its class: a client that wraps another would be a player who answers by chance.
+            if not hasattr(who, "call_with_retry"):
+                question = Question(self, batch, name, place, allowed)
+                answer = who(question) if callable(who) else self._by_chance(question)
+                if isawaitable(answer):
+                    work.append(self._waited(answer, question))
+                    those.append([at])
+                else:
+                    found[at], answers[at] = self._settled(answer, question)
+                continue
+            text = self._rendered(batch, name)
+            same = (name, batch.tag, batch.by, batch.reply, text)
+            if same in self._asked:
+                raise ConfigError(
+                    f"{name} is asked the same {batch.reply.__name__} twice in turn {self.turn}, "
+                    "so that a replay could not tell the answers apart; number them: ask(..., "
+                    "tag='second')"
+                )
+            self._asked.add(same)  # before the first await, so that equal questions at once meet it
+            if batch.decide is None:
+                work.append(self._called(who, batch, name, allowed, text))
+                those.append([at])
+            else:
+                field_name, texts = _options(who, batch, name, allowed)
+                measured.setdefault((id(who), text, field_name, *texts.items()), []).append(at)
+        for (_, text, field_name, *options), ats in measured.items():
+            who = self._run.seat(names[ats[0]], by=batch.by, tag=batch.tag)
+            asked = [(names[at], places[at]) for at in ats]
+            work.append(self._chosen(who, batch, text, field_name, dict(options), asked))
+            those.append(ats)
+        done = await gather_all(work) if len(work) > 1 else [await one for one in work]
+        for ats, outcomes in zip(those, done, strict=True):
+            for at, (decision, record) in zip(ats, outcomes, strict=True):
+                found[at], answers[at] = decision, record
+        self._answers += [answer for answer in answers if answer is not None]
+        return found
+
+    def _check(self, batch: _Batch, names: Sequence[Any]) -> None:
+        whom = names[0] if names else "nobody"
         if self._over:
             raise ConfigError(
-                f"turn {self.turn} is over, and {player} is asked in it: await every question in "
-                "the turn that asks it"
+                f"turn {self.turn} is over, and {whom} is asked in it: await every question in the "
+                "turn that asks it"
             )
-        if not isinstance(player, str) or not player.strip():
-            raise ConfigError(f"{player!r:.60} is not the name of a player; a name is a text")
-        if not (isinstance(reply, type) and issubclass(reply, Reply)):
+        for name in names:
+            if not isinstance(name, str) or not name.strip():
+                raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
+        reply = batch.reply
+        if not (isinstance(reply, type) and issubclass(reply, Decision)):
             raise ConfigError(
-                f"{player} is asked for {reply!r:.60}; ask for a class derived from Reply: "
+                f"{whom} is asked for {reply!r:.60}; ask for a class derived from Reply: "
                 "class Gift(Reply): amount: int"
             )
-        if not isinstance(tag, str):
-            raise ConfigError(f"tag={tag!r:.40} must be a text")
-        if taken := [name for name in values if name in _GIVEN]:
+        for key in ("tag", "by"):
+            if not isinstance(value := getattr(batch, key), str):
+                raise ConfigError(f"{key}={value!r:.40} must be a text")
+        if taken := [name for name in batch.values if name in _GIVEN]:
             raise ConfigError(
                 f"{taken[0]!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
                 "yours something else"
             )
+        for key, value in (*batch.values.items(), ("limits", batch.limits)):
+            if callable(value):
+                _check_takes_a_name(key, value)
 
-    def _rendered(self, asked: _Asked) -> str:
-        player, values = asked.player, asked.values
-        prompt = self._prompt_for(asked.prompt, asked.reply)
+    def _bounds(self, batch: _Batch, name: str) -> _Allowed:
+        limits = batch.limits(name) if callable(batch.limits) else batch.limits
+        if not limits and not batch.step:
+            return _ALL
+        if not isinstance(limits, Mapping):
+            return _allowed(name, batch.reply, limits, batch.step)
+        try:  # the values of the same kind, since 1, 1.0 and True are equal
+            key = tuple([(it, type(given), *map(_typed, given)) for it, given in limits.items()])
+            known = batch.bounds.get(key)
+        except TypeError:  # values that have no hash, or limits that are wrong
+            return _allowed(name, batch.reply, limits, batch.step)
+        if known is None:
+            known = batch.bounds[key] = _allowed(name, batch.reply, limits, batch.step)
+        return known
+
+    def _rendered(self, batch: _Batch, name: str) -> str:
+        if batch.filled is None:
+            batch.filled = self._filled(batch, name)
+        return batch.filled(name)
+
+    def _filled(self, batch: _Batch, first: str) -> Callable[[str], str]:
+        """Return what fills the prompt for a player; what all share of it is filled in here."""
+        source, values = batch.prompt, batch.values
+        if callable(source):
+            if values:
+                raise ConfigError(
+                    f"the prompt to {first} is a function of the name, so that {', '.join(values)} "
+                    "goes nowhere; put it into the text that the function returns"
+                )
+            return source
+        prompt, edited = self._run.prompt_for(source, batch.reply)
         if isinstance(prompt, str):
             if values:
                 raise ConfigError(
-                    f"the prompt to {player} has no slot for {', '.join(values)}; write "
+                    f"the prompt to {first} has no slot for {', '.join(values)}; write "
                     f"{{{{ {next(iter(values))} }}}} where the value belongs"
                 )
-            return prompt
-        common = {
-            "name": player,
+            text = prompt
+            return lambda _: text
+        config = self._run.config
+        known = {
+            "name": lambda name: name,
             "state": self._state,
-            "run": self._config,
+            "run": config,
             "turn": self.turn,
-            "turns": self._config.turns,
+            "turns": config.turns,
+            **values,
         }
         for slot in prompt.slots:
-            if slot not in common and slot not in values:
-                known = {**common, **values}
+            if slot not in known:
                 raise PromptError(
-                    f"the prompt to {player} has the slot {{{{ {slot} }}}}, which nothing fills"
+                    f"the prompt to {first} has the slot {{{{ {slot} }}}}, which nothing fills"
                     f"{closest(slot, known)}; it may use {', '.join(known)}, and what it is given: "
                     f"ask(..., {slot}=...)"
                 )
-        wanted = {name: common[name] for name in prompt.slots if name in common}
-        return prompt.render(**wanted, **values)
+        wanted = {slot: known[slot] for slot in prompt.slots}
+        if not edited:  # else the edit has left a slot out, as it may
+            wanted |= values
+        own = {slot: each for slot, each in wanted.items() if callable(each)}
+        shared = {slot: value for slot, value in wanted.items() if slot not in own}
+        render = prompt.render if batch.alone else prompt.sharing(shared)
+        common = shared if batch.alone else {}
 
-    async def _by_rule(
-        self, rule: Callable[[Question], Any] | str, asked: _Asked, allowed: _Allowed
-    ) -> Reply:
-        player, reply, tag = asked.player, asked.reply, asked.tag
-        rng = self._rng_of(asked, "rule")
-        answer: Any
-        if callable(rule):
-            answer = rule(
-                Question(
-                    player=player,
-                    reply=reply,
-                    state=self._state,
-                    run=self._config,
-                    turn=self.turn,
-                    limits={
-                        **_own_limits(reply),
-                        **allowed.ranges,
-                        **{name: list(values) for name, values in allowed.choices.items()},
-                    },
-                    values=asked.values,
-                    tag=tag,
-                    rng=rng,
-                )
+        def fill(name: str) -> str:
+            return render(**common, **{slot: each(name) for slot, each in own.items()})
+
+        return fill
+
+    # --- who answers -------------------------------------------------------------------------
+
+    async def _called(
+        self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
+    ) -> Sequence[_Outcome]:
+        limited = allowed.choices or allowed.ranges
+        try:
+            decision = await client.call_with_retry(
+                prompt=text,
+                response_model=batch.reply,
+                choices=allowed.choices or None,
+                limits=allowed.ranges or None,
+                check=allowed.complaint if limited else None,
+                site=CallSite(component=batch.component, agent=name, turn=self.turn),
             )
-            if isawaitable(answer):
-                answer = await answer
-        else:  # "random"
-            answer = _random_reply(reply, allowed, rng)
-        decision = _as_reply(answer, player, reply)
+        except LLMFailureException as failure:
+            return [self._stand_in(failure, batch, name)]
+        return [(decision, None)]
+
+    def _stand_in(self, failure: LLMFailureException, batch: _Batch, name: str) -> _Outcome:
+        """Return what stands in for an answer; raise where nothing may, or no model is there."""
+        if batch.otherwise is None or failure.reason not in FORGIVEN:
+            raise failure
+        otherwise = batch.otherwise
+        given = otherwise(name) if callable(otherwise) else otherwise
+        decision = _as_reply(given, f"otherwise= of {name}", batch.reply)
+        whom = name if batch.component == "player" else f"{batch.component} of {name}"
+        _warn(
+            "FALLBACK",
+            words=f"Turn {self.turn}, {whom}: no valid answer, so another stands in: {failure}",
+            agent=name,
+            component=batch.component,
+            turn=self.turn,
+            reason=failure.reason,
+            detail=failure.detail,
+        )
+        answer = self._said(decision, batch, name, why=f"stands in: {failure}", status="fallback")
+        calls = (failure.call,) if failure.call is not None else ()
+        return decision, replace(answer, calls=calls, sure=None)
+
+    def _by_chance(self, question: Question) -> Any:
+        return _random_reply(question.reply, question._allowed, question.rng)
+
+    async def _waited(self, answer: Awaitable[Any], question: Question) -> Sequence[_Outcome]:
+        return [self._settled(await answer, question)]
+
+    def _settled(self, answer: Any, question: Question) -> _Outcome:
+        player, reply, allowed = question.player, question.reply, question._allowed
+        decision = _as_reply(answer, f"the rule of {player}", reply)
         if complaint := allowed.complaint(decision):
             raise ConfigError(
                 f"the rule of {player} answered {reply.__name__}, {complaint}; question.limits has "
                 "what is allowed"
             )
-        self._note(asked, decision)
-        return decision
+        if decision.call is not None:  # of a player that asks a model by itself
+            return decision, None
+        return decision, self._said(decision, question._batch, player)
 
-    async def _by_chances(
-        self, client: LLMClient, asked: _Asked, allowed: _Allowed, prompt: str
-    ) -> Reply:
-        """Return the reply that follows from a model's probabilities of each answer."""
-        player, reply, how = asked.player, asked.reply, asked.decide
-        if how is None or how not in get_args(Decide):
-            raise ConfigError(
-                f"decide={how!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
-            )
-        if isinstance(client.backend, Person):
-            raise ConfigError(
-                f"{player} is a person, who gives one answer and no probabilities; leave out decide"
-            )
-        field, texts = _one_field(player, reply, allowed)
-        if how == "expected" and not numeric(list(texts)):
-            raise ConfigError(
-                f"decide='expected' of {player} needs numbers, and {reply.__name__}.{field} has "
-                f"{clip(', '.join(texts.values()), 80)}; take 'sample' or 'mode'"
-            )
-        if len(texts) == 1:
-            [value] = texts
-            why = "there was nothing else to choose"
-        else:
-            site = CallSite(component=asked.tag or "player", agent=player, turn=self.turn)
-            choice = await client.choose(prompt, texts, site=site)
-            value = choice.decided(how, self._rng_of(asked, "draw"))
-            near = f", nearest to the mean {choice.expectation:.4g}" if how == "expected" else ""
-            why = (
-                f"{how}: {field} {texts[value]} has {choice.probabilities[value]:.1%}{near}; "
-                f"{choice.mass:.1%} of all answers are options"
-            )
-        decision = reply.model_validate({field: value, "reasoning": why})
-        self._note(asked, decision)
-        return decision
+    async def _chosen(
+        self,
+        client: LLMClient,
+        batch: _Batch,
+        prompt: str,
+        field_name: str,
+        texts: dict[Any, str],
+        asked: Sequence[tuple[str, _Place]],
+    ) -> Sequence[_Outcome]:
+        """Measure the probability of each answer once, and decide for each who is asked."""
+        how, choice = batch.decide, None
+        calls: tuple[CallRecord, ...] = ()
+        assert how is not None
+        if len(texts) > 1:
+            agent = asked[0][0] if len(asked) == 1 else None
+            site = CallSite(component=batch.component, agent=agent, turn=self.turn)
+            try:
+                choice = await client.choose(prompt, texts, site=site)
+            except LLMFailureException as failure:
+                return [self._stand_in(failure, batch, name) for name, _ in asked]
+            calls = choice.calls
+        found: list[_Outcome] = []
+        for name, place in asked:
+            [value, *_], why = texts, "there was nothing else to choose"
+            if choice is not None:
+                value = choice.decided(how, self._rng_of(batch, name, place, "draw"))
+                mean = (
+                    f", nearest to the mean {choice.expectation:.4g}" if how == "expected" else ""
+                )
+                why = (
+                    f"{how}: {field_name} {texts[value]} has {choice.probabilities[value]:.1%}"
+                    f"{mean}; {choice.mass:.1%} of all answers are options"
+                )
+            fields = {field_name: value} | ({"reasoning": why} if _reasons(batch.reply) else {})
+            decision = batch.reply.model_validate(fields)
+            # Of several who were asked the same the first has the calls: none counts twice.
+            answer = replace(self._said(decision, batch, name, why=why), calls=calls)
+            calls = ()
+            found.append((decision, answer))
+        return found
 
-    def _rng_of(self, asked: _Asked, what: str) -> Random:
+    def _rng_of(self, batch: _Batch, player: str, place: _Place, what: str) -> Random:
         """Return the random numbers of one question, for its rule or its draw.
 
         A generator for each: each may be answered in a task of its own, and a generator serves one
         task only.
         """
-        player, tag, place = asked.player, asked.tag, asked.place
-        name = f"{player}, {tag}" if tag else player
+        kind = batch.tag or batch.by
+        name = f"{player}, {kind}" if kind else player
         if place.number > 1:
             name = f"{name}, question {place.number}"
         if place.elsewhere:
             return _NoRandom("", player)
         return self._rng(f"the random numbers of {name}'s {what}", f"{what} of {name}")
 
-    def _note(self, asked: _Asked, decision: Reply) -> None:
-        """Record a decision that no call says by itself."""
-        chain = LLMReasoningChain(
-            component=asked.tag or "player",
-            agent=asked.player,
-            turn=self.turn,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
+    def _said(
+        self, decision: Any, batch: _Batch, player: str, *, why: str = "", status: Status = "ok"
+    ) -> Answer:
+        """Return the record of a decision that no call says by itself."""
+        return Answer(
+            player=player,
+            component=batch.component,
+            status=status,
+            why=why or getattr(decision, "reasoning", ""),
+            sure=getattr(decision, "confidence", None),
+            given=decision.model_dump(mode="json"),
         )
-        fields = decision.model_dump(mode="json")
-        self._ruled.append((chain, RuleAnswer(player=asked.player, tag=asked.tag, fields=fields)))
+
+
+def _typed(value: Any) -> tuple[type, Any]:
+    return type(value), value
+
+
+def _reasons(reply: type[Decision]) -> bool:
+    return "reasoning" in reply.model_fields
+
+
+def _options(
+    client: LLMClient, batch: _Batch, player: str, allowed: _Allowed
+) -> tuple[str, dict[Any, str]]:
+    """Return the field that is to be decided by probabilities, and its values with their texts.
+
+    Raises:
+        ConfigError: that cannot be done.
+    """
+    how, reply = batch.decide, batch.reply
+    if how not in get_args(Decide):
+        raise ConfigError(
+            f"decide={how!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
+        )
+    if isinstance(client.backend, Person):
+        raise ConfigError(
+            f"{player} is a person, who gives one answer and no probabilities; leave out decide"
+        )
+    field_name, texts = _one_field(player, reply, allowed)
+    if how == "expected" and not numeric(list(texts)):
+        raise ConfigError(
+            f"decide='expected' of {player} needs numbers, and {reply.__name__}.{field_name} has "
+            f"{clip(', '.join(texts.values()), 80)}; take 'sample' or 'mode'"
+        )
+    return field_name, texts
 
 
 def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
@@ -525,26 +818,26 @@ def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
         return
 
 
-def _as_reply(answer: Any, player: str, reply: type[ReplyT]) -> ReplyT:
-    """Return a rule's answer as the reply that was asked for."""
+def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
+    """Return an answer that code gave as the reply that was asked for."""
     if isinstance(answer, reply):
         return answer
     fields = reply.model_fields
     own = [name for name in fields if name not in Reply.model_fields]
     form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
     if answer is None:
-        raise ConfigError(f"the rule of {player} returned None; {form}")
+        raise ConfigError(f"{whose} returned None; {form}")
     if not isinstance(answer, Mapping) and len(own) == 1:
         answer = {own[0]: answer}  # a number alone will do where only one is asked for
     if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
         raise ConfigError(
-            f"the rule of {player} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
+            f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
             f"which a {reply.__name__} has no field for; {form}"
         )
     try:
         return reply.model_validate(answer)
     except ValidationError as error:
-        raise ConfigError(f"the rule of {player} answered {faults(error)}; {form}") from error
+        raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
 
 
 # --- what is allowed -----------------------------------------------------------------------------
@@ -556,17 +849,19 @@ class _Allowed(NamedTuple):
     Attributes:
         choices: the only values, for the schema.
         ranges: the lowest and highest number.
+        wording: what each value is called where it is chosen by probabilities.
     """
 
     choices: dict[str, tuple[Any, ...]]
     ranges: dict[str, tuple[float, float]]
+    wording: dict[str, Mapping[Any, str]] = {}  # noqa: RUF012 - never changed
 
     @property
     def words(self) -> Mapping[str, str]:
         """What each field must be."""
         return allowed_words(self.choices, self.ranges)
 
-    def complaint(self, decision: Reply) -> str | None:
+    def complaint(self, decision: Any) -> str | None:
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
         for name, (lowest, highest) in self.ranges.items():
             value = getattr(decision, name)
@@ -588,11 +883,13 @@ class _Allowed(NamedTuple):
         return None
 
 
+_ALL = _Allowed({}, {})
+
 # Both are kept, since a schema takes much longer to make than an answer to validate.
 _schema_of = lru_cache(maxsize=1024)(reply_schema)
 
 
-def _one_field(player: str, reply: type[Reply], allowed: _Allowed) -> tuple[str, dict[Any, str]]:
+def _one_field(player: str, reply: type[Decision], allowed: _Allowed) -> tuple[str, dict[Any, str]]:
     """Return the one field that a reply has of its own, and its values, each with its text.
 
     Raises:
@@ -622,11 +919,12 @@ def _one_field(player: str, reply: type[Reply], allowed: _Allowed) -> tuple[str,
             f"{_MOST_VALUES}: annotate it as Literal or an enum, give bounds of whole numbers, or "
             f"ask(..., limits={{{name!r}: (lowest, highest)}}, step={{{name!r}: 0.25}})"
         )
-    return name, {value: text_of(value) for value in values}
+    words = allowed.wording.get(name, {})
+    return name, {value: words[value] if value in words else text_of(value) for value in values}
 
 
 @lru_cache(maxsize=1024)
-def _own_limits(reply: type[Reply]) -> Mapping[str, tuple[float, float] | list[Any]]:
+def _own_limits(reply: type[Decision]) -> Mapping[str, tuple[float, float] | list[Any]]:
     """Return what a reply's fields allow by themselves, as far as they say."""
     found: dict[str, tuple[float, float] | list[Any]] = {}
     for name, schema in _schema_of(reply).get("properties", {}).items():
@@ -642,7 +940,7 @@ def _own_limits(reply: type[Reply]) -> Mapping[str, tuple[float, float] | list[A
 
 
 def _allowed(
-    player: str, reply: type[Reply], limits: Limits | None, step: Mapping[str, float] | None
+    player: str, reply: type[Decision], limits: Limits | None, step: Mapping[str, float] | None
 ) -> _Allowed:
     """Return what is allowed: a reply's own bounds narrowed by a question's."""
     limits, step = limits or {}, step or {}
@@ -651,6 +949,7 @@ def _allowed(
     fields = _schema_of(reply).get("properties", {})
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
+    wording = {name: it for name, it in limits.items() if isinstance(it, Mapping)}
     for name in {**limits, **step}:
         if name not in fields:
             raise ConfigError(
@@ -676,7 +975,7 @@ def _allowed(
                 ranges[name] = (lowest, highest)
             else:
                 choices[name] = _grid(name, lowest, highest, grid, whole=whole)
-    return _Allowed(choices, ranges)
+    return _Allowed(choices, ranges, wording)
 
 
 def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tuple[Any, ...]:

@@ -30,7 +30,6 @@ from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._state import changed_at
 from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, FrozenList
 
@@ -160,7 +159,7 @@ class StateChange(RunIntervention):
 
     def applied(self, state: Any, run: Any) -> Any:
         """Return the state with the values set."""
-        return changed_at(state, self.set, parameters=type(run.config).model_fields)
+        return run.changed(state, self.set)
 
     def __str__(self) -> str:
         done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)

@@ -23,13 +23,11 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
 from llmsim_lab.run._turn import (
-    REASONS,
+    Answer,
     RunTurn,
     Series,
-    calls_behind,
-    decided,
-    own_fields,
-    reply_of,
+    Turn,
+    told_of,
 )
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
@@ -68,34 +66,42 @@ class Recorded:
             what = f"a turn of run {info.id} is damaged: {clip(str(error), 200)}"
             raise TapeError(what) from error
 
-    def _turn(self, record: Mapping[str, Any], attempt: Callable[[int], Attempt]) -> RunTurn:
+    def _turn(self, record: Mapping[str, Any], attempt: Callable[[int], Attempt]) -> Turn | RunTurn:
         def call(status: Status, numbers: Sequence[int]) -> CallRecord:
             return CallRecord(history=tuple(map(attempt, numbers)), status=status)
 
         calls = tuple(call(*named) for named in record["calls"])
+        done = self._rows.get(record["turn"], {}).get("interventions")
+        common: dict[str, Any] = {
+            "number": record["turn"],
+            "state": record["state"],
+            "interventions": (done,) if done else (),
+            "seconds": record["seconds"],
+            "calls": calls,
+        }
+        if "by_code" in record:
+            answers = (
+                Answer(**{**fields, "calls": tuple(calls[at] for at in fields["calls"])})
+                for fields in record["by_code"]
+            )
+            story = tuple(record["story"])
+            became = record["became"]
+            return Turn(by_code=tuple(answers), became=became, story=story, **common)
         chains = []
         for fields in record["chains"]:
             at = fields.get("call")
             asked = None if at is None else calls[at] if isinstance(at, int) else call(*at)
             chains.append(LLMReasoningChain(**{**fields, "call": asked}))
-        done = self._rows.get(record["turn"], {}).get("interventions")
-        return RunTurn(
-            number=record["turn"],
-            state=record["state"],
-            interventions=(done,) if done else (),
-            seconds=record["seconds"],
-            calls=calls,
-            chains=tuple(chains),
-        )
+        return RunTurn(chains=tuple(chains), **common)
 
-    def own_columns(self, turn: RunTurn) -> Mapping[str, Any]:
+    def own_columns(self, turn: Turn | RunTurn) -> Mapping[str, Any]:
         """Return the turn's row of the frame."""
         row = self._rows.get(turn.number)
         return row if isinstance(row, dict) else {}
 
-    def in_words(self, _turn: RunTurn) -> Sequence[str]:
-        """Return nothing: only the class tells a turn's story."""
-        return ()
+    def in_words(self, turn: Turn | RunTurn) -> Sequence[str]:
+        """Return the story that the turn noted."""
+        return turn.story if isinstance(turn, Turn) else ()
 
     def outcomes(
         self, _turn: RunTurn, chains: Sequence[LLMReasoningChain]
@@ -202,15 +208,13 @@ class Reading:
         if new := [name for name in row if name not in columns]:
             columns += new
             self._append({"run": {"id": run, "columns": [*columns]}})
-        chains, behind = decided(turn), calls_behind(turn)
-        numbers = {
-            id(call): self._number(source, _on_tape(call), id(call)) for call in _calls_of(turn)
-        }
-        statuses = {id(chain.call): chain.status for chain in turn.chains if chain.call}
-        became = source.outcomes(turn, chains) if chains else ()
+        decided = told_of(source, turn)
+        behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
+        numbers = {id(call): self._number(source, _on_tape(call), id(call)) for call in behind}
+        statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
         decisions = [
-            self._decision(chain, after, [numbers[id(call)] for call in calls])
-            for chain, after, calls in zip(chains, became, behind, strict=True)
+            self._decision(answer, became, [numbers[id(call)] for call in answer.calls])
+            for answer, became in decided
         ]
         calls = [
             self._call(
@@ -238,21 +242,14 @@ class Reading:
         self.turns[run, turn.number] = told
         self._append({"turn": told, "calls": calls})
 
-    def _decision(
-        self, chain: LLMReasoningChain, became: Mapping[str, Any], calls: list[int]
-    ) -> Record:
-        answer = {
-            name: value for name, value in reply_of(chain.call).items() if name not in REASONS
-        }
-        if chain.by_rule:  # which has no reply: what it answered is among what became of it
-            answer, became = own_fields(became), {}
+    def _decision(self, answer: Answer, became: Mapping[str, Any], calls: list[int]) -> Record:
         return {
-            "player": chain.agent,
-            "component": chain.component,
-            "status": chain.status,
-            "sure": chain.confidence,
-            "why": self._text(chain.reasoning),
-            "answer": plain(answer),
+            "player": answer.player,
+            "component": answer.component,
+            "status": answer.status,
+            "sure": answer.confidence,
+            "why": self._text(answer.reasoning),
+            "answer": plain(answer.fields),
             "became": plain(became),
             "calls": calls,
         }
@@ -414,10 +411,10 @@ class Reading:
         self.records.append({**new, **record})
 
 
-def _calls_of(turn: RunTurn) -> Iterator[CallRecord]:
+def _calls_of(turn: Turn | RunTurn) -> Iterator[CallRecord]:
     yield from turn.calls
-    # A chain may be of a call that was made in an earlier turn.
-    yield from (chain.call for chain in turn.chains if chain.call is not None)
+    if isinstance(turn, RunTurn):  # of whose chains one may be of a call of an earlier turn
+        yield from (chain.call for chain in turn.chains if chain.call is not None)
 
 
 def _on_tape(call: CallRecord) -> int | None:

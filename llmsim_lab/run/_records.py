@@ -27,11 +27,11 @@ from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunIntervention
 from llmsim_lab.run._registry import RunClass, class_of_manifest
-from llmsim_lab.run._turn import RunTurn, turn_row
+from llmsim_lab.run._turn import RunTurn, Turn, turn_row
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, LLMReasoningChain, ModelInfo, Places
 
-AnyTurn = RunTurn[Any, Any]
+AnyTurn = Turn | RunTurn[Any, Any]
 Planned = Mapping[int, Sequence[RunIntervention]]
 """What is to be done from outside, by turn."""
 
@@ -94,11 +94,14 @@ def record_of(
         "planned": tuple(planned),
         **{name: getattr(turn, name) for name in own},
     }
-    places = Places(turn.calls, turn.chains)
+    of_turn = turn.chains if isinstance(turn, RunTurn) else ()
+    places = Places(turn.calls, of_turn)
     plain: dict[str, Any] = _plain(adapter, values, places)
     plain["calls"] = [[call.status, call.numbers] for call in turn.calls]
+    if not isinstance(turn, RunTurn):
+        return plain
     plain["chains"] = chains = []
-    for chain in turn.chains:
+    for chain in of_turn:
         # By hand, since pydantic would ask ``Places`` about each chain and each call: every field
         # but the call is a text or a number.
         fields_of = dict(zip(_CHAIN_FIELDS, _chain_fields(chain), strict=True))
@@ -160,9 +163,11 @@ def decode_turn(
     rest = dict(record)
     # Calls first: chains name calls by their places, and the rest names both.
     try:
-        calls, chains = rest.pop("calls"), rest.pop("chains")
+        calls = rest.pop("calls")
         known: dict[str, Any] = {"calls": _read(_CALLS, calls, Places(attempts=attempts))}
-        known["chains"] = _read(_CHAINS, chains, Places(known["calls"], attempts=attempts))
+        if issubclass(cls.turn_type, RunTurn):
+            chains = _read(_CHAINS, rest.pop("chains"), Places(known["calls"], attempts=attempts))
+            known["chains"] = chains
         values = _read(adapter, rest, Places(**known, attempts=attempts))
         known |= {name: values[name] for name in ("state", "seconds", "interventions", *own)}
         return cls.turn_type(number=values["turn"], **known)

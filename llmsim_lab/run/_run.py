@@ -85,18 +85,18 @@ from llmsim_lab.run._registry import (
     register,
 )
 from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
-from llmsim_lab.run._state import State, check_kept
+from llmsim_lab.run._state import State, changed_at, check_kept
 from llmsim_lab.run._turn import (
     RunTurn,
     Series,
-    WorldTurn,
+    Turn,
     decisions_frame,
     own_numbers,
     plain_series,
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo, Verb
-from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, Status
+from llmsim_lab.types import CallRecord, Decision, FrozenDict, LLMReasoningChain, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,7 +209,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     kind: ClassVar[str] = ""
     config_type: ClassVar[type[Any]] = WorldConfig
     state_type: ClassVar[Any] = State
-    turn_type: ClassVar[type[Any]] = WorldTurn
+    turn_type: ClassVar[type[Any]] = Turn
     intervention_type: ClassVar[type[RunIntervention]] = StateChange
     part_names: ClassVar[tuple[str, ...]] = ("players",)
     repeats_interventions: ClassVar[bool] = False
@@ -250,8 +250,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> None:
         # A class that makes its first turn itself gave the prompts to its parts already.
         self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
-        self._sources: dict[Any, Prompt | str] = {}
-        self._asked: set[str] = set()
+        self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
+        self._seats: dict[str, None] = {}
         self._told_of_braces: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
@@ -263,7 +263,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.config = config
         self.llm_client = _checked_client(llm_client)
         if first is None:
-            given = self._seat(players)
+            given = self._seated(players)
+            self.ready()
             start = self.start() if state is None else state
             first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
         self.turns: list[TurnT] = [first]
@@ -339,7 +340,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         # In the name of the class that was called; without a context, as in ``Settings``.
         raise ConfigError(f"{cls.__name__}: {what}")
 
-    def _seat(self, players: Mapping[str, Any]) -> list[str]:
+    def _seated(self, players: Mapping[str, Any]) -> list[str]:
         """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
         words = getattr(self.config, "players", {})
         seated: dict[str, Any] = {}
@@ -356,7 +357,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             elif hasattr(who, "chat"):
                 config = self.llm_client.config if self.llm_client else LLMConfig()
                 seated[name], given = LLMClient(config, who), True
-            elif callable(who):
+            elif callable(who) or hasattr(who, "call_with_retry"):
                 seated[name], given = who, True
             else:
                 raise ConfigError(
@@ -371,33 +372,61 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.players = FrozenDict(seated)
         return ["players"] if given else []
 
-    def player(self, name: str) -> Any:
-        """Return who answers for a player: a client, a rule, or ``"random"``.
+    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
+        """Return who answers a question: a client, a rule, or ``"random"``.
+
+        Who has a seat of that name; else of that kind of question; else of ``*``; else the model.
+
+        Args:
+            name: whom the question names.
+            by: who answers in its place, if not the player itself.
+            tag: what kind of question it is.
 
         Raises:
-            ConfigError: nobody does.
+            ConfigError: nobody answers.
         """
-        self._asked.add(name)
-        who = self.players.get(name, self.players.get("*", "model"))
+        name, players = by or name, self.players
+        self._seats[name] = None
+        who = players.get(name)
+        if who is None and tag:
+            self._seats[tag] = None
+            who = players.get(tag)
+        if who is None:
+            who = players.get("*", "model")
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
         if who != "model":
             return who
         if self.llm_client is None:
             cls = type(self).__name__
-            others = f" (there are players for {', '.join(self.players)})" if self.players else ""
+            others = f" (there are players for {', '.join(players)})" if players else ""
             raise ConfigError(
                 f"nobody answers for {name}{others}: give the run a model, {cls}(llm_client="
                 f"connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
             )
         return self.llm_client
 
-    def prompt_for(self, source: str | Path | Prompt, reply: type[Reply]) -> Prompt | str:
+    def prompt(self, source: str | Prompt) -> Prompt:
+        """Return a prompt for a text that code builds, or the one that a fork put in its place.
+
+        Args:
+            source: a prompt, or the name of one that comes with the package.
+
+        Raises:
+            PromptError: there is no prompt of that name.
+        """
+        wanted = Prompt.load(source) if isinstance(source, str) else source
+        return cast("Prompt", self.prompt_for(wanted, None)[0])
+
+    def prompt_for(self, source: Any, reply: type[Decision] | None) -> tuple[Prompt | str, bool]:
         """Return the prompt that a question names, or the one that a fork put in its place.
 
         Args:
             source: as ``ask`` takes it: a text, a file, or a prompt.
             reply: what is asked for; a text's prompt is called after it.
+
+        Returns:
+            The prompt, or a text without slots; and whether it is another than the source names.
 
         Raises:
             PromptError: the file cannot be read, or a template is wrong.
@@ -407,12 +436,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             return self._sources[source, reply]
         except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
             pass
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", reply.__name__).lower()
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
         path = file_of(type(self))
         prompt = prompt_from(source, name, path.parent if path else None)
         if isinstance(prompt, str):
             self._warn_of_single_braces(prompt)
-            return prompt
+            return prompt, False
         # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
         if place not in self._prompts:
@@ -423,9 +452,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     "ask(..., '... {{ offer }} ...', offer=offer)"
                 )
             self._prompts[place] = prompt
-        self._sources[source, reply] = self._prompts[place]
-        self._warn_of_single_braces(self._prompts[place].text)
-        return self._prompts[place]
+        used = self._prompts[place]
+        self._sources[source, reply] = used, used.digest != prompt.digest
+        self._warn_of_single_braces(used.text)
+        return self._sources[source, reply]
 
     def _warn_of_single_braces(self, text: str) -> None:
         """Log a WARNING for ``{name}``, as an f-string or R's glue has it: it is sent as it is."""
@@ -523,6 +553,27 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         raise NotImplementedError(f"{type(self).__name__} has no async def turn(self, state, ask)")
 
+    def ready(self) -> None:
+        """Make what follows from the parameters alone, in attributes that begin with ``_``.
+
+        It is called before ``start``; by default it does nothing.
+        """
+
+    def changed(self, state: StateT, values: Mapping[str, Any]) -> StateT:
+        """Return a state with values that are set from outside, such as ``{"coins.Ann": 5}``.
+
+        By default each sets what its name names. A world where more follows from it, or that knows
+        other names, says so here, and hands the rest on to this method.
+
+        Args:
+            state: the state.
+            values: by name.
+
+        Raises:
+            ConfigError: there is no such name, or a value is not one for it.
+        """
+        return cast("StateT", changed_at(state, values, parameters=type(self.config).model_fields))
+
     def start(self) -> StateT:
         """Return the state to start from; by default each field of the state has its own default.
 
@@ -576,9 +627,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         del planned
         number = before.number + 1
-        ask = Ask(
-            before.state, number, config=self.config, player=self.player, prompt_for=self.prompt_for
-        )
+        ask = Ask(self, before.state, number)
         try:
             after = await self.turn(before.state, ask)
         except Exception as error:
@@ -588,20 +637,23 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise
         if whom := ask.forgotten():
             raise _not_awaited(self, whom)
-        state = self._checked_state(after)
-        chains, answers = ask.close()
-        turn = self.turn_type(number=number, state=state, chains=chains, answers=answers)
-        return cast("TurnT", turn)
+        state = self._checked_state(after, whole=number == 1)
+        return cast("TurnT", self.turn_type(number=number, state=state, **ask.close()))
 
-    def _checked_state(self, state: Any, *, starts: bool = False) -> StateT:
+    def _checked_state(self, state: Any, *, starts: bool = False, whole: bool = True) -> StateT:
         """Return what a turn led to, or what the run starts from.
+
+        Args:
+            state: the state.
+            starts: whether the run starts from it.
+            whole: whether a tape is to be tried on it, which takes long.
 
         Raises:
             ConfigError: it is not a state of this run.
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            if self._is_own():  # a class that plays its turns otherwise answers for its types
+            if whole and self._is_own():  # another class answers for its types
                 check_kept(state, self.state_type)
             return cast("StateT", state)
         if starts:
@@ -1115,14 +1167,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _warn_of_players_never_asked(self) -> None:
         """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
-        never = [name for name in self.players if name != "*" and name not in self._asked]
+        never = [name for name in self.players if name != "*" and name not in self._seats]
         live = not self._quiet and isinstance(self._session, Recording | None)
-        if never and self._asked and live:
+        if never and self._seats and live:
             _warn(
                 "PLAYER_NEVER_ASKED",
                 run=self.config.name,
                 player=never[0],
-                reason=f"no question of this run named it{closest(never[0], self._asked)}",
+                reason=f"no question of this run named it{closest(never[0], self._seats)}",
             )
 
     def _ended(self, outcome: str) -> None:
@@ -1359,13 +1411,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         where ``decide=`` took an answer from its probabilities: the calls that measured them have
         no rows, and are in ``calls``.
         """
-        return decisions_frame(
-            self.turns,
-            run=self.run_id,
-            seed=self.config.seed,
-            own_columns=self.own_columns,
-            outcomes=self.outcomes,
-        )
+        return decisions_frame(self, run=self.run_id, seed=self.config.seed)
 
     def page(self, path: str | Path) -> Path:
         """Write the run as one HTML page for others, and return its path.

@@ -28,7 +28,7 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import turn_row
+from llmsim_lab.run._turn import RunTurn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt
 
@@ -294,6 +294,6 @@ def _leave_calls(turn: AnyTurn, tape: Tape) -> None:
     for call in turn.calls:
         call.leave_on_tape(read)
     own = set(map(id, turn.calls))
-    for chain in turn.chains:
+    for chain in turn.chains if isinstance(turn, RunTurn) else ():
         if chain.call is not None and id(chain.call) not in own:  # one of an earlier turn
             chain.call.leave_on_tape(read)

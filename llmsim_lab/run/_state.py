@@ -91,6 +91,13 @@ class State(BaseModel):
         except ValidationError as error:
             raise ConfigError(f"{type(self).__name__}: {faults(error)}") from error
 
+    def columns(self) -> dict[str, Any]:
+        """Return what a frame's row says of it: its numbers, and the texts that are its fields.
+
+        A state may add what follows from it.
+        """
+        return columns_in(self)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Do what ``replace`` does: a state holds nothing that was not checked."""
         del deep  # nothing in a state can be changed, so that a copy may share it

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic import ConfigDict, FiniteFloat, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
@@ -19,14 +19,14 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.run._state import COMMON_COLUMNS, State, columns_in
-from llmsim_lab.types import CallRecord, LLMReasoningChain, Reply, Status
+from llmsim_lab.types import CallRecord, Confidence, LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
 _MOST_SERIES = 12
-_MOST_CHAINS = 30
+_MOST_ANSWERS = 30
 """How many of a turn's decisions its repr shows."""
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
@@ -121,29 +121,69 @@ class RunTurn(Generic[StateT, InterventionT]):
 
     def _repr_html_(self) -> str:
         """Return why, from outside and at what cost it happened; the state is folded."""
-        facts: list[tuple[object, object]] = [("tokens", self.tokens)]
-        facts += [("from outside", str(item)) for item in self.interventions]
-        chains = decided(self)
-        parts: list[object] = [pairs(facts, caption=f"{type(self).__name__} {self.number}")]
-        if chains:
-            header = ("component", "agent", "status", "confidence", "reasoning")
-            decisions = (
-                (
-                    chain.component,
-                    chain.agent,
-                    badge(chain.status),
-                    cell(chain.confidence),
-                    safe(chain.reasoning, limit=500),
-                )
-                for chain in chains[:_MOST_CHAINS]
+        return turn_html(self, self.answers)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The decisions."""
+        behind = zip(decided(self), calls_behind(self), strict=True)
+        return tuple(replace(_answer_of(chain), calls=calls) for chain, calls in behind)
+
+
+def turn_html(turn: Turn | RunTurn, answers: Sequence[Answer]) -> str:
+    """Return a turn as a notebook shows it: its cost, its decisions, and the state, folded."""
+    facts: list[tuple[object, object]] = [("tokens", turn.tokens)]
+    facts += [("from outside", str(item)) for item in turn.interventions]
+    parts: list[object] = [pairs(facts, caption=f"{type(turn).__name__} {turn.number}")]
+    if answers:
+        header = ("component", "agent", "status", "confidence", "reasoning")
+        decisions = (
+            (
+                answer.component,
+                answer.player,
+                badge(answer.status),
+                cell(answer.confidence),
+                safe(answer.reasoning, limit=500),
             )
-            parts.append(table(header, decisions))
-        if len(chains) > _MOST_CHAINS:
-            parts.append(safe(f"… and {len(chains) - _MOST_CHAINS} more decisions"))
-        return str(join([*parts, details("state", cell(self.state))]))
+            for answer in answers[:_MOST_ANSWERS]
+        )
+        parts.append(table(header, decisions))
+    if len(answers) > _MOST_ANSWERS:
+        parts.append(safe(f"… and {len(answers) - _MOST_ANSWERS} more decisions"))
+    return str(join([*parts, details("state", cell(turn.state))]))
 
 
-def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
+def told_of(source: Any, turn: Turn | RunTurn) -> list[tuple[Answer, Mapping[str, Any]]]:
+    """Return a turn's decisions, each with what became of it, by column.
+
+    Args:
+        source: the turn's run, or what is known of one on a tape.
+        turn: the turn.
+    """
+    if isinstance(turn, Turn):
+        return [(answer, turn.became.get(answer.player, {})) for answer in turn.answers]
+    chains = decided(turn)
+    became = source.outcomes(turn, chains) if chains else ()
+    # A rule has no reply: what it answered is among what became of it.
+    return [
+        (replace(answer, given=own_fields(after)), {}) if chain.by_rule else (answer, after)
+        for chain, answer, after in zip(chains, turn.answers, became, strict=True)
+    ]
+
+
+def _answer_of(chain: LLMReasoningChain) -> Answer:
+    said = {} if chain.call else {"reasoning": chain.reasoning}
+    return Answer(
+        player=chain.agent,
+        component=chain.component,
+        status=chain.status,
+        why=chain.reasoning,
+        sure=chain.confidence,
+        given=said,
+    )
+
+
+def every_chain(turn: Any) -> tuple[LLMReasoningChain, ...]:
     """Return a turn's chains, and one made of each call that none of them annotates.
 
     So a run that makes no chains of its own shows all that it asked, like any other. A function,
@@ -155,15 +195,13 @@ def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
     return (*turn.chains, *bare)
 
 
-def decided(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
+def decided(turn: Any) -> tuple[LLMReasoningChain, ...]:
     """Return a turn's chains without those of calls that only measured what a choice is made of.
 
     The decision that was taken from them has a chain of its own; calls that failed are kept.
     """
     return tuple(
-        chain
-        for chain in every_chain(turn)
-        if chain.call is None or chain.status != "ok" or not measures(chain.call.request)
+        chain for chain in every_chain(turn) if chain.call is None or not _only_measures(chain.call)
     )
 
 
@@ -175,7 +213,7 @@ def calls_behind(turn: RunTurn) -> list[tuple[CallRecord, ...]]:
     measured: dict[tuple[str, str], list[CallRecord]] = {}
     for call in turn.calls:
         site = call.request.site
-        if site and call.status == "ok" and measures(call.request):
+        if site and _only_measures(call):
             measured.setdefault((site.component, site.agent or ""), []).append(call)
     return [
         (chain.call,)
@@ -203,24 +241,6 @@ def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleAnswer:
-    """What a rule answered: the fields of its reply.
-
-    Attributes:
-        player: who was asked.
-        tag: which of several questions.
-        fields: of the reply, by name, JSON-ready.
-    """
-
-    player: str
-    tag: str
-    fields: dict[str, Any]
-
-    def __str__(self) -> str:
-        return answer_in_words(self.fields)
-
-
 def answer_in_words(fields: Mapping[str, Any]) -> str:
     """Return what a player answered, without what every reply has: ``amount 5``, ``share 0.33``."""
     return ", ".join(f"{name} {_in_words(value)}" for name, value in own_fields(fields).items())
@@ -242,20 +262,168 @@ def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorldTurn(RunTurn[StateT, InterventionT]):
-    """A turn of a world that asks its players.
+class Answer:
+    """One decision: what a player answered, and how that came about.
 
     Attributes:
-        answers: what rules answered, each beside its chain.
+        player: who decided; or about whom, where one player is asked about several.
+        component: as what it was asked: ``player``, the name in ``by=``, or the tag.
+        status: how it came about; ``fallback`` where something stands in for it.
+        calls: the call that gave it, or those that measured what it was taken from; none of a rule.
+        why: the reasoning that no call has: of a rule, a choice, or what stands in.
+        sure: 0 to 1, of a rule.
+        given: the reply's fields where no call has them, JSON-ready.
     """
 
-    answers: tuple[RuleAnswer, ...] = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    player: str
+    component: str = "player"
+    status: Status = "ok"
+    calls: tuple[CallRecord, ...] = ()
+    why: str = ""
+    sure: Confidence | None = None
+    given: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def call(self) -> CallRecord | None:
+        """The call that gave the answer; None where a rule or probabilities decided."""
+        return None if self.given or not self.calls else self.calls[-1]
+
+    @property
+    def reasoning(self) -> str:
+        """Why, in the player's words; or in the program's, where it decided."""
+        said = self.why or reply_of(self.call).get("reasoning", "")
+        return said if isinstance(said, str) else ""
+
+    @property
+    def confidence(self) -> float | None:
+        """0 to 1; None where nothing was said of it."""
+        found = self.sure if self.call is None else reply_of(self.call).get("confidence")
+        # As the model wrote it: no reply's class has checked this.
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
+            return None
+        return found
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What was answered, by field, without reasoning and confidence."""
+        return own_fields(self.given or reply_of(self.call))
+
+    def __str__(self) -> str:
+        return answer_in_words(self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What happened in a turn and where it led.
+
+    Attributes:
+        number: 1 for the first turn played; 0 stands for the initial state.
+        state: the state the turn led to.
+        interventions: what was done from outside.
+        seconds: wall time of the turn.
+        calls: every model call of the turn, in the order in which the first answers came.
+        by_code: the answers that no call says by itself: of rules, choices, and what stands in.
+        noted: columns that it noted of itself.
+        became: by player, what it noted of its decisions.
+        story: what it noted in words.
+    """
+
+    number: int
+    state: Any
+    interventions: tuple[Any, ...] = ()
+    seconds: float = 0.0
+    calls: tuple[CallRecord, ...] = field(default=(), repr=False)
+    by_code: tuple[Answer, ...] = ()
+    noted: dict[str, Any] = field(default_factory=dict)
+    became: dict[str, dict[str, Any]] = field(default_factory=dict)
+    story: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The decisions: first those of code, then those that models and people gave."""
+        named = {id(call) for answer in self.by_code for call in answer.calls}
+        left = [call for call in self.calls if id(call) not in named and not _only_measures(call)]
+        return (*self.by_code, *map(_answer_in, left))
+
+    @property
+    def statuses(self) -> Counter[Status]:
+        """How the turn's calls came out, and of decisions without a call those that went wrong."""
+        wrong = [answer for answer in self.by_code if answer.status != "ok"]
+        by_call = {id(call): answer.status for answer in wrong for call in answer.calls}
+        counts = Counter(by_call.get(id(call), call.status) for call in self.calls)
+        counts.update(answer.status for answer in wrong if not answer.calls)
+        return counts
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and reply tokens of the turn's model calls, as far as reported."""
+        return sum(call.tokens for call in self.calls)
+
+    @property
+    def chains(self) -> tuple[LLMReasoningChain, ...]:
+        """The answers of code as the contracts' chains."""
+        return tuple(_chain_in(answer, self.number) for answer in self.by_code)
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return what the turn's row of the frame says: of the state, and what was noted.
+
+        Raises:
+            ConfigError: the turn noted a column that the state has too.
+        """
+        columns: dict[str, Any] = self.state.columns()
+        if taken := columns.keys() & self.noted.keys():
+            raise ConfigError(
+                f"ask.note({min(taken)}=...): the state has a column of that name already; note it "
+                "under another name"
+            )
+        return {**columns, **self.noted}
+
+    def in_words(self) -> Sequence[str]:
+        """Return the turn's story; where it noted none, its columns, as lines of text."""
+        columns = [f"{name} {value}" for name, value in self.own_columns().items()]
+        return self.story or [f"it led to: {', '.join(columns)}"]
 
     def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
-        """Return what rules answered, besides the fields that every reply has."""
-        answers = iter(self.answers)  # in the order of the chains without a call
-        found = (None if chain.call else next(answers, None) for chain in chains)
-        return [own_fields(answer.fields) if answer else {} for answer in found]
+        """Return what the answers of code were, and what became of all, by column."""
+        answers = dict(zip(map(id, chains), self.answers, strict=True))
+        return [
+            {**(answer.fields if chain.call is None else {}), **self.became.get(answer.player, {})}
+            for chain in chains
+            if (answer := answers[id(chain)])
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return why, from outside and at what cost it happened; the state is folded."""
+        return turn_html(self, self.answers)
+
+
+def _only_measures(call: CallRecord) -> bool:
+    """Return True if a call only measured what a choice is made of; one that failed is kept."""
+    return call.status == "ok" and measures(call.request)
+
+
+def _answer_in(call: CallRecord) -> Answer:
+    site = call.request.site
+    return Answer(
+        player=(site.agent if site else None) or "",
+        component=site.component if site else "call",
+        status=call.status,
+        calls=(call,),
+    )
+
+
+def _chain_in(answer: Answer, turn: int) -> LLMReasoningChain:
+    return LLMReasoningChain(
+        component=answer.component,
+        agent=answer.player,
+        turn=turn,
+        reasoning=answer.reasoning,
+        confidence=answer.confidence,
+        status=answer.status,
+        call=answer.call,
+    )
 
 
 # --- a run's frames ------------------------------------------------------------------------------
@@ -311,7 +479,7 @@ def own_numbers(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def turn_row(turn: RunTurn, own: dict[str, Any]) -> dict[str, Any]:
+def turn_row(turn: Turn | RunTurn, own: dict[str, Any]) -> dict[str, Any]:
     """Return a turn's row of a run's frame; see ``Run.to_frame``.
 
     Args:
@@ -338,49 +506,40 @@ def turn_row(turn: RunTurn, own: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _interventions_in_words(turn: RunTurn) -> str:
+def _interventions_in_words(turn: Turn | RunTurn) -> str:
     return whole_text("; ".join(str(intervention) for intervention in turn.interventions))
 
 
-def decisions_frame(
-    turns: Sequence[RunTurn],
-    *,
-    run: int | None,
-    seed: int,
-    own_columns: Callable[[Any], Mapping[str, Any]],
-    outcomes: Callable[[Any, Sequence[LLMReasoningChain]], Sequence[Mapping[str, Any]]],
-) -> pd.DataFrame:
-    """Return one row a decision; see ``Run.decisions``, whose methods the last two are."""
+def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
+    """Return one row a decision of a run; see ``Run.decisions``."""
     decisions: list[dict[str, Any]] = []
     # Dicts used as ordered sets: columns stand in the order in which they first came.
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
-    for turn in turns:
-        chains = decided(turn)
-        if not chains:
+    for turn in source.turns:
+        found = told_of(source, turn)
+        if not found:
             continue
         shared = {
             "run": run,
             "seed": seed,
-            "period": own_columns(turn).get("period"),
+            "period": source.own_columns(turn).get("period"),
             "turn": turn.number,
             "interventions": _interventions_in_words(turn),
         }
-        became = outcomes(turn, chains)
-        for chain, calls, outcome in zip(chains, calls_behind(turn), became, strict=True):
-            taken = _TAKEN | outcome.keys()
+        for answer, became in found:
+            taken = _TAKEN | became.keys()
             fields: dict[str, Any] = {}
-            for name, value in reply_of(chain.call).items():
-                if name not in REASONS:
-                    # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
-                    while name in taken or name in fields:
-                        name = f"reply_{name}"
-                    fields[name] = value
+            for name, value in answer.fields.items():
+                # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
+                while name in taken or name in fields:
+                    name = f"reply_{name}"
+                fields[name] = value
             reply_columns |= dict.fromkeys(fields)
-            outcome_columns |= dict.fromkeys(outcome)
-            decisions.append({**fields, **outcome, **shared, **decision_columns(chain, calls)})
+            outcome_columns |= dict.fromkeys(became)
+            decisions.append({**fields, **became, **shared, **decision_columns(answer)})
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
-    dated = any("period" in own_columns(turn) for turn in turns)
+    dated = any("period" in source.own_columns(turn) for turn in source.turns)
     before = [name for name in _BEFORE if dated or name != "period"]
     return plain_frame(decisions, (*before, *between, *_AFTER))
 
@@ -425,14 +584,15 @@ def _types_in(field: Any, schema: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def decision_columns(chain: LLMReasoningChain, calls: Sequence[CallRecord]) -> dict[str, Any]:
-    """Return what every decision's row of a frame has; the calls are those it was taken from."""
+def decision_columns(answer: Answer) -> dict[str, Any]:
+    """Return what every decision's row of a frame has; its cost is that of the calls behind it."""
+    calls = answer.calls
     return {
-        "player": chain.agent,
-        "component": chain.component,
-        "reasoning": chain.reasoning,
-        "confidence": chain.confidence,
-        "status": chain.status,
+        "player": answer.player,
+        "component": answer.component,
+        "reasoning": answer.reasoning,
+        "confidence": answer.confidence,
+        "status": answer.status,
         "attempts": sum(call.attempts for call in calls),
         "prompt_tokens": sum(call.prompt_tokens for call in calls),
         "reply_tokens": sum(call.reply_tokens for call in calls),

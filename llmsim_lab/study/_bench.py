@@ -27,12 +27,14 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
 from llmsim_lab.run._session import Session
-from llmsim_lab.run._turn import RunTurn, decided
+from llmsim_lab.run._turn import Answer, RunTurn, decided
+from llmsim_lab.run._turn import Turn as AnyTurn
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, LLMReasoningChain
 
-Turn = RunTurn[Any, Any]
+Turn = AnyTurn | RunTurn[Any, Any]
 Change = Callable[[str], str]
 Variant = Prompt | str | Change | LLMClient | None
 """A prompt, a prompt's text, a function of it, another model, or None for what the run used."""
@@ -342,7 +344,7 @@ class Bench:
             state=run.state,
             seconds=time.perf_counter() - began,
             calls=calls,
-            chains=() if failure is None else _failed_chains(failure, calls, sample.turn),
+            **_failed(run.turn_type, failure, calls, sample.turn),
         )
         return (turn if session is None else session.done(turn, {})), asked.choices
 
@@ -395,6 +397,7 @@ class _SampleSession(Session):
         known = {} if is_model else bench.earlier(sample.turn)
         self._earlier = {question: list(answers) for question, answers in known.items()}
         self._changed: dict[CallSite, int] = {}
+        self._outside: Known | None = None
         if knows := getattr(self._writer, "knows", None):
             self.knows = knows
 
@@ -451,6 +454,24 @@ class _SampleSession(Session):
         """Record an answer."""
         return attempt if self._writer is None else self._writer.keep(attempt)
 
+    def find_outside(self, what: str, key: Any) -> Any:
+        """Return what the recorded turn had from outside.
+
+        Raises:
+            ConfigError: it had nothing of the kind.
+        """
+        run, tape, known = self._bench.simulation.run_id, self._bench.simulation.tape, self._outside
+        if known is None and tape is not None and run is not None:
+            part = next(part for part, last in tape.line(run) if self._sample.turn <= last)
+            known = self._outside = Known(outside=tape.outside(part, self._sample.turn))
+        found = None if known is None else known.next_outside(what, key)
+        if found is None or not found.is_done:
+            raise ConfigError(
+                f"a sample asks for {what} {key!r:.80}, which turn {self._sample.turn} did not: a "
+                "comparison does nothing outside; compare whole runs with a Study"
+            )
+        return found
+
 
 def _question(request: ChatRequest) -> tuple[object, ...]:
     """Return what was asked, without what differs between a recording and a sample of it."""
@@ -470,6 +491,31 @@ def _with(part: Any, prompt: Prompt) -> Any:
     new = copy.copy(part)
     new.prompt = prompt
     return new
+
+
+def _failed(
+    turn_type: type[Any],
+    failure: LLMFailureException | None,
+    calls: Sequence[CallRecord],
+    turn: int,
+) -> dict[str, Any]:
+    """Return what a turn has of a failure: in answers, or in chains where its class has those."""
+    chains = () if failure is None else _failed_chains(failure, calls, turn)
+    if not issubclass(turn_type, AnyTurn):
+        return {"chains": chains}
+    return {
+        "by_code": tuple(
+            Answer(
+                player=chain.agent,
+                component=chain.component,
+                status="failed",
+                calls=(chain.call,) if chain.call else (),
+                why=chain.reasoning,
+                sure=0.0,
+            )
+            for chain in chains
+        )
+    }
 
 
 def _failed_chains(

@@ -206,7 +206,7 @@ def _sample_rows(
     known = bench.recorded(sample.turn)
     asked = [call for call in played.calls if identity_of(call) not in known]
     # A rule's answer makes no call: its chain is the next one without, in the same order.
-    fields = iter(getattr(played, "answers", ()))
+    fields = iter(getattr(played, "by_code", ()))
     words = {id(chain): next(fields, None) for chain in played.chains if chain.call is None}
     others = (chain.agent for chain in found if chain.agent)
     for agent in dict.fromkeys([*bench.subjects(sample.turn), *others]):

@@ -52,6 +52,16 @@ class _CHAIN(TypedDict):
     call: NotRequired[int | _NAMED | None]
 
 
+class _ANSWER(TypedDict):
+    player: str
+    component: str
+    status: Status
+    calls: list[_Count]
+    why: str
+    sure: float | None
+    given: dict[str, Any]
+
+
 @with_config(ConfigDict(extra="allow"))
 class _RECORD(TypedDict):
     # In the order in which they are written, which is kept.
@@ -61,7 +71,11 @@ class _RECORD(TypedDict):
     interventions: list[Any]
     planned: list[Any]
     calls: list[_NAMED]
-    chains: list[_CHAIN]
+    chains: NotRequired[list[_CHAIN]]
+    by_code: NotRequired[list[_ANSWER]]
+    noted: NotRequired[dict[str, Any]]
+    became: NotRequired[dict[str, dict[str, Any]]]
+    story: NotRequired[list[str]]
 
 
 _KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -107,14 +121,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "stopped": NotRequired[bool],
     },
     "forget": {"turn": _Turn, "calls": list[_Number]},
-    "turn": {
-        "turn": _Turn,
-        "record": _RECORD,
-        "row": dict[str, Any],
-        "notes": NotRequired[list[dict[str, Any]]],
-        "rules": NotRequired[list[dict[str, Any]]],
-        "set": NotRequired[dict[str, Any]],
-    },
+    "turn": {"turn": _Turn, "record": _RECORD, "row": dict[str, Any]},
 }
 """By kind, the members of a line, but for its check sum, and of a run's for run and kind."""
 

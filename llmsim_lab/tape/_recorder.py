@@ -53,7 +53,7 @@ class _Equals:
         self.answers: dict[int, Any] = {}
 
 
-class _Turn:
+class Known:
     """A turn's calls, and what came from outside, by what was asked and which of equal ones it was.
 
     So repeats are samples of their own. They are counted in the order in which they are asked,
@@ -133,12 +133,12 @@ class _AtTurn:
 
     def __init__(self, tape: Tape, run: int) -> None:
         self.tape, self.run = tape, run
-        self._turn, self._known = 0, _Turn()
+        self._turn, self._known = 0, Known()
 
     def _read_turn(self, run: int, turn: int) -> list[RecordedCall]:
         """Note what the tape has of a turn that a run played itself; returns its calls."""
         calls = self.tape.calls(run, turn=turn)
-        self._turn, self._known = turn, _Turn(calls, self.tape.outside(run, turn))
+        self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
         return calls
 
     def place(self, request: ChatRequest) -> ChatRequest:
@@ -365,7 +365,7 @@ class LiveRecorder(_AtTurn):
         with self.writing():
             self._journal.check_there()
             self._write_turn(turn, record, row)
-        self._turn, self._known = turn + 1, _Turn()
+        self._turn, self._known = turn + 1, Known()
         self._pending.clear()
         self._is_known, self._under_way = True, False
 

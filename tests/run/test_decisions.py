@@ -29,7 +29,7 @@ def test_a_loaded_run_has_its_decisions(name: str, columns: set[str], tmp_path: 
     run = load(data_path(f"tapes/{name}.tape"), 1)
     frame = run.decisions()
     assert columns <= set(frame.columns)
-    assert len(frame) == sum(len(turn.every_chain) for turn in run.turns) > 0
+    assert len(frame) == sum(len(turn.answers) for turn in run.turns) > 0
     assert set(frame.run) == {1}
     assert all(frame[column].notna().any() for column in columns)
     frame.to_parquet(tmp_path / "x.parquet")

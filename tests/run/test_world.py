@@ -711,7 +711,7 @@ def test_two_equal_questions_need_a_tag() -> None:
         asking(twice)(llm_client=one()).run(1)
     run = asking(lambda ask: twice(ask, tag="second"))(llm_client=one())
     run.run(1)
-    assert [chain.component for chain in run.turns[1].every_chain] == ["player", "second"]
+    assert [answer.component for answer in run.turns[1].answers] == ["player", "second"]
 
 
 def test_limits_that_leave_nothing_are_an_error() -> None:

@@ -518,7 +518,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         They are the configuration's ``series``; of a world of one's own none, which means all the
         numbers that there are.
         """
-        return () if cls._is_own() else getattr(config, "series", ())
+        return getattr(config, "series", ())
 
     @classmethod
     def measures(cls, config: ConfigT) -> Mapping[str, Callable[[pd.DataFrame], float]]:
@@ -758,7 +758,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
-        found = code_digests(type(self), Run, WorldConfig) if self._is_own() else {}
+        shipped = type(self).__module__.startswith("llmsim_lab.")
+        own = self._is_own() and not shipped
+        found = code_digests(type(self), Run, WorldConfig) if own else {}
         for digests in digests_in(self.parts).values():
             found |= digests
         return found

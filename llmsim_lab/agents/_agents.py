@@ -3,6 +3,8 @@
 ``Agent`` and ``LLMAgent`` know no domain; a subclass of ``LLMAgent`` writes the prompt and says
 which decisions belong to its domain. In ``EconLLMAgent`` and ``NationAgent`` that is economic
 policy.
+
+What a model is asked, and what the rule answers, are functions: the economic world has them too.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from random import Random
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -29,8 +31,10 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.llm._choose import Decide
-from llmsim_lab.models import Action, PolicyDecision, SimulationState
+from llmsim_lab.models import Action, AgentState, GlobalState, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Question
 from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
@@ -79,9 +83,22 @@ DecisionT = TypeVar("DecisionT", bound=PolicyDecision)
 _SIZES = ("rate_change_bp", "proposed_rate")
 """Fields by which a decision states its size; an action has both."""
 
+NOT_ECONOMIC = (
+    "the action names nothing of economic policy "
+    "(interest rates, taxes, spending, trade, credit, wages, prices ...)"
+)
+"""What goes back to a model whose action ``is_economic`` finds outside the domain."""
+
+
+def is_economic(action: str) -> bool:
+    """Return True if an action's words name something of economic policy."""
+    return _ECONOMIC.search(action) is not None
+
 
 class Agent(ABC):
     """Looks at the state and proposes one action a turn.
+
+    It may also sit in a seat of an economic run: ``players={"Aland": agent}``.
 
     Args:
         name: unique in a run.
@@ -95,6 +112,39 @@ class Agent(ABC):
     @abstractmethod
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose one action for this state."""
+
+    async def __call__(self, question: Question) -> Any:
+        """Answer as a player of an economic run.
+
+        Raises:
+            LLMFailureException: the model failed, or its action is outside the domain twice.
+        """
+        now = question.state
+        action = await self.decide_action(
+            SimulationState(
+                turn=question.turn - 1,
+                agents={self.name: AgentState(name=self.name)},
+                global_state=now.global_state,
+                period=now.period,
+            )
+        )
+        call = action.chain.call if action.chain else None
+        if action.status == "failed":
+            failure = LLMFailureException(
+                "invalid_response", 2, component="agent", detail=f"{action.action_string!r}"
+            )
+            failure.call = call
+            raise failure
+        said = dict(action.policy_decision or {"reasoning": "", "confidence": 1.0})
+        said |= {"action": action.action_string, "rate_change_bp": action.rate_change_bp}
+        said["proposed_rate"] = action.proposed_rate
+        if (
+            action.rate_change_bp is not None
+            and "rate_change_bp" not in question.reply.model_fields
+        ):
+            said["proposed_rate"] = now.interest_rate + action.rate_change_bp / 100
+        said = {name: it for name, it in said.items() if name in question.reply.model_fields}
+        return said if call is None else question.reply.model_validate(said).with_call(call)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -214,6 +264,88 @@ class NationProfile(Settings):
     temperament: Annotated[str, Field(min_length=1)] = "pragmatic"
 
 
+def profile_text(name: str, profile: NationProfile | None = None) -> str:
+    """Return who is advised, as a thin prompt begins."""
+    if profile is None:
+        return f"You advise {name}."
+    return (
+        f"You advise {name}. Mandate: {profile.mandate}. "
+        f"Inflation target: {number(profile.inflation_target)}%. "
+        f"Temperament: {profile.temperament}."
+    )
+
+
+def thin_prompt(
+    prompt: Prompt,
+    economy: GlobalState,
+    *,
+    name: str,
+    profile: NationProfile | None = None,
+    moves_bp: Sequence[int] | None = None,
+    turn: int = 0,
+) -> RenderedPrompt:
+    """Return what an advisor reads as the contract has it: four indicators, to two decimals.
+
+    Args:
+        prompt: with the slots of the shipped ``agent_policy``, or with moves of ``agent_rate``; a
+            person's prompt need not have a slot for them.
+        economy: the quarter.
+        name: whose advisor.
+        profile: what is known of the nation; only its name if not given.
+        moves_bp: the changes of the rate on offer, basis points.
+        turn: the number of the state that is shown.
+    """
+    moves = {"moves": moves_in_words(moves_bp)} if moves_bp and "moves" in prompt.slots else {}
+    return prompt.render(
+        profile=profile_text(name, profile),
+        gdp_growth=number(economy.gdp_growth),
+        inflation=number(economy.inflation),
+        unemployment=number(economy.unemployment),
+        interest_rate=number(economy.interest_rate),
+        **moves,
+    ).sourced(_SOURCES, agent=name, turn=turn)
+
+
+def briefing_prompt(
+    prompt: Prompt,
+    quarters: Sequence[Quarter],
+    *,
+    name: str,
+    profile: NationProfile,
+    how: PolicyBriefing,
+    moves_bp: Sequence[int],
+    turn: int = 0,
+) -> RenderedPrompt:
+    """Return a briefing: two years of figures, the stance of policy, the moves on offer.
+
+    Args:
+        prompt: with the slots of the shipped ``agent_briefing``.
+        quarters: all that are known, oldest first; the last is the present one.
+        name: whose central bank, or which member of its committee.
+        profile: mandate, target and temperament.
+        how: how it is briefed.
+        moves_bp: the changes of the rate on offer, basis points.
+        turn: the number of the state that is shown.
+    """
+    values = briefing_values(
+        quarters,
+        inflation_target=profile.inflation_target,
+        neutral_real_rate=how.neutral_real_rate,
+        masked=how.masked,
+    )
+    target = number(profile.inflation_target)
+    return prompt.render(
+        role=how.role(name),
+        profile=(
+            f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
+            f"Temperament: {profile.temperament}."
+        ),
+        moves=moves_in_words(moves_bp),
+        neutral_real_rate=number(how.neutral_real_rate),
+        **values,
+    ).sourced(_SOURCES, agent=name, turn=turn)
+
+
 class EconLLMAgent(LLMAgent):
     """Advises on economic policy; knows nothing of its nation but the name.
 
@@ -228,6 +360,9 @@ class EconLLMAgent(LLMAgent):
     Raises:
         ConfigError: there are moves, and the prompt has no slot for them.
     """
+
+    profile: NationProfile | None = None
+    """What is known of the nation."""
 
     def __init__(
         self,
@@ -248,23 +383,16 @@ class EconLLMAgent(LLMAgent):
                 "engine's model judges the action's words"
             )
 
-    def _profile(self) -> str:
-        return f"You advise {self.name}."
-
     def _construct_prompt(self, state: SimulationState) -> str:
-        """Show the four indicators, percent, to two decimals."""
-        economy = state.global_state
-        moves = {}
-        if self.moves_bp and "moves" in self.prompt.slots:  # a person's prompt need not have it
-            moves["moves"] = moves_in_words(self.moves_bp)
-        return self.prompt.render(
-            profile=self._profile(),
-            gdp_growth=number(economy.gdp_growth),
-            inflation=number(economy.inflation),
-            unemployment=number(economy.unemployment),
-            interest_rate=number(economy.interest_rate),
-            **moves,
-        ).sourced(_SOURCES, agent=self.name, turn=state.turn)
+        """Show the four indicators."""
+        return thin_prompt(
+            self.prompt,
+            state.global_state,
+            name=self.name,
+            profile=self.profile,
+            moves_bp=self.moves_bp,
+            turn=state.turn,
+        )
 
     async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
         moves = self.moves_bp
@@ -308,13 +436,10 @@ class EconLLMAgent(LLMAgent):
         """Return True if the decision states a change of the rate, or a word of economic policy."""
         if isinstance(decision, RateDecision) and decision.rate_change_bp is not None:
             return True
-        return _ECONOMIC.search(decision.action) is not None
+        return is_economic(decision.action)
 
     def _complaint(self) -> str:
-        return (
-            "the action names nothing of economic policy "
-            "(interest rates, taxes, spending, trade, credit, wages, prices ...)"
-        )
+        return NOT_ECONOMIC
 
 
 def nearest_move(
@@ -383,6 +508,8 @@ class NationAgent(EconLLMAgent):
             moves, or there is a briefing without moves.
     """
 
+    profile: NationProfile
+
     def __init__(
         self,
         name: str,
@@ -418,13 +545,18 @@ class NationAgent(EconLLMAgent):
         except ValidationError as error:
             raise ConfigError(f"profile of {name!r}: {faults(error)}") from error
 
-    def _profile(self) -> str:
-        profile = self.profile
-        return (
-            f"You advise {self.name}. Mandate: {profile.mandate}. "
-            f"Inflation target: {number(profile.inflation_target)}%. "
-            f"Temperament: {profile.temperament}."
-        )
+    async def __call__(self, question: Question) -> Any:
+        """Answer as a player of an economic run.
+
+        Raises:
+            ConfigError: the agent has a briefing, whose history a question does not have.
+        """
+        if self.briefing is not None:
+            raise ConfigError(
+                f"{self.name!r} has a briefing, and sees one quarter where it is a player; leave "
+                "the seat to the run's model, which the run itself briefs, or give no briefing"
+            )
+        return await super().__call__(question)
 
     async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
         if self.decide is None:
@@ -460,24 +592,79 @@ class NationAgent(EconLLMAgent):
 
     def briefed(self, quarters: Sequence[Quarter], *, turn: int = 0) -> str:
         """Return a briefing on quarters, oldest first, of which the last is the present one."""
-        profile, how = self.profile, self.briefing or PolicyBriefing()
-        target = number(profile.inflation_target)
-        values = briefing_values(
+        return briefing_prompt(
+            self.prompt,
             quarters,
-            inflation_target=profile.inflation_target,
-            neutral_real_rate=how.neutral_real_rate,
-            masked=how.masked,
+            name=self.name,
+            profile=self.profile,
+            how=self.briefing or PolicyBriefing(),
+            moves_bp=self.moves_bp or (),
+            turn=turn,
         )
-        return self.prompt.render(
-            role=how.role(self.name),
-            profile=(
-                f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
-                f"Temperament: {profile.temperament}."
-            ),
-            moves=moves_in_words(self.moves_bp or ()),
-            neutral_real_rate=number(how.neutral_real_rate),
-            **values,
-        ).sourced(_SOURCES, agent=self.name, turn=turn)
+
+
+class RuleProposal(NamedTuple):
+    """What a rule proposes.
+
+    Attributes:
+        rate: percent per year.
+        move: the change that leads there, basis points; None where no moves are on offer.
+        reasoning: what the rule asks for on the quarter's data, in words.
+    """
+
+    rate: float
+    move: float | None
+    reasoning: str
+
+    @property
+    def action(self) -> str:
+        """The proposal in words."""
+        return f"Set the interest rate to {number(self.rate)}%"
+
+
+def rule_proposal(
+    rule: TaylorRule | Rule,
+    economy: GlobalState,
+    limits: RateLimits,
+    *,
+    moves_bp: Sequence[int] | None = None,
+    exact: bool = False,
+) -> RuleProposal:
+    """Return what a rule proposes: the rate that it asks for, as far as one step goes.
+
+    Args:
+        rule: the rule.
+        economy: the quarter.
+        limits: how far one action may move the rate; with moves, or exact, its bounds alone.
+        moves_bp: the changes of the rate on offer, basis points.
+        exact: whether it is the very change that the rule asks for, whatever is on offer.
+    """
+    asked, here = rate_by(rule, economy), economy.interest_rate
+    move: float | None = None
+    if exact:
+        rate = limits.inside(asked)
+        move = 100 * (rate - here)
+    elif moves_bp:
+        move = nearest_move(asked, moves_bp, limits=limits, current=here)
+        rate = limits.inside(here + move / 100)
+    else:
+        rate = limits.nearest(asked, current=here)
+    reasoning = (
+        f"With inflation at {number(economy.inflation)}% and an output gap of "
+        f"{number(economy.output_gap)}% the rule asks for {number(asked)}%."
+    )
+    # Rounding to the grid moves the rate by half a step at most; more means that a limit binds.
+    goes_no_further = (
+        rate != asked
+        if exact
+        else abs(rate - asked) > limits.step
+        if move is None
+        else move in (min(moves_bp or ()), max(moves_bp or ()))
+        and abs(asked - here) > abs(move) / 100
+    )
+    if goes_no_further:
+        reasoning += f" One step from {number(here)}% goes no further."
+    return RuleProposal(rate, move, reasoning)
 
 
 class TaylorRuleAgent(Agent):
@@ -513,42 +700,21 @@ class TaylorRuleAgent(Agent):
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
-        economy = state.global_state
-        asked = rate_by(self.rule, economy)
-        here = economy.interest_rate
-        move: float | None = None
-        if self.exact:
-            rate = self.limits.inside(asked)
-            move = 100 * (rate - here)
-        elif self.moves_bp:
-            move = nearest_move(asked, self.moves_bp, limits=self.limits, current=here)
-            rate = self.limits.inside(here + move / 100)
-        else:
-            rate = self.limits.nearest(asked, current=here)
-        reasoning = (
-            f"With inflation at {number(economy.inflation)}% and an output gap of "
-            f"{number(economy.output_gap)}% the rule asks for {number(asked)}%."
+        proposal = rule_proposal(
+            self.rule,
+            state.global_state,
+            self.limits,
+            moves_bp=self.moves_bp,
+            exact=self.exact,
         )
-        # Rounding to the grid moves the rate by half a step at most; more means that a limit binds.
-        goes_no_further = (
-            rate != asked
-            if self.exact
-            else abs(rate - asked) > self.limits.step
-            if move is None
-            else move in (min(self.moves_bp or ()), max(self.moves_bp or ()))
-            and abs(asked - here) > abs(move) / 100
-        )
-        if goes_no_further:
-            reasoning += f" One step from {number(here)}% goes no further."
-        words = {"action": f"Set the interest rate to {number(rate)}%", "reasoning": reasoning}
-        decision = PolicyDecision(**words, confidence=1.0)
-        turn = state.turn + 1
+        turn, reasoning = state.turn + 1, proposal.reasoning
+        decision = PolicyDecision(action=proposal.action, reasoning=reasoning, confidence=1.0)
         return Action(
             agent_name=self.name,
             action_string=decision.action,
             policy_decision=decision,
-            rate_change_bp=move,
-            proposed_rate=rate if move is None else None,
+            rate_change_bp=proposal.move,
+            proposed_rate=proposal.rate if proposal.move is None else None,
             reasoning_chain_id=f"{turn}/agent/{self.name}",
             chain=LLMReasoningChain(
                 component="agent", agent=self.name, turn=turn, reasoning=reasoning

@@ -1,7 +1,8 @@
 """What accepted actions do to the world: apply them in order, all of a turn's or none.
 
 ``Engine`` and ``LLMEngine`` know no domain. ``EconLLMEngine`` moves the interest rate;
-``EconomicEngine`` then lets a macro model lead the economy into the next quarter.
+``EconomicEngine`` then lets a macro model lead the economy into the next quarter. What its model is
+asked, and what follows from a rate, are functions: the economic world has them too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from llmsim_lab._util.text import log_event, number
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
-    NO_SHOCKS,
     FiscalBackstop,
     MacroModel,
     RateLimits,
@@ -33,6 +33,8 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Question
 from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
@@ -104,6 +106,8 @@ class LLMEngine(Engine):
     Actions are applied in order, each to the state that the one before left. Unvalidated actions
     are skipped. The current state does not change, whether the model fails or not.
 
+    It may also sit in a seat of an economic run: ``players={"engine": engine}``.
+
     Args:
         config: the engine's limits, or a whole simulation's configuration.
         llm_client: the model.
@@ -165,6 +169,18 @@ class LLMEngine(Engine):
             state = self._apply_state_update(decision, state)
         state = self._finish_turn(state)
         return state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
+
+    async def __call__(self, question: Question) -> StateUpdateDecision:
+        """Judge an action's words as a player of an economic run.
+
+        Raises:
+            LLMFailureException: the model failed.
+        """
+        here: GlobalState = question.values["economy"]
+        self.current_state = SimulationState(turn=question.turn - 1, global_state=here)
+        action = Action(agent_name=question.player, action_string=question.values["action"])
+        decision, _ = await self._decide(action, here, question.turn)
+        return decision
 
     async def _decide(
         self, action: Action, current_state: GlobalState, turn: int
@@ -229,21 +245,18 @@ class EconLLMEngine(LLMEngine):
         self.committee = committee if committee and committee.rule != "sequential" else None
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
-        limits = self.limits
-        return self.prompt.render(
-            lowest_rate=number(limits.lower),
-            highest_rate=number(limits.upper),
-            max_move=number(limits.max_move),
-            rate_step=number(limits.step),
-            current_rate=number(current_state.interest_rate),
-            inflation=number(current_state.inflation),
-            gdp=number(current_state.gdp_growth),
-            action_string=action.action_string,
-        ).sourced(_SOURCES, turn=self.current_state.turn, agent=action.agent_name)
+        return update_prompt(
+            self.prompt,
+            self.limits,
+            current_state,
+            action.action_string,
+            agent=action.agent_name,
+            turn=self.current_state.turn,
+        )
 
     def _choices(self, current_state: GlobalState) -> Mapping[str, tuple[Any, ...]]:
-        # Real data and rules leave more digits than the two that the prompt shows.
-        return {"new_interest_rate": _rates(self.limits, round(current_state.interest_rate, 2))}
+        rates = update_limits(self.limits, current_state.interest_rate)
+        return {name: tuple(its) for name, its in rates.items()}
 
     def _problem(self, decision: StateUpdateDecision, current_state: GlobalState) -> str | None:
         return self.limits.problem(
@@ -278,12 +291,12 @@ class EconLLMEngine(LLMEngine):
             name: made.new_interest_rate for name, (made, _) in zip(names, decided, strict=True)
         }
         rate = committee.rate(votes, current=economy.interest_rate)
-        minutes = _minutes(committee, votes, rate, current=economy.interest_rate)
-        log_event(logger, logging.DEBUG, "committee_decision", turn=turn, reasoning=minutes)
+        why = minutes(committee, votes, rate, current=economy.interest_rate)
+        log_event(logger, logging.DEBUG, "committee_decision", turn=turn, reasoning=why)
         summary = LLMReasoningChain(
-            component="committee", agent="committee", turn=turn, reasoning=minutes, confidence=None
+            component="committee", agent="committee", turn=turn, reasoning=why, confidence=None
         )
-        outcome = StateUpdateDecision(new_interest_rate=rate, reasoning=minutes, confidence=1.0)
+        outcome = StateUpdateDecision(new_interest_rate=rate, reasoning=why, confidence=1.0)
         state = self._finish_turn(self._apply_state_update(outcome, start))
         chains = (*(chain for _, chain in decided), summary)
         return state.model_copy(update={"turn": turn, "reasoning_chains": chains})
@@ -357,7 +370,7 @@ def changed_by(rate: float, change_bp: float) -> float:
     return round(changed, 10) if isinstance(change_bp, int) else changed
 
 
-def _minutes(
+def minutes(
     committee: Committee, votes: Mapping[str, float], rate: float, *, current: float
 ) -> str:
     """Return how a committee came to its rate: each vote, the outcome, and who dissents."""
@@ -373,9 +386,73 @@ def _minutes(
     return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
 
 
-@lru_cache(maxsize=1024)  # asked for at every call, and the same for many
-def _rates(limits: RateLimits, current_rate: float) -> tuple[float, ...]:
-    return tuple(limits.choices(current_rate))
+_rates = lru_cache(maxsize=1024)(RateLimits.choices)  # asked for at every call, many the same
+
+
+def update_limits(limits: RateLimits, rate: float) -> dict[str, list[float]]:
+    """Return what the model that judges an action may answer from a rate, by field."""
+    # Real data and rules leave more digits than the two that the prompt shows.
+    return {"new_interest_rate": list(_rates(limits, round(rate, 2)))}
+
+
+def update_prompt(
+    prompt: Prompt,
+    limits: RateLimits,
+    economy: GlobalState,
+    action: str,
+    *,
+    agent: str,
+    turn: int = 0,
+) -> RenderedPrompt:
+    """Return what is read by the one who judges which rate an action leads to.
+
+    Args:
+        prompt: with the slots of the shipped ``engine_interest_rate``.
+        limits: of the rate.
+        economy: the quarter, with the rate that the action meets.
+        action: in words.
+        agent: whose action it is.
+        turn: the number of the state that is shown.
+    """
+    return prompt.render(
+        lowest_rate=number(limits.lower),
+        highest_rate=number(limits.upper),
+        max_move=number(limits.max_move),
+        rate_step=number(limits.step),
+        current_rate=number(economy.interest_rate),
+        inflation=number(economy.inflation),
+        gdp=number(economy.gdp_growth),
+        action_string=action,
+    ).sourced(_SOURCES, turn=turn, agent=agent)
+
+
+def next_economy(
+    economy: GlobalState,
+    rate: float,
+    shocks: Shocks,
+    *,
+    macro: MacroModel,
+    lower_bound: float,
+    backstop: FiscalBackstop | None = None,
+    turn: int = 0,
+) -> GlobalState:
+    """Return the economy a quarter later, under a rate.
+
+    Args:
+        economy: this quarter.
+        rate: percent per year.
+        shocks: what hits the next quarter.
+        macro: the model of the economy.
+        lower_bound: of the rate, percent per year.
+        backstop: what the budget adds where the rate is at its lower bound; nothing if not given.
+        turn: the number of the state that comes out, for the log.
+    """
+    if backstop is not None and rate <= lower_bound:
+        demand = backstop.demand(economy, lower_bound=lower_bound, model=macro)
+        if demand:
+            log_event(logger, logging.INFO, "FISCAL_BACKSTOP", turn=turn, demand=number(demand))
+        shocks += Shocks(demand=demand)
+    return macro.advance(economy, interest_rate=rate, shocks=shocks)
 
 
 class EconomicEngine(EconLLMEngine):
@@ -427,22 +504,16 @@ class EconomicEngine(EconLLMEngine):
         return shocks + extra if extra else shocks
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
-        start, rate = self.current_state, state.global_state.interest_rate
-        shocks = self.shocks_at(start.turn + 1) + self._from_the_budget(start, rate)
+        start = self.current_state
         # From the turn's start, not from ``state``: the rates in between were never in force.
-        economy = self.macro.advance(start.global_state, interest_rate=rate, shocks=shocks)
+        economy = next_economy(
+            start.global_state,
+            state.global_state.interest_rate,
+            self.shocks_at(start.turn + 1),
+            macro=self.macro,
+            lower_bound=self.limits.lower,
+            backstop=self.fiscal_backstop,
+            turn=start.turn + 1,
+        )
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})
-
-    def _from_the_budget(self, start: SimulationState, rate: float) -> Shocks:
-        lower = self.limits.lower
-        if self.fiscal_backstop is None or rate > lower:
-            return NO_SHOCKS
-        demand = self.fiscal_backstop.demand(
-            start.global_state, lower_bound=lower, model=self.macro
-        )
-        if demand:
-            log_event(
-                logger, logging.INFO, "FISCAL_BACKSTOP", turn=start.turn + 1, demand=number(demand)
-            )
-        return Shocks(demand=demand)

@@ -15,7 +15,9 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Action, SimulationState, ValidationDecision, ValidationResult
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.types import CallSite
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Question
+from llmsim_lab.types import CallSite, LLMReasoningChain
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,34 @@ _SOURCES = {
     "action": "the action that {agent} proposes",
 }
 """Where the value of each of the prompt's slots comes from."""
+
+
+def economic_domain(domain: str = "economic") -> str:
+    """Return what belongs to economic policy, in words."""
+    return (
+        f"{domain} policy: interest rates, money and credit, taxes, public spending, "
+        "trade, wages, prices, regulation of business, and whatever else moves output, jobs or "
+        "prices."
+    )
+
+
+def verdict_prompt(
+    prompt: Prompt, domain_description: str, action: str, *, permissive: bool, agent: str
+) -> RenderedPrompt:
+    """Return what is read by the one who judges whether an action belongs to a domain.
+
+    Args:
+        prompt: with the slots of the shipped ``validator_economic``.
+        domain_description: what belongs to it.
+        action: in words.
+        permissive: whether an indirect effect on the domain is enough.
+        agent: whose action it is.
+    """
+    return prompt.render(
+        domain_description=domain_description,
+        rule=_PERMISSIVE if permissive else _STRICT,
+        action=action,
+    ).sourced(_SOURCES, permissive=permissive, agent=agent)
 
 
 class ValidatorStats(TypedDict):
@@ -99,6 +129,8 @@ class AlwaysValid(Validator):
 class LLMValidator(Validator):
     """Asks a model about each action, all of a turn's at once.
 
+    It may also sit in a seat of an economic run: ``players={"validator": validator}``.
+
     Args:
         llm_client: the model.
         domain: the domain's name.
@@ -135,6 +167,17 @@ class LLMValidator(Validator):
         results = await gather_all([self._judge(action, state) for action in actions])
         return self._mark(actions, results)
 
+    async def __call__(self, question: Question) -> ValidationDecision:
+        """Answer as a player of an economic run, and count.
+
+        Raises:
+            LLMFailureException: the model failed.
+        """
+        action = Action(agent_name=question.player, action_string=question.values["action"])
+        decision, _ = await self._decide(action, question.turn)
+        self._verdicts.append(decision.is_valid)
+        return decision
+
     async def _judge(self, action: Action, state: SimulationState) -> ValidationResult:
         # Not asked: the agent has found it outside the domain, after a second try.
         if action.status == "failed":
@@ -143,15 +186,7 @@ class LLMValidator(Validator):
                 reasoning="The agent's own check found the action outside its domain.",
                 action_evaluated=action.action_string,
             )
-        site = CallSite(component="validator", agent=action.agent_name, turn=state.turn + 1)
-        prompt = self._construct_validation_prompt(action)
-        decision = await self.llm_client.call_with_retry(
-            total_timeout_s=self.llm_client.config.timeout_s,
-            prompt=prompt,
-            response_model=ValidationDecision,
-            site=site,
-        )
-        chain = chain_of(decision, site, logger=logger, prompt=prompt, is_valid=decision.is_valid)
+        decision, chain = await self._decide(action, state.turn + 1)
         return ValidationResult(
             is_valid=decision.is_valid,
             reasoning=decision.reasoning,
@@ -160,6 +195,20 @@ class LLMValidator(Validator):
             status=chain.status,
             chain=chain,
         )
+
+    async def _decide(
+        self, action: Action, turn: int
+    ) -> tuple[ValidationDecision, LLMReasoningChain]:
+        site = CallSite(component="validator", agent=action.agent_name, turn=turn)
+        prompt = self._construct_validation_prompt(action)
+        decision = await self.llm_client.call_with_retry(
+            total_timeout_s=self.llm_client.config.timeout_s,
+            prompt=prompt,
+            response_model=ValidationDecision,
+            site=site,
+        )
+        chain = chain_of(decision, site, logger=logger, prompt=prompt, is_valid=decision.is_valid)
+        return decision, chain
 
 
 class EconLLMValidator(LLMValidator):
@@ -184,15 +233,13 @@ class EconLLMValidator(LLMValidator):
         self.prompt = prompt or Prompt.load("validator_economic")
 
     def _get_domain_description(self) -> str:
-        return (
-            f"{self.domain} policy: interest rates, money and credit, taxes, public spending, "
-            "trade, wages, prices, regulation of business, and whatever else moves output, jobs or "
-            "prices."
-        )
+        return economic_domain(self.domain)
 
     def _construct_validation_prompt(self, action: Action) -> str:
-        return self.prompt.render(
-            domain_description=self._get_domain_description(),
-            rule=_PERMISSIVE if self.permissive else _STRICT,
-            action=action.action_string,
-        ).sourced(_SOURCES, permissive=self.permissive, agent=action.agent_name)
+        return verdict_prompt(
+            self.prompt,
+            self._get_domain_description(),
+            action.action_string,
+            permissive=self.permissive,
+            agent=action.agent_name,
+        )

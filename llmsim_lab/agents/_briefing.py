@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp
+from typing import Protocol
 
 from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import (
@@ -21,7 +22,7 @@ from llmsim_lab.economy._data import (
     quarters_before,
 )
 from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson
-from llmsim_lab.models import SimulationState
+from llmsim_lab.models import GlobalState
 
 # A run shows each quarter in eight briefings, and asks several members.
 _gap = lru_cache(maxsize=512)(latest_gap)
@@ -42,8 +43,22 @@ _TITLES = (
 )
 
 
+class Dated(Protocol):
+    """A state of an economic run."""
+
+    @property
+    def global_state(self) -> GlobalState:
+        """The economy."""
+        ...
+
+    @property
+    def period(self) -> str | None:
+        """The quarter, if it has a date."""
+        ...
+
+
 def known_quarters(
-    states: Sequence[SimulationState], *, us_past: bool = True, mirror_of: str | None = None
+    states: Sequence[Dated], *, us_past: bool = True, mirror_of: str | None = None
 ) -> list[Quarter]:
     """Return all quarters that are known at the last of a run's states, oldest first.
 
@@ -65,7 +80,7 @@ def known_quarters(
     return [*before, *map(_quarter, states)]
 
 
-def _quarter(state: SimulationState) -> Quarter:
+def _quarter(state: Dated) -> Quarter:
     economy = state.global_state
     return Quarter(
         period=state.period,
@@ -77,7 +92,7 @@ def _quarter(state: SimulationState) -> Quarter:
     )
 
 
-def _steady(first: SimulationState) -> list[Quarter]:
+def _steady(first: Dated) -> list[Quarter]:
     level = _quarter(first)
     trend = level.real_output * exp(-first.global_state.output_gap / 100)
     growth = STEADY_STATE.gdp_growth / 400

@@ -1089,8 +1089,13 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
     """Return a reply drawn evenly from what is allowed."""
     schema = _schema_of(reply)
     drawn: dict[str, Any] = {}
+    if "reasoning" in reply.model_fields:
+        drawn["reasoning"] = "A random answer."
     for name, part in schema["properties"].items():
-        if name in Reply.model_fields:
+        # A contract's reply must have a confidence; others may leave it out.
+        if name in drawn or (
+            name in Reply.model_fields and not reply.model_fields[name].is_required()
+        ):
             continue
         if name in allowed.choices:
             part = {"enum": allowed.choices[name]}
@@ -1099,7 +1104,7 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
     try:
-        return reply(reasoning="A random answer.", **drawn)
+        return reply(**drawn)
     except ValidationError as error:
         raise ConfigError(
             f"no random {reply.__name__} can be drawn: {faults(error)}; answer by a rule instead, "

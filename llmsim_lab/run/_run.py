@@ -835,7 +835,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         rows = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
         frame = pd.DataFrame(rows)
-        bounds = {item.column: (item.low, item.high) for item in self._series(rows)}
+        bounds = {item.column: (item.low, item.high) for item in self.series}
         frame.attrs = {
             "planned": self.last_planned,
             "bounds": {name: ends for name, ends in bounds.items() if ends != (None, None)},

@@ -51,6 +51,10 @@ SERIES = (
 """The columns of a run's frame that can be charted."""
 
 
+LOSS_OF = ("inflation", "output_gap", "interest_rate")
+"""The columns that a loss is computed of."""
+
+
 def bounded(limits: RateLimits) -> Sequence[Series]:
     """Return the columns of a run's frame that can be charted, with the policy rate's bounds."""
     rate, *others = SERIES
@@ -244,11 +248,40 @@ class EconomyConfig(Settings):
         return self
 
 
-MOVES_BP = (0, 25, 50, 75, 100, 150, 200, 300, 450)
-"""Sizes of the moves on offer, basis points; the largest change of a quarter in the data is 446."""
+_SIZES_BP = (25, 50, 75, 100, 150, 200, 300, 450)
+"""The largest change of a quarter in the data is 446."""
+MOVES_BP = (*(-size for size in reversed(_SIZES_BP)), 0, *_SIZES_BP)
+"""The moves on offer if nothing is said, basis points."""
 
 _MOST_MOVES = 101
 """Servers hold a reply to a list of values only while it is not too long."""
+
+
+def checked_moves(moves: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Return moves in their order.
+
+    Raises:
+        ValueError: there are too few or too many, one is twice, or 0 is not among them.
+    """
+    if moves is None:
+        return None
+    if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES:
+        raise ValueError(
+            f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} changes in basis points, 0 (no "
+            "change) among them, such as [-50, -25, 0, 25, 50]; null lets the engine's model "
+            "judge what agents say"
+        )
+    if len(set(moves)) < len(moves):
+        raise ValueError(f"moves_bp={list(moves)} names a move twice")
+    return tuple(sorted(moves))
+
+
+def checked_quarter(start: str | None) -> str | None:
+    """Return a quarter to start from; ConfigError if the data do not have it."""
+    if start is not None:
+        initial_state(start)
+    return start
+
 
 _AS_BEFORE: Mapping[str, Any] = {
     "moves_bp": None,
@@ -290,10 +323,10 @@ class SimulationConfig(RunConfig):
     """
 
     name: Annotated[str, Field(min_length=1)] = "economy"
-    start: str | None = None
+    start: Annotated[str | None, AfterValidator(checked_quarter)] = None
     nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
     committee: Committee = Field(default_factory=Committee)
-    moves_bp: tuple[int, ...] | None = tuple(sorted({*MOVES_BP, *(-move for move in MOVES_BP)}))
+    moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
     briefing: Literal["economist", "thin"] = "economist"
     masked: bool = True
     decide: Decide | None = None
@@ -330,21 +363,6 @@ class SimulationConfig(RunConfig):
         """Turn a committee given by its rule alone into a mapping."""
         return {"rule": value} if isinstance(value, str) else value
 
-    @field_validator("moves_bp")
-    @classmethod
-    def _check_moves(cls, moves: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if moves is None:
-            return None
-        if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES:
-            raise ValueError(
-                f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} changes in basis points, 0 (no "
-                "change) among them, such as [-50, -25, 0, 25, 50]; null lets the engine's model "
-                "judge what agents say"
-            )
-        if len(set(moves)) < len(moves):
-            raise ValueError(f"moves_bp={list(moves)} names a move twice")
-        return tuple(sorted(moves))
-
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.nations:
@@ -375,13 +393,6 @@ class SimulationConfig(RunConfig):
                 "model 'rudebusch_svensson'"
             )
         return self
-
-    @field_validator("start")
-    @classmethod
-    def _check_start(cls, value: str | None) -> str | None:
-        if value is not None:
-            initial_state(value)  # an error if the data do not have that quarter
-        return value
 
     @property
     def needs_model(self) -> bool:

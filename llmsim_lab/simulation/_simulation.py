@@ -40,6 +40,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._session import Recording, Replaying
 from llmsim_lab.run._turn import RunTurn, Series
 from llmsim_lab.simulation._config import (
+    LOSS_OF,
     SERIES,
     Intervention,
     NationConfig,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
-_LOSS_OF = ("inflation", "output_gap", "interest_rate")
 _FAITHFUL = 0.95
 """Share of actions that an engine's model must get right, else the run is not its agents'."""
 _TAYLOR = TaylorRule()
@@ -189,7 +189,7 @@ class Simulation(Run[SimulationState, EconomicTurn, SimulationConfig, Interventi
         loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
 
         def of(frame: pd.DataFrame) -> float:
-            series = {name: frame[name].tolist() for name in _LOSS_OF}
+            series = {name: frame[name].tolist() for name in LOSS_OF}
             return loss.of(**series).total
 
         return {"loss": of}

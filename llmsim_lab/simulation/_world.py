@@ -1,0 +1,572 @@
+"""The economic world: members propose, actions may be checked, the rate moves, a quarter passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from llmsim_lab._util.text import closest, faults
+from llmsim_lab.agents._agents import (
+    NOT_ECONOMIC,
+    NationProfile,
+    RateDecision,
+    briefing_prompt,
+    change_in_words,
+    is_economic,
+    moves_to_choose,
+    rule_proposal,
+    thin_prompt,
+)
+from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
+from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
+from llmsim_lab.economy._data import next_quarter
+from llmsim_lab.economy._macro import (
+    FiscalBackstop,
+    ShockGenerator,
+    Shocks,
+    StaticEconomy,
+    mirrored,
+    rate_by,
+    set_levels,
+)
+from llmsim_lab.engines._committee import Committee
+from llmsim_lab.engines._engines import (
+    EngineConfig,
+    changed_by,
+    minutes,
+    next_economy,
+    update_limits,
+    update_prompt,
+)
+from llmsim_lab.engines._fidelity import TOLERANCE, stated_rate
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm._choose import Decide
+from llmsim_lab.models import (
+    GlobalState,
+    MacroLags,
+    PolicyDecision,
+    StateUpdateDecision,
+    ValidationDecision,
+)
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run._turn import Series
+from llmsim_lab.simulation._config import (
+    LOSS_OF,
+    MOVES_BP,
+    EconomyConfig,
+    Variable,
+    bounded,
+    checked_moves,
+    checked_quarter,
+    named_twice,
+)
+from llmsim_lab.simulation._verdicts import gate_notes
+from llmsim_lab.types import Rate, Reply
+from llmsim_lab.validators._validators import economic_domain, verdict_prompt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_VARIABLES: tuple[str, ...] = get_args(Variable)
+_TAYLOR = TaylorRule()
+_FAITHFUL = 0.95
+"""Share of actions that an engine must get right, else the run is not its members'."""
+_ROUNDING = 1e-6
+"""Percentage points."""
+
+
+# --- the state, and what players answer -----------------------------------------------------------
+
+
+class Hit(State):
+    """A shock on the way to the next quarter, percentage points."""
+
+    supply: float = 0.0
+    demand: float = 0.0
+
+
+class Economy(State):
+    """The economy at the end of a quarter, in the units of ``GlobalState``.
+
+    Attributes:
+        period: the quarter, such as ``1979Q3``, or None in an undated run.
+        shock: what hits the next quarter, on top of the random shocks: ``shock.supply`` is added to
+            its inflation, ``shock.demand`` to its output gap.
+    """
+
+    interest_rate: float = 4.0
+    inflation: float = 2.0
+    output_gap: float = 0.0
+    unemployment: float = 5.0
+    gdp_growth: float = 2.2
+    total_economic_value: float = 1000.0
+    lags: MacroLags | None = None
+    period: str | None = None
+    shock: Hit = Hit()
+
+    @property
+    def global_state(self) -> GlobalState:
+        """The economy as macro models and the contracts' classes take it."""
+        return GlobalState(**{name: getattr(self, name) for name in (*_VARIABLES, "lags")})
+
+    def with_economy(self, economy: GlobalState, **changes: Any) -> Self:
+        """Return this state with the figures of an economy."""
+        figures = {name: getattr(economy, name) for name in (*_VARIABLES, "lags")}
+        return self.replace(**figures, **changes)
+
+    def columns(self) -> dict[str, Any]:
+        """Return its figures, and the rate that the Taylor rule asks for on them."""
+        figures = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
+        return {**figures, "taylor_rate": rate_by(_TAYLOR, self.global_state)}
+
+
+class Move(Reply):
+    """A change of the rate alone, where a choice is taken from probabilities."""
+
+    rate_change_bp: int
+
+    @property
+    def action(self) -> str:
+        """The change in words."""
+        return change_in_words(self.rate_change_bp)
+
+
+class EconomicDecision(PolicyDecision):
+    """An action of economic policy in words, which the engine's player judges.
+
+    Attributes:
+        proposed_rate: the rate that it means, percent per year, where code says it: then nothing is
+            judged.
+    """
+
+    proposed_rate: SkipJsonSchema[Rate | None] = None
+
+    @model_validator(mode="after")
+    def _is_economic(self) -> Self:
+        if self.proposed_rate is None and not is_economic(self.action):
+            raise ValueError(NOT_ECONOMIC)
+        return self
+
+
+_NOTHING = EconomicDecision(
+    action="No change of economic policy", reasoning="No valid answer.", confidence=0.0
+)
+"""Stands in where a model twice proposes what is no economic policy; it changes nothing."""
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Nation(NationProfile):
+    """A member of the central bank's committee.
+
+    Attributes:
+        name: unique in the run.
+        prompt: a prompt of its own instead of the shipped one: its text, with the slots of
+            ``agent_briefing``, ``agent_rate`` or ``agent_policy``.
+    """
+
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    prompt: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seated(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "kind" in values:
+            name, words = values.get("name", "Ann"), {"taylor": "rule", "human": "person"}
+            word = words.get(values["kind"], "model")
+            raise ValueError(f"kind: who decides is said in players: {{{name}: {word}}}")
+        return {"name": values} if isinstance(values, str) else values
+
+
+def _by_rule(committee: Any) -> Any:
+    return {"rule": committee} if isinstance(committee, str) else committee
+
+
+def _some(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
+    if not nations:
+        raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
+    if twice := named_twice(nation.name for nation in nations):
+        raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
+    return nations
+
+
+def _in_a_seat(role: str) -> Callable[[Any], Any]:
+    def check(given: Any) -> Any:
+        if callable(given) or (isinstance(given, Mapping) and "kind" in given):
+            raise ValueError(
+                f"who answers is a player: players={{{role!r}: ...}}, a word such as 'rule', a "
+                "function, a person or a client"
+            )
+        return given
+
+    return check
+
+
+# --- the world ------------------------------------------------------------------------------------
+
+
+class Economics(Run[Economy]):
+    """One central bank and its economy, one quarter a turn.
+
+    All members see the same quarter and propose at once. Where moves are on offer, a proposal
+    states its size, and code applies exactly that; else it is in words, and the player ``engine``
+    says which rate they mean. In between the player ``validator`` may be asked whether an action
+    counts. The votes become one rate by the committee's rule, and a macro model leads the economy
+    to the next quarter.
+
+    Each nation is a player, and ``agent`` in ``players`` stands for all. The rule of a nation is
+    Taylor's with its inflation target, the validator's accepts everything, and the engine's holds
+    the rate. ``{"inflation": 9}`` sets a figure, ``{"shock.supply": 4}`` a shock of the next
+    quarter.
+
+    Args:
+        start_at: the quarter whose real data are the initial state, such as ``1979Q3``; None starts
+            from the steady state.
+        nations: who proposes policy. Several are the members of one central bank's committee; the
+            order in which they are named does not matter.
+        committee: how their votes become one rate: ``median``, ``majority``, ``sequential``, or
+            ``{rule: chair, chair: Ann, tolerance_bp: 25}``.
+        moves_bp: the changes of the rate in force that may be decided on, basis points; None (in a
+            file: null) lets members put an action into words.
+        briefing: what members read: ``economist``, eight quarters with units and horizons, the
+            target, the stance of policy and when a decision bites; ``thin``, four indicators of the
+            quarter, as the agent contract has it, which is the default where ``moves_bp`` is None.
+        masked: whether an economist's briefing leaves out dates and the names of countries.
+        decide: how a model's move is taken from its probabilities: ``sample``, ``mode`` or
+            ``expected``; None lets it write its decision.
+        validator: whether the player ``validator`` is ``asked`` about each action, or ``none`` is;
+            asked by default where actions are in words.
+        domain: what actions must belong to.
+        permissive: whether an indirect effect on the domain is enough.
+        engine: limits of the interest rate: ``rate_bounds``, ``max_move``, ``rate_step``.
+        economy: the economy that the rate acts on.
+    """
+
+    kind: ClassVar[str] = "economics"
+
+    start_at: Annotated[str | None, AfterValidator(checked_quarter)] = None
+    nations: Annotated[tuple[Nation, ...], AfterValidator(_some)] = (Nation(name="United States"),)
+    committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
+    moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
+    briefing: Literal["economist", "thin"] | None = None
+    masked: bool = True
+    decide: Decide | None = None
+    validator: Annotated[
+        Literal["asked", "none"] | None, BeforeValidator(_in_a_seat("validator"))
+    ] = None
+    domain: Annotated[str, Field(min_length=1)] = "economic"
+    permissive: bool = True
+    engine: Annotated[EngineConfig, BeforeValidator(_in_a_seat("engine"))] = EngineConfig()
+    economy: EconomyConfig = EconomyConfig()
+
+    def ready(self) -> None:
+        """Make what follows from the parameters, and check that they fit together."""
+        moves, economy = self.moves_bp, self.economy
+        self._limits = self.engine.limits
+        self._macro = StaticEconomy() if economy.model == "static" else RudebuschSvensson()
+        self._backstop = FiscalBackstop() if economy.fiscal_backstop else None
+        self._shocks = ShockGenerator(
+            self.seed, scale=economy.shock_scale, mirrored=economy.mirrored
+        )
+        self._nations = {nation.name: nation for nation in self.nations}
+        # The order in which a committee's members are named must not matter.
+        in_turn = self.committee.rule == "sequential"
+        self._members = list(self._nations) if in_turn else sorted(self._nations)
+        self._reply = Move if self.decide else RateDecision if moves else EconomicDecision
+        self._how = PolicyBriefing(
+            masked=self.masked,
+            members=len(self.nations),
+            rule=self.committee.rule,
+            mirror_of=self.start_at if economy.mirrored else None,
+        )
+        self._checked = self.validator == "asked" or (self.validator is None and moves is None)
+        briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
+        self._shipped = "agent_briefing" if briefed else "agent_rate" if moves else "agent_policy"
+        self._check_parameters(briefed=briefed)
+
+    def start(self) -> Economy:
+        """Return the quarter to start from, or its mirror image, of which none happened."""
+        if self.start_at is None:
+            economy, period = GlobalState(), None
+        else:
+            first = initial_state(self.start_at)
+            economy, period = first.global_state, first.period
+        if self.economy.mirrored:
+            economy, period = mirrored(economy), None
+        return Economy().with_economy(economy, period=period)
+
+    async def turn(self, state: Economy, ask: Ask) -> Economy:
+        """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
+        economy, moves = state.global_state, self.moves_bp
+        decisions: Mapping[str, Any] = await ask.each(
+            self._members,
+            self._reply,
+            lambda name: self._prompt_to(name, economy, ask.turn),
+            tag="agent",
+            limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
+            decide=self.decide,
+            otherwise=None if moves else _NOTHING,
+        )
+        actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
+        accepted = await self._accepted(ask, actions)
+        rate = await self._new_rate(
+            ask, economy, {name: decisions[name] for name in accepted}, members=len(decisions)
+        )
+        after = next_economy(
+            economy,
+            rate,
+            self._shocks.at(ask.turn) + Shocks(**dict(state.shock)),
+            macro=self._macro,
+            lower_bound=self._limits.lower,
+            backstop=self._backstop,
+            turn=ask.turn,
+        )
+        ask.note(actions=len(decisions), accepted=len(accepted))
+        figures = ("interest_rate", "inflation", "unemployment", "output_gap")
+        led_to = ", ".join(f"{it.replace('_', ' ')} {getattr(after, it):.2f}" for it in figures)
+        ask.note(text=f"it led to: {led_to}")
+        for name, made in decisions.items():
+            verdict = "accepted" if name in accepted else "REJECTED"
+            ask.note(name, text=f"{name} proposed ({verdict}): {made.action}")
+            ask.note(name, accepted=name in accepted)
+        period = next_quarter(state.period) if state.period else None
+        return state.with_economy(after, period=period, shock=Hit())
+
+    async def _accepted(self, ask: Ask, actions: Mapping[str, str]) -> list[str]:
+        """Return whose actions count."""
+        if not self._checked:
+            return list(actions)
+        verdicts = await ask.each(
+            actions,
+            ValidationDecision,
+            lambda name: verdict_prompt(
+                self.prompt("validator_economic"),
+                economic_domain(self.domain),
+                actions[name],
+                permissive=self.permissive,
+                agent=name,
+            ),
+            by="validator",
+            action=actions.get,
+        )
+        return [name for name, verdict in verdicts.items() if verdict.is_valid]
+
+    async def _new_rate(
+        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Any], *, members: int
+    ) -> float:
+        """Return the rate that accepted actions lead to: as votes, or one after the other."""
+        rate = start = economy.interest_rate
+        if self.committee.rule == "sequential" or members < 2:
+            for name, made in accepted.items():  # each finds the rate that the last one left
+                here, judged = rate, await self._rates(ask, economy, {name: made}, rate)
+                rate = judged[name]
+                ask.note(name, new_rate=rate, applied_bp=_basis_points(here, rate))
+            return rate
+        votes = await self._rates(ask, economy, accepted, start)
+        rate = self.committee.rate(votes, current=start)
+        ask.note(text=minutes(self.committee, votes, rate, current=start))
+        for name, vote in votes.items():
+            ask.note(
+                name,
+                new_rate=rate,
+                vote_bp=_basis_points(start, vote),
+                outcome_bp=_basis_points(start, rate),
+                dissent=self.committee.dissents(vote, rate),
+            )
+        return rate
+
+    async def _rates(
+        self, ask: Ask, economy: GlobalState, decisions: Mapping[str, Any], here: float
+    ) -> dict[str, float]:
+        """Return the rate that each decision leads to from here; the engine judges mere words."""
+        sizes = {name: _stated(made, here) for name, made in decisions.items()}
+        rates = {n: self._limits.inside(rate) for n, rate in sizes.items() if rate is not None}
+        words = {name: made.action for name, made in decisions.items() if name not in rates}
+        now = economy.model_copy(update={"interest_rate": here})
+        judged = await ask.each(
+            words,
+            StateUpdateDecision,
+            lambda name: update_prompt(
+                self.prompt("engine_interest_rate"),
+                self._limits,
+                now,
+                words[name],
+                agent=name,
+                turn=ask.turn - 1,
+            ),
+            by="engine",
+            limits=update_limits(self._limits, here) if words else None,
+            action=words.get,
+            economy=now,
+        )
+        for name, made in judged.items():
+            rate = rates[name] = made.new_interest_rate
+            stated = stated_rate(words[name], current=here)
+            # An engine that may not go there cannot be unfaithful.
+            if stated is not None and not self._limits.problem(stated, current=round(here, 2)):
+                ask.note(
+                    name, stated_rate=stated, faithful=abs(rate - stated) <= TOLERANCE + _ROUNDING
+                )
+        return rates
+
+    def rule(self, question: Question) -> Any:
+        """Return Taylor's rate for a nation; every action counts; mere words move no rate."""
+        if question.by == "validator":
+            return {"is_valid": True, "reasoning": "Every action is accepted.", "confidence": 1.0}
+        if question.by == "engine":
+            here = self._limits.inside(question.values["economy"].interest_rate)
+            why = "The rule takes no rate from words."
+            return {"new_interest_rate": round(here, 6), "reasoning": why, "confidence": 1.0}
+        target = self._nations[question.player].inflation_target
+        proposal = rule_proposal(
+            TaylorRule(inflation_target=target),
+            question.state.global_state,
+            self._limits,
+            moves_bp=self.moves_bp,
+        )
+        said = {"reasoning": proposal.reasoning, "confidence": 1.0}
+        if self.moves_bp is None:
+            return {**said, "action": proposal.action, "proposed_rate": proposal.rate}
+        if question.reply is Move:
+            return {**said, "rate_change_bp": proposal.move}
+        return {**said, "action": proposal.action, "rate_change_bp": proposal.move}
+
+    def changed(self, state: Economy, values: Mapping[str, Any]) -> Economy:
+        """Return a state with figures or shocks set; inflation's last four quarters move with it.
+
+        Raises:
+            ConfigError: there is no such figure, or a value is not one for it.
+        """
+        if self.economy.model == "static" and (hit := [it for it in values if it[:5] == "shock"]):
+            raise ConfigError(
+                f"economy.model 'static' has no equation for {hit[0]}; set a figure, such as "
+                "{'inflation': 9}, or take the model 'rudebusch_svensson'"
+            )
+        levels = {name: values[name] for name in values if name in _VARIABLES}
+        # Set as such first, so that what is no number is said by its name.
+        super().changed(state, values)
+        try:
+            state = state.with_economy(set_levels(state.global_state, **levels))
+        except ValidationError as error:
+            raise ConfigError(f"no economy has {levels}: {faults(error)}") from error
+        return super().changed(state, {n: it for n, it in values.items() if n not in levels})
+
+    # --- what is asked, and of which parameters -----------------------------------------------
+
+    def _prompt_to(self, name: str, economy: GlobalState, turn: int) -> RenderedPrompt:
+        """Return what a member reads: what its prompt has slots for."""
+        nation, prompt, moves = self._nations[name], self._prompt_of(name), self.moves_bp
+        if "history" not in prompt.slots:
+            return thin_prompt(
+                prompt, economy, name=name, profile=nation, moves_bp=moves, turn=turn - 1
+            )
+        quarters = known_quarters(
+            [turn.state for turn in self.turns],
+            us_past=self.start_at is not None,
+            mirror_of=self._how.mirror_of,
+        )
+        return briefing_prompt(
+            prompt,
+            quarters,
+            name=name,
+            profile=nation,
+            how=self._how,
+            moves_bp=moves or (),
+            turn=turn - 1,
+        )
+
+    def _prompt_of(self, name: str) -> Prompt:
+        own = self._nations[name].prompt
+        return self.prompt(self._shipped if own is None else Prompt.parse(own, name=self._shipped))
+
+    def _check_parameters(self, *, briefed: bool) -> None:
+        if self.moves_bp is None and (briefed or self.decide):
+            what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
+            raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
+        if not briefed and not self.masked:
+            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
+        for name in self._members:
+            if self.moves_bp and "moves" not in self._prompt_of(name).slots:
+                raise ConfigError(
+                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
+                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
+                )
+        chair = self.committee.chair
+        if chair is not None and chair not in self._nations:
+            raise ConfigError(
+                f"the committee's chair {chair!r} is not one of its members"
+                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
+            )
+        rate = self.start().interest_rate
+        if self.economy.mirrored and rate != self._limits.inside(rate):
+            raise ConfigError(
+                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
+                f"{rate:.2f}, outside engine.rate_bounds {self._limits.lower:g} to "
+                f"{self._limits.upper:g}; choose another start, such as 1973Q1"
+            )
+
+    # --- views --------------------------------------------------------------------------------
+
+    @classmethod
+    def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
+        """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
+        loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
+        return {"loss": lambda frame: loss.of(**{it: frame[it].tolist() for it in LOSS_OF}).total}
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The economy's figures, the policy rate with its bounds."""
+        return bounded(self._limits)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the economic gate said of the run's model, and whether the engine is faithful."""
+        found: list[str] = []
+        if self.tape is not None:
+            with suppress(TapeError):  # the tape may be closed, or its file gone
+                found += self.notes_on(self.tape.run(self.run_id).manifest)
+        became = [its for turn in self.turns for its in turn.became.values()]
+        right = [its["faithful"] for its in became if "faithful" in its]
+        if right and sum(right) / len(right) < _FAITHFUL:
+            found.append(
+                f"The engine is a second policymaker: of {len(right)} actions whose words name a "
+                f"rate, {sum(right)} got it, within 12.5 basis points. Let members state their "
+                "change (moves_bp)."
+            )
+        return found
+
+    @classmethod
+    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
+        """Return what the gate said of a recorded run's model, from its manifest alone."""
+        model = manifest["model"]
+        config = cls.config_type.recorded(manifest["config"])
+        if model is None or not config.needs_model:
+            return ()
+        thin = config.briefing == "thin" or config.moves_bp is None
+        return gate_notes(model, [("thin" if thin else "economist", config.decide or "sample")])
+
+
+def _stated(made: Any, here: float) -> float | None:
+    """Return the rate that a decision states; None where it has only words."""
+    if (change := getattr(made, "rate_change_bp", None)) is not None:
+        return changed_by(here, change)
+    rate: float | None = getattr(made, "proposed_rate", None)
+    return rate
+
+
+def _basis_points(rate: float, to: float) -> float:
+    return round(100 * (to - rate), 4) + 0.0  # never minus zero

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from builders import make_client, policy, rate_update, requests_of
 
+from llmsim_lab.agents import NationAgent
+from llmsim_lab.agents._briefing import PolicyBriefing
+from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
 from llmsim_lab.economy import load_us_macro
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient, Person, Tape
+from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run import Question
 from llmsim_lab.run._records import llm_config_of, prompts_of
 from llmsim_lab.simulation import SimulationConfig
-from llmsim_lab.simulation._world import Economics
+from llmsim_lab.simulation._world import Economics, Hit
 from llmsim_lab.types import ChatReply, ChatRequest
+from llmsim_lab.validators import EconLLMValidator
 
 TAPES = Path(__file__).parents[2] / "data" / "tapes"
 FIGURES = (
@@ -152,8 +160,289 @@ def played(recorded: Recorded, **more: Any) -> Economics:
         *(("first_run.tape", run) for run in (1, 2, 3)),
         ("two_nations.tape", 1),
         ("prompt_experiment.tape", 1),
-        *(("demo.tape.gz", run) for run in (1, 2, 3)),
     ],
 )
 def test_prompts_schemas_and_states_are_those_of_the_recorded_runs(name: str, run: int) -> None:
     played(Recorded(name, run))
+
+
+@pytest.mark.parametrize("run", [1, 3])
+def test_a_first_briefing_and_its_choice_are_those_recorded_mirrored_too(run: int) -> None:
+    recorded = Recorded("demo.tape.gz", run)
+    world = world_of(recorded)
+    world.run(1, progress=False)
+    assert len(recorded.asked) == recorded.schemas == 5  # the draw itself is this run's own
+
+
+def test_a_nation_that_looks_things_up_first_sits_in_a_seat() -> None:
+    recorded = Recorded("lookup.tape", 1)
+
+    def past_values(
+        series: Literal["inflation", "unemployment", "interest_rate", "gdp_growth"],
+    ) -> dict[str, float]:
+        """Look up a series in the four quarters before the simulation began, in percent."""
+        values = load_us_macro()[series]
+        return {
+            str(q): round(float(values[q]), 2) for q in values.index[values.index < "1979Q3"][-4:]
+        }
+
+    agent = ToolUsingNationAgent("United States", recorded.client, tools=FunctionTools(past_values))
+    played(recorded, players={agent.name: agent})
+
+
+def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Path) -> None:
+    recorded = Recorded("two_nations.tape", 1)
+    config = SimulationConfig.recorded(recorded.info.manifest["config"])
+    client, prompts = recorded.client, recorded.prompts
+    seats: dict[str, Any] = {
+        nation.name: NationAgent(
+            nation.name, client, profile=nation.profile, prompt=prompts["agent_policy"]
+        )
+        for nation in config.nations
+    }
+    seats["validator"] = EconLLMValidator(client, prompt=prompts["validator_economic"])
+    seats["engine"] = EconomicEngine(config, client, prompt=prompts["engine_interest_rate"])
+    tape = tmp_path / "seats.tape"
+    world = played(recorded, players=seats, llm_client=None, tape=tape)
+    judged = int(world.to_frame()["actions"].sum())
+    assert seats["validator"].get_stats()["total_validated"] == judged
+    world.close()
+    asked = len(recorded.asked)
+    replayed = Economics.replay(tape, players=seats)
+    assert replayed.turns == world.turns
+    assert len(recorded.asked) == asked
+
+
+# --- seats ----------------------------------------------------------------------------------------
+
+
+def ruled(**more: Any) -> Economics:
+    """A run by rules, without shocks."""
+    return Economics(**{"players": "rule", "economy": {"shock_scale": 0}, **more})
+
+
+def asked_of(world: Economics, player: str = "agent") -> list[ChatRequest]:
+    calls = [call.request for turn in world.turns for call in turn.calls]
+    return [it for it in calls if it.site is not None and it.site.component == player]
+
+
+def test_a_person_reads_the_briefing_and_chooses_a_move_on_offer() -> None:
+    read: list[Any] = []
+
+    def person(question: OpenQuestion) -> dict[str, Any]:
+        read.append(question)
+        words = {"action": "Raise it", "reasoning": "It is time.", "confidence": 0.5}
+        return {**words, "rate_change_bp": 50}
+
+    world = ruled(players={"Aland": Person(person)}, nations=["Aland"], turns=2)
+    rates = world.run(progress=False)["interest_rate"]
+    assert rates.tolist() == [4, 4.5, 5]
+    assert "The policy rate is 4.5% per year." in read[1].request.prompt
+    assert world.decisions()["model"].unique().tolist() == ["human"]
+
+
+def test_a_human_agent_names_the_rate_in_a_seat() -> None:
+    def person(question: OpenQuestion) -> dict[str, Any]:
+        words = {"action": "Set the rate", "reasoning": "It is time.", "confidence": 0.5}
+        return {**words, "proposed_rate": 4.75}
+
+    for moves, there in (((-75, 0, 75), 4.75), (None, 4.75)):
+        agent = HumanAgent("Aland", moves_bp=moves, ask=person)
+        world = ruled(
+            players={"Aland": agent, "*": "rule"}, nations=["Aland"], moves_bp=moves, turns=1
+        )
+        assert world.people == [agent.person]
+        assert world.run(progress=False)["interest_rate"].tolist() == [4, there]
+
+
+def test_a_function_is_the_validator_and_what_it_rejects_moves_nothing() -> None:
+    def judge(question: Question) -> dict[str, Any]:
+        return {
+            "is_valid": "3" in question.values["action"],
+            "reasoning": f"{question.player} said so.",
+            "confidence": 1,
+        }
+
+    def propose(question: Question) -> dict[str, Any]:
+        move = 50 if question.player == "Aland" else 25
+        words = {"action": f"Change the rate by {move} of 3" if move == 25 else "Raise the rate"}
+        return {**words, "reasoning": "r", "confidence": 1, "rate_change_bp": move}
+
+    world = ruled(
+        players={"agent": propose, "validator": judge},
+        validator="asked",
+        nations=["Aland", "Borduria"],
+        turns=1,
+    )
+    frame = world.run(progress=False)
+    assert frame["interest_rate"].tolist() == [4, 4.25]
+    assert frame[["actions", "accepted"]].iloc[-1].tolist() == [2, 1]
+    rows = world.decisions().set_index(["component", "player"])
+    assert not rows.loc[("agent", "Aland"), "accepted"]
+    assert rows.loc[("validator", "Borduria"), "vote_bp"] == 25
+
+
+def test_what_is_no_economic_policy_twice_changes_nothing_and_is_not_judged() -> None:
+    client = make_client([policy("Sing a song"), policy("Dance")])
+    world = ruled(players={}, llm_client=client, moves_bp=None, turns=1)
+    assert world.run(progress=False)["interest_rate"].tolist() == [4, 4]
+    assert [it.site.component for it in requests_of(client) if it.site] == ["agent", "agent"]
+    assert world.statuses == {"fallback": 1}
+    assert "proposed (REJECTED)" in world.turns[1].story[1]
+
+
+def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
+    by_rule = ruled(moves_bp=None, start_at="1979Q3", turns=2).run(progress=False)
+    assert by_rule["interest_rate"].round(2).tolist()[1:] == [11.5, 13.5]
+    worded = ruled(
+        players={"agent": lambda _: dict(policy("Raise the rate")), "*": "rule"},
+        moves_bp=None,
+        turns=2,
+    )
+    assert worded.run(progress=False)["interest_rate"].tolist() == [4, 4, 4]
+
+
+def test_chance_answers_for_all() -> None:
+    world = Economics(players="random", validator="asked", nations=["Ann", "Bo"], turns=3)
+    world.run(progress=False)
+    assert {answer.component for answer in world.turns[3].answers} == {"agent", "validator"}
+
+
+def test_an_agent_with_a_briefing_is_told_that_it_would_see_one_quarter() -> None:
+    agent = NationAgent("Ann", make_client(), moves_bp=[0, 25], briefing=PolicyBriefing())
+    world = ruled(players={"Ann": agent}, nations=["Ann"], moves_bp=[0, 25])
+    with pytest.raises(ConfigError, match="leave the seat to the run's model"):
+        world.run(1, progress=False)
+
+
+# --- the committee --------------------------------------------------------------------------------
+
+
+def test_votes_become_one_rate_in_whatever_order_members_are_named() -> None:
+    moves = {"Ann": 50, "Bo": 25, "Cy": -25}
+
+    def vote(question: Question) -> dict[str, Any]:
+        words = {"action": "Move the rate", "reasoning": "r", "confidence": 1}
+        return {**words, "rate_change_bp": moves[question.player]}
+
+    worlds = [ruled(players=vote, nations=names, turns=1) for names in ([*moves], [*moves][::-1])]
+    first, second = (world.run(progress=False) for world in worlds)
+    assert first["interest_rate"].tolist() == second["interest_rate"].tolist() == [4, 4.25]
+    assert worlds[0].turns[1].answers == worlds[1].turns[1].answers
+    assert worlds[0].turns[1].story[0] == (
+        "Votes: Ann 4.5% (+50 bp), Bo 4.25% (+25 bp), Cy 3.75% (-25 bp). "
+        "By the rule median: 4.25% (+25 bp); dissent: Ann, Cy."
+    )
+    rows = worlds[0].decisions().set_index("player")
+    assert rows["dissent"].tolist() == [True, False, True]
+    assert rows["outcome_bp"].tolist() == [25, 25, 25]
+
+
+def test_one_after_the_other_each_meets_the_rate_that_the_last_one_left() -> None:
+    world = ruled(
+        players=lambda _: {**dict(policy()), "rate_change_bp": 25},
+        nations=["Bo", "Ann"],
+        committee="sequential",
+        turns=1,
+    )
+    assert world.run(progress=False)["interest_rate"].tolist() == [4, 4.5]
+    rows = world.decisions().set_index("player")
+    assert rows.loc[["Bo", "Ann"], "new_rate"].tolist() == [4.25, 4.5]
+
+
+# --- from outside ---------------------------------------------------------------------------------
+
+
+def test_what_is_set_at_a_turn_acts_on_the_way_to_the_next() -> None:
+    shocks = [{"turn": 1, "set": {"shock.supply": 4}}, {"turn": 1, "set": {"shock.demand": 1}}]
+    world = ruled(interventions=shocks, turns=4)
+    frame = world.run(progress=False)
+    assert frame["inflation"].tolist()[:3] == [2, 2, 3]  # 4 points in one of four quarters
+    assert frame["output_gap"].tolist()[:3] == [0, 0, 1]
+    assert world.turns[1].state.shock.supply == 4
+    assert world.turns[2].state.shock == Hit()
+
+
+def test_inflation_that_is_set_is_what_the_last_four_quarters_had() -> None:
+    world = ruled(turns=1)
+    world.intervene(0, {"inflation": 9})
+    assert world.state.lags.inflation == (9, 9, 9, 9)
+    assert world.state.inflation == 9
+    world.run(progress=False)
+    assert world.state.inflation == 9
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"inflaton": 9}, r"'inflaton' \(did you mean 'inflation'\?\)"),
+        ({"unemployment": 200}, "no economy has {'unemployment': 200}"),
+        ({"inflation": float("nan")}, "inflation=nan"),
+    ],
+)
+def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ruled().intervene(0, values)
+
+
+def test_a_static_economy_has_no_equation_for_a_shock() -> None:
+    with pytest.raises(ConfigError, match="'static' has no equation for shock"):
+        ruled(economy={"model": "static"}, interventions=[{"turn": 1, "set": {"shock.supply": 1}}])
+
+
+# --- parameters and notes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"nations": [{"name": "Ann", "kind": "taylor"}]}, r"players: \{Ann: rule\}"),
+        ({"validator": {"kind": "always_valid"}}, r"players=\{'validator': ...\}"),
+        ({"engine": EconomicEngine()}, r"players=\{'engine': ...\}"),
+        ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
+        ({"nations": []}, "name at least one"),
+        ({"moves_bp": None, "decide": "mode"}, "decide: mode needs moves"),
+        ({"moves_bp": None, "briefing": "economist"}, "an economist's briefing needs moves"),
+        ({"briefing": "thin", "masked": False}, "masked: false has no effect"),
+        ({"committee": {"rule": "chair", "chair": "Bob"}}, "chair 'Bob' is not one of"),
+        ({"nations": [{"name": "Ann", "prompt": "## User\n\nHm."}]}, "no slot {{ moves }}"),
+        ({"economy": {"mirrored": True}, "start_at": "1981Q3"}, "choose another start"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_errors_that_name_the_way_out(
+    values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Economics(**values)
+
+
+def test_an_engine_that_does_other_than_words_say_is_a_second_policymaker() -> None:
+    world = ruled(
+        players={
+            "agent": lambda _: dict(policy("Raise the interest rate by 0.5 percentage points")),
+            "validator": "rule",
+            "engine": lambda question: {**dict(rate_update(4)), "new_interest_rate": 3},
+        },
+        moves_bp=None,
+        turns=1,
+    )
+    world.run(progress=False)
+    assert "of 1 actions whose words name a rate, 0 got it" in world.notes[0]
+    assert world.decisions()["stated_rate"].unique().tolist() == [4.5]
+
+
+def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> None:
+    own = Prompt.load("agent_rate").replace("economic policy advisor", "fearful banker")
+    client, tape = make_client(), tmp_path / "own.tape"
+    nation = {"name": "Ann", "prompt": f"## System\n\n{own.system}\n\n## User\n\n{own.user}"}
+    world = ruled(nations=[nation], players={}, llm_client=client, tape=tape, turns=1)
+    world.run(progress=False)
+    world.close()
+    assert "fearful banker" in asked_of(world)[0].prompt
+    assert Economics.replay(tape).turns == world.turns
+
+
+def test_charts_have_the_rates_bounds() -> None:
+    world = ruled(engine={"rate_bounds": [0, 15]})
+    assert world.to_frame().attrs["bounds"] == {"interest_rate": (0, 15)}
+    assert next(iter(world.series)).label == "Policy rate"

@@ -29,6 +29,7 @@ from llmsim_lab.assistant import Chat, ChatConfig, FunctionTools
 from llmsim_lab.context import CrisisConfig, CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._world import Economics
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ToolCall
@@ -88,6 +89,20 @@ WORLDS = {
         cls=Simulation,
         turns=12,
         parts=lambda: {"config": steady_config(nations=NATIONS, turns=12)},
+        delay_s=0.006,
+    ),
+    "economics": World(
+        cls=Economics,
+        turns=12,
+        parts=lambda: {
+            "start_at": "1979Q3",
+            "nations": NATIONS[:3],
+            "moves_bp": None,
+            "turns": 12,
+            "committee": "sequential",
+            "players": {"Borduria": "rule"},
+            "seed": 11,
+        },
         delay_s=0.006,
     ),
     "crisis": World(

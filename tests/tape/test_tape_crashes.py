@@ -80,7 +80,8 @@ def lines_of(log: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("name", "kills"), [("economy", 24), ("crisis", 6), ("social", 6), ("own", 6), ("chat", 6)]
+    ("name", "kills"),
+    [("economy", 24), ("economics", 8), ("crisis", 6), ("social", 6), ("own", 6), ("chat", 6)],
 )
 def test_a_run_killed_again_and_again_ends_as_one_never_interrupted_and_asks_nothing_twice(
     tmp_path: Path, name: str, kills: int

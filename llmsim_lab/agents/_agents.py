@@ -119,7 +119,7 @@ class Agent(ABC):
         Raises:
             LLMFailureException: the model failed, or its action is outside the domain twice.
         """
-        now = question.state
+        now, fields = question.state, question.reply.model_fields
         action = await self.decide_action(
             SimulationState(
                 turn=question.turn - 1,
@@ -130,20 +130,21 @@ class Agent(ABC):
         )
         call = action.chain.call if action.chain else None
         if action.status == "failed":
-            failure = LLMFailureException(
-                "invalid_response", 2, component="agent", detail=f"{action.action_string!r}"
-            )
+            outside = f"{action.action_string!r} is outside the agent's domain"
+            failure = LLMFailureException("invalid_response", 2, component="agent", detail=outside)
             failure.call = call
             raise failure
-        said = dict(action.policy_decision or {"reasoning": "", "confidence": 1.0})
-        said |= {"action": action.action_string, "rate_change_bp": action.rate_change_bp}
-        said["proposed_rate"] = action.proposed_rate
-        if (
-            action.rate_change_bp is not None
-            and "rate_change_bp" not in question.reply.model_fields
-        ):
-            said["proposed_rate"] = now.interest_rate + action.rate_change_bp / 100
-        said = {name: it for name, it in said.items() if name in question.reply.model_fields}
+        words, size, rate = action.policy_decision, action.rate_change_bp, action.proposed_rate
+        if size is not None and "rate_change_bp" not in fields:
+            rate = now.interest_rate + size / 100
+        said = {
+            "action": action.action_string,
+            "reasoning": words.reasoning if words else "It gave no reason.",
+            "confidence": words.confidence if words else 1.0,
+            "rate_change_bp": size,
+            "proposed_rate": rate,
+        }
+        said = {name: it for name, it in said.items() if name in fields}
         return said if call is None else question.reply.model_validate(said).with_call(call)
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from statistics import fmean, stdev
 from typing import cast
 
 from llmsim_lab._util.text import clip, number
+from llmsim_lab.agents._briefing import Dated
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.economy._analysis import closed_loop, long_run_response
 from llmsim_lab.economy._macro import (
@@ -29,7 +30,7 @@ from llmsim_lab.economy._macro import (
     rate_by,
 )
 from llmsim_lab.errors import ConfigError, EconomyError
-from llmsim_lab.models import GlobalState, SimulationState
+from llmsim_lab.models import GlobalState
 
 RUNS = 500
 """How many runs of a rule the shares at a bound and of spirals are taken from."""
@@ -102,7 +103,7 @@ class Subject:
         one_after_another: who set one rate, each changing what the one before left.
     """
 
-    state: SimulationState
+    state: Dated
     turns: int
     model: MacroModel | None
     rules: Mapping[str, TaylorRule | Rule] = field(default_factory=dict)

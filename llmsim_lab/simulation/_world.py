@@ -73,6 +73,7 @@ from llmsim_lab.simulation._config import (
     checked_quarter,
     named_twice,
 )
+from llmsim_lab.simulation._lint import LintFinding, Subject, findings
 from llmsim_lab.simulation._verdicts import gate_notes
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import economic_domain, verdict_prompt
@@ -312,10 +313,11 @@ class Economics(Run[Economy]):
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
         economy, moves = state.global_state, self.moves_bp
+        quarters = [turn.state for turn in self.turns]
         decisions: Mapping[str, Any] = await ask.each(
             self._members,
             self._reply,
-            lambda name: self._prompt_to(name, economy, ask.turn),
+            lambda name: self._prompt_to(name, quarters, ask.turn),
             tag="agent",
             limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
             decide=self.decide,
@@ -467,21 +469,19 @@ class Economics(Run[Economy]):
 
     # --- what is asked, and of which parameters -----------------------------------------------
 
-    def _prompt_to(self, name: str, economy: GlobalState, turn: int) -> RenderedPrompt:
-        """Return what a member reads: what its prompt has slots for."""
+    def _prompt_to(self, name: str, states: Sequence[Economy], turn: int) -> RenderedPrompt:
+        """Return what a member reads of the run so far: what its prompt has slots for."""
         nation, prompt, moves = self._nations[name], self._prompt_of(name), self.moves_bp
         if "history" not in prompt.slots:
+            economy = states[-1].global_state
             return thin_prompt(
                 prompt, economy, name=name, profile=nation, moves_bp=moves, turn=turn - 1
             )
-        quarters = known_quarters(
-            [turn.state for turn in self.turns],
-            us_past=self.start_at is not None,
-            mirror_of=self._how.mirror_of,
-        )
         return briefing_prompt(
             prompt,
-            quarters,
+            known_quarters(
+                states, us_past=self.start_at is not None, mirror_of=self._how.mirror_of
+            ),
             name=name,
             profile=nation,
             how=self._how,
@@ -520,6 +520,30 @@ class Economics(Run[Economy]):
             )
 
     # --- views --------------------------------------------------------------------------------
+
+    def lint(self) -> list[LintFinding]:
+        """Return what is probably wrong with this run, as ``simulation.lint`` does."""
+        first, ruled = self.turns[0].state, {}
+        for name, nation in self._nations.items():
+            seats = (self.players.get(seat) for seat in (name, "agent", "*"))
+            if next(filter(None, seats), "model") == "rule":
+                ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
+        asked = [name for name in self._members if name not in ruled]
+        return findings(
+            Subject(
+                state=first,
+                turns=self.config.turns,
+                model=self._macro,
+                rules=ruled,
+                targets={name: self._nations[name].inflation_target for name in asked},
+                limits=self._limits,
+                moves_bp=self.moves_bp or (),
+                shock_scale=self.economy.shock_scale,
+                fiscal_backstop=self._backstop,
+                prompts={name: self._prompt_to(name, [first], 1) for name in asked},
+                one_after_another=self._members if self.committee.rule == "sequential" else [],
+            )
+        )
 
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:

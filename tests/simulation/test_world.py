@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from builders import make_client, policy, rate_update, requests_of
 
-from llmsim_lab.agents import NationAgent
+from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
@@ -19,10 +19,11 @@ from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion
+from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._records import llm_config_of, prompts_of
-from llmsim_lab.simulation import SimulationConfig
+from llmsim_lab.simulation import SimulationConfig, lint
 from llmsim_lab.simulation._world import Economics, Hit
 from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import EconLLMValidator
@@ -255,6 +256,39 @@ def test_a_human_agent_names_the_rate_in_a_seat() -> None:
         assert world.run(progress=False)["interest_rate"].tolist() == [4, there]
 
 
+class Cutting(Agent):
+    """An agent of one's own, without words beside the action."""
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        assert state.turn == 0
+        return Action(agent_name=self.name, action_string="Cut the rate", rate_change_bp=-25)
+
+
+@pytest.mark.parametrize("moves", [None, (-25, 0)])
+def test_an_agent_of_ones_own_states_its_size_in_either_world(moves: Any) -> None:
+    world = ruled(
+        players={"*": "rule", "Aland": Cutting("Aland")}, nations=["Aland"], moves_bp=moves
+    )
+    assert world.run(1, progress=False)["interest_rate"].tolist() == [4, 3.75]
+
+
+def test_a_rule_that_is_exact_sets_the_very_rate_it_asks_for() -> None:
+    rule = TaylorRuleAgent("Aland", exact=True)
+    world = ruled(
+        players={"*": "rule", "Aland": rule}, nations=["Aland"], moves_bp=None, start_at="1979Q3"
+    )
+    frame = world.run(3, progress=False)
+    assert frame["interest_rate"].tolist()[1:] == pytest.approx(frame["taylor_rate"].tolist()[:-1])
+
+
+def test_an_agent_whose_action_is_outside_its_domain_twice_changes_nothing() -> None:
+    agent = NationAgent("Aland", make_client([policy("Sing a song"), policy("Dance")]))
+    world = ruled(players={"*": "rule", "Aland": agent}, nations=["Aland"], moves_bp=None)
+    assert world.run(1, progress=False)["interest_rate"].tolist() == [4, 4]
+    [answer] = [it for it in world.turns[1].answers if it.component == "agent"]
+    assert (answer.status, len(answer.calls)) == ("fallback", 1)
+
+
 def test_a_function_is_the_validator_and_what_it_rejects_moves_nothing() -> None:
     def judge(question: Question) -> dict[str, Any]:
         return {
@@ -446,3 +480,16 @@ def test_charts_have_the_rates_bounds() -> None:
     world = ruled(engine={"rate_bounds": [0, 15]})
     assert world.to_frame().attrs["bounds"] == {"interest_rate": (0, 15)}
     assert next(iter(world.series)).label == "Policy rate"
+
+
+def test_what_is_probably_wrong_is_said_of_rules_and_prompts_without_a_model() -> None:
+    nations = ["Ann", {"name": "Bo", "inflation_target": 4}]
+    world = ruled(nations=nations, players={"Ann": "rule"}, committee="sequential", briefing="thin")
+    found = {finding.rule.split()[0] for finding in world.lint()}
+    config = SimulationConfig(
+        nations=[{"name": "Ann", "kind": "taylor"}, nations[1]],
+        committee="sequential",
+        briefing="thin",
+        economy={"shock_scale": 0},
+    )
+    assert found == {finding.rule.split()[0] for finding in lint(config)} > {"L14"}

@@ -2085,8 +2085,11 @@ def made_of(client: LLMClient | None, parts: Mapping[str, Any]) -> dict[str, Any
     Raises:
         ConfigError: one cannot be called with a client, or makes nothing.
     """
+    # What asks by itself can be called too, with a question: it is a part and makes none.
     return {
-        name: _called(name, part, client) if callable(part) else part
+        name: part
+        if hasattr(part, "llm_client") or not callable(part)
+        else _called(name, part, client)
         for name, part in parts.items()
     }
 

@@ -134,7 +134,7 @@ class Economy(State):
         return {**figures, "taylor_rate": rate_by(_TAYLOR, self.global_state)}
 
 
-class Move(Reply):
+class RateMove(Reply):
     """A change of the rate alone, where a choice is taken from probabilities."""
 
     rate_change_bp: int
@@ -287,7 +287,7 @@ class Economics(Run[Economy]):
         # The order in which a committee's members are named must not matter.
         in_turn = self.committee.rule == "sequential"
         self._members = list(self._nations) if in_turn else sorted(self._nations)
-        self._reply = Move if self.decide else RateDecision if moves else EconomicDecision
+        self._reply = RateMove if self.decide else RateDecision if moves else EconomicDecision
         self._how = PolicyBriefing(
             masked=self.masked,
             members=len(self.nations),
@@ -443,7 +443,7 @@ class Economics(Run[Economy]):
         said = {"reasoning": proposal.reasoning, "confidence": 1.0}
         if self.moves_bp is None:
             return {**said, "action": proposal.action, "proposed_rate": proposal.rate}
-        if question.reply is Move:
+        if question.reply is RateMove:
             return {**said, "rate_change_bp": proposal.move}
         return {**said, "action": proposal.action, "rate_change_bp": proposal.move}
 

@@ -587,20 +587,16 @@ class NationAgent(EconLLMAgent):
         """Show what a briefing shows, where the prompt has a place for it."""
         if "history" not in self.prompt.slots:
             return super()._construct_prompt(state)
-        mirror_of = self.briefing.mirror_of if self.briefing else None
-        quarters = known_quarters([*self.past, state], us_past=self.us_past, mirror_of=mirror_of)
-        return self.briefed(quarters, turn=state.turn)
-
-    def briefed(self, quarters: Sequence[Quarter], *, turn: int = 0) -> str:
-        """Return a briefing on quarters, oldest first, of which the last is the present one."""
+        how = self.briefing or PolicyBriefing()
+        states = [*self.past, state]
         return briefing_prompt(
             self.prompt,
-            quarters,
+            known_quarters(states, us_past=self.us_past, mirror_of=how.mirror_of),
             name=self.name,
             profile=self.profile,
-            how=self.briefing or PolicyBriefing(),
+            how=how,
             moves_bp=self.moves_bp or (),
-            turn=turn,
+            turn=state.turn,
         )
 
 

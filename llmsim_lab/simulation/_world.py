@@ -313,7 +313,7 @@ class Economics(Run[Economy]):
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
         economy, moves = state.global_state, self.moves_bp
-        quarters = [turn.state for turn in self.turns]
+        quarters = [*(turn.state for turn in self.turns[:-1]), state]
         decisions: Mapping[str, Any] = await ask.each(
             self._members,
             self._reply,

@@ -41,16 +41,21 @@ from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.agents import NationAgent
-from llmsim_lab.agents._agents import moves_to_choose
+from llmsim_lab.agents._agents import (
+    NationProfile,
+    briefing_prompt,
+    moves_to_choose,
+    thin_prompt,
+)
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, next_quarter
 from llmsim_lab.economy._macro import STEADY_STATE, Rule, Shocks, function_of
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
+from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._choose import Decide
-from llmsim_lab.models import GlobalState, SimulationState
+from llmsim_lab.models import GlobalState
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation._verdicts import GATE_VERSION, GateVerdict, Told, Verdict
 from llmsim_lab.study._checks import LASTING
 from llmsim_lab.types import ModelInfo
@@ -244,7 +249,7 @@ def question(situation: Situation, *, told: Told, named: bool) -> str:
         told: ``economist`` for the briefing, ``thin`` for four indicators.
         named: whether it has the economy's name and, in a briefing, dates.
     """
-    agent = _agent(told, named)
+    name, profile, prompt = _NAME if named else _NO_NAME, NationProfile(), _prompt(told)
     if told == "thin":
         last = situation.quarters[-1]
         economy = GlobalState(
@@ -254,11 +259,14 @@ def question(situation: Situation, *, told: Told, named: bool) -> str:
             gdp_growth=situation.growth,
             output_gap=situation.gap,
         )
-        return agent.prompt_for(SimulationState(global_state=economy))
+        return thin_prompt(prompt, economy, name=name, profile=profile, moves_bp=GATE_MOVES_BP)
     quarters = situation.quarters
     if named:
         quarters = _dated(quarters, _DATES[int(situation.pair[1:]) % len(_DATES)])
-    return agent.briefed(quarters)
+    how = PolicyBriefing(masked=not named)
+    return briefing_prompt(
+        prompt, quarters, name=name, profile=profile, how=how, moves_bp=GATE_MOVES_BP
+    )
 
 
 def _dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
@@ -271,13 +279,8 @@ def _dated(quarters: Sequence[Quarter], last: str) -> tuple[Quarter, ...]:
 
 
 @cache
-def _agent(told: Told, named: bool) -> NationAgent:
-    return NationAgent(
-        _NAME if named else _NO_NAME,
-        LLMClient(LLMConfig(), ScriptedBackend("")),  # never asked: it writes the prompts
-        moves_bp=GATE_MOVES_BP,
-        briefing=PolicyBriefing(masked=not named) if told == "economist" else None,
-    )
+def _prompt(told: Told) -> Prompt:
+    return Prompt.load("agent_briefing" if told == "economist" else "agent_rate")
 
 
 class GateAnswer(BaseModel):
@@ -871,7 +874,7 @@ def economics_card(
 
     async def measured(client: LLMClient) -> EconomicsCard:
         info = await client.model_info()
-        asked = told, _agent(told, named=False).prompt.digest
+        asked = told, _prompt(told).digest
         path = _place_of(economics_folder(folder), client, info, *asked)
         card = None if again else EconomicsCard.read(path)
         card = card or EconomicsCard(

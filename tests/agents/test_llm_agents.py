@@ -8,9 +8,9 @@ import pytest
 from builders import make_client, make_state, policy, requests_of
 
 from llmsim_lab.agents import EconLLMAgent, NationAgent
-from llmsim_lab.agents._agents import NationProfile
+from llmsim_lab.agents._agents import NationProfile, thin_prompt
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
-from llmsim_lab.models import PolicyDecision
+from llmsim_lab.models import GlobalState, PolicyDecision
 from llmsim_lab.prompts import Prompt
 
 STATE = make_state()
@@ -95,6 +95,16 @@ async def test_a_nations_profile_stands_in_the_system_message_and_not_in_the_use
         "Temperament: hawkish."
     )
     assert "Borduria" not in user.content
+
+
+def test_moves_stand_in_a_thin_prompt_that_has_a_slot_for_them() -> None:
+    with_slot, without = (
+        thin_prompt(Prompt.load(name), GlobalState(), name="Aland", moves_bp=(-25, 0, 25))
+        for name in ("agent_rate", "agent_policy")
+    )
+    assert "-25, 0, +25" in with_slot
+    assert "You advise Aland." in with_slot
+    assert "+25" not in without
 
 
 async def test_two_nations_share_the_prompt_up_to_their_profiles() -> None:

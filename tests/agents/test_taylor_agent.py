@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from builders import make_state
 
 from llmsim_lab.agents import TaylorRuleAgent
+from llmsim_lab.agents._agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import RateLimits
+from llmsim_lab.models import GlobalState
 
 
 async def test_at_the_steady_state_it_proposes_the_rate_that_is() -> None:
@@ -69,6 +73,22 @@ async def test_exactly_it_states_the_very_change_that_the_rule_asks_for() -> Non
     assert beyond.rate_change_bp == pytest.approx(200)
     assert beyond.policy_decision is not None
     assert "goes no further" in beyond.policy_decision.reasoning
+
+
+@pytest.mark.parametrize(
+    ("how", "rate", "move"),
+    [
+        ({}, 6.0, None),  # one step at most
+        ({"moves_bp": [-25, 0, 25]}, 4.25, 25),
+        ({"moves_bp": [-25, 0, 25], "exact": True}, 8.5, 450),
+    ],
+)
+def test_a_proposal_goes_as_far_as_what_is_on_offer(how: Any, rate: float, move: Any) -> None:
+    economy = GlobalState(inflation=5)
+    proposal = rule_proposal(TaylorRule(), economy, RateLimits(), **how)
+    assert (proposal.rate, proposal.move) == (rate, move)
+    assert proposal.action == f"Set the interest rate to {rate:g}%"
+    assert ("goes no further" in proposal.reasoning) is ("exact" not in how)
 
 
 async def test_a_function_is_a_rule_too() -> None:

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._macro import FiscalBackstop
+from llmsim_lab.economy._macro import NO_SHOCKS, FiscalBackstop
+from llmsim_lab.engines._engines import next_economy
 from llmsim_lab.models import GlobalState
-from llmsim_lab.simulation import Simulation, SimulationConfig
 
 SLUMP = GlobalState(interest_rate=0.0, inflation=-3.0, output_gap=-8.0)
 """The Taylor rule asks for -7.5 percent here."""
@@ -28,34 +28,27 @@ def test_the_budget_does_nothing_in_an_economy_that_the_rate_can_steer() -> None
     assert FiscalBackstop().demand(GlobalState(), lower_bound=0.0, model=RudebuschSvensson()) == 0.0
 
 
-def played(*, backstop: bool, start: GlobalState = SLUMP) -> Simulation:
-    config = SimulationConfig.model_validate(
-        {
-            "nations": [{"name": "Rule", "kind": "taylor"}],
-            "validator": {"kind": "always_valid"},
-            "economy": {"shock_scale": 0, "fiscal_backstop": backstop},
-        }
+def after(rate: float, *, backstop: bool) -> GlobalState:
+    return next_economy(
+        SLUMP,
+        rate,
+        NO_SHOCKS,
+        macro=RudebuschSvensson(),
+        lower_bound=0.0,
+        backstop=FiscalBackstop() if backstop else None,
+        turn=3,
     )
-    simulation = Simulation(config)
-    simulation = simulation.fork(0, state=start)
-    simulation.run(1)
-    return simulation
 
 
-def test_a_run_has_it_where_its_configuration_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_next_quarter_has_what_the_budget_adds_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.INFO):
-        helped, alone = (played(backstop=on).state.global_state for on in (True, False))
+        helped, alone = (after(0.0, backstop=on) for on in (True, False))
     assert helped.output_gap - alone.output_gap == pytest.approx(0.55)
-    assert [text for text in caplog.messages if text.startswith("FISCAL_BACKSTOP")] == [
-        "FISCAL_BACKSTOP turn=1 demand=0.55"
-    ]
-    expected = RudebuschSvensson().advance(SLUMP, interest_rate=0.0)
-    assert alone.output_gap == expected.output_gap
+    assert caplog.messages == ["FISCAL_BACKSTOP turn=3 demand=0.55"]
+    assert alone == RudebuschSvensson().advance(SLUMP, interest_rate=0.0)
 
 
 def test_it_waits_until_the_rate_is_at_its_bound() -> None:
-    above = SLUMP.model_copy(update={"interest_rate": 9.0})
-    above = GlobalState(**{**dict(above), "lags": None})
-    helped, alone = (played(backstop=on, start=above) for on in (True, False))
-    assert helped.state.global_state.interest_rate > 0
-    assert helped.state.global_state == alone.state.global_state
+    assert after(0.25, backstop=True) == after(0.25, backstop=False)

@@ -19,12 +19,12 @@ from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion
-from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._records import llm_config_of, prompts_of
 from llmsim_lab.simulation import SimulationConfig, lint
-from llmsim_lab.simulation._world import Economics, Hit
+from llmsim_lab.simulation._world import Economics, Economy, Hit
 from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import EconLLMValidator
 
@@ -493,3 +493,12 @@ def test_what_is_probably_wrong_is_said_of_rules_and_prompts_without_a_model() -
         economy={"shock_scale": 0},
     )
     assert found == {finding.rule.split()[0] for finding in lint(config)} > {"L14"}
+
+
+def test_the_budget_adds_demand_at_the_bound_where_the_parameters_say_so() -> None:
+    slump = Economy().with_economy(GlobalState(interest_rate=0, inflation=-3, output_gap=-8))
+    helped, alone = (
+        ruled(economy={"shock_scale": 0, "fiscal_backstop": on}, state=slump).run(1, progress=False)
+        for on in (True, False)
+    )
+    assert (helped["output_gap"] - alone["output_gap"]).tolist() == pytest.approx([0, 0.55])

@@ -14,8 +14,10 @@ from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, LLMValidator, Validator
+from llmsim_lab.validators._validators import economic_domain, verdict_prompt
 
 STATE = make_state()
 
@@ -111,27 +113,35 @@ async def test_no_actions_are_no_error_and_no_call() -> None:
     assert requests_of(client) == []
 
 
-async def test_a_permissive_validator_asks_for_any_significant_impact() -> None:
-    client = make_client(verdict())
-    await EconLLMValidator(client).validate_actions(proposals("Build a dam"), STATE)
-    system, user = requests_of(client)[0].messages
-    assert "accept an action if it has any significant impact" in system.content
-    assert user.content.startswith('Proposed action: "Build a dam"')
+def asked(*, permissive: bool, domain: str = "economic") -> RenderedPrompt:
+    return verdict_prompt(
+        Prompt.load("validator_economic"),
+        economic_domain(domain),
+        "Build a dam",
+        permissive=permissive,
+        agent="Aland",
+    )
 
 
-async def test_a_strict_validator_asks_for_a_measure_of_the_domain_itself() -> None:
+def test_a_permissive_validator_asks_for_any_significant_impact() -> None:
+    prompt = asked(permissive=True)
+    assert "accept an action if it has any significant impact" in prompt.system
+    assert prompt.user.startswith('Proposed action: "Build a dam"')
+
+
+def test_a_strict_validator_asks_for_a_measure_of_the_domain_itself() -> None:
+    prompt = asked(permissive=False)
+    assert "only if it is a measure of this domain itself" in prompt.system
+    assert "permissive" not in prompt.system
+
+
+async def test_a_validator_asks_as_its_domain_and_setting_say() -> None:
     client = make_client(verdict())
-    validator = EconLLMValidator(client, permissive=False)
+    validator = EconLLMValidator(client, "fiscal", permissive=False)
     await validator.validate_actions(proposals("Build a dam"), STATE)
     system = requests_of(client)[0].messages[0].content
-    assert "only if it is a measure of this domain itself" in system
-    assert "permissive" not in system
-
-
-async def test_the_domain_stands_in_the_prompt() -> None:
-    client = make_client(verdict())
-    await EconLLMValidator(client, "fiscal").validate_actions(proposals("Cut taxes"), STATE)
-    assert "Domain: fiscal policy" in requests_of(client)[0].prompt
+    assert system == asked(permissive=False, domain="fiscal").system
+    assert "Domain: fiscal policy" in system
 
 
 async def test_an_action_that_failed_its_own_check_is_rejected_unasked() -> None:

@@ -415,8 +415,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Raises:
             PromptError: there is no prompt of that name.
         """
-        wanted = Prompt.load(source) if isinstance(source, str) else source
-        return cast("Prompt", self.prompt_for(wanted, None)[0])
+        if isinstance(source, str):
+            # A recorded run keeps the prompts that it had, whatever the package's files say today.
+            for place, prompt in self._prompts.items():
+                if place.partition("#")[0] == source:
+                    return prompt
+            source = Prompt.load(source)
+        return cast("Prompt", self.prompt_for(source, None)[0])
 
     def prompt_for(self, source: Any, reply: type[Decision] | None) -> tuple[Prompt | str, bool]:
         """Return the prompt that a question names, or the one that a fork put in its place.

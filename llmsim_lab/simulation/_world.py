@@ -491,7 +491,9 @@ class Economics(Run[Economy]):
 
     def _prompt_of(self, name: str) -> Prompt:
         own = self._nations[name].prompt
-        return self.prompt(self._shipped if own is None else Prompt.parse(own, name=self._shipped))
+        if own is None:
+            return self.prompt(self._shipped)
+        return self.prompt(Prompt.parse(own, name=f"{self._shipped} of {name}"))
 
     def _check_parameters(self, *, briefed: bool) -> None:
         if self.moves_bp is None and (briefed or self.decide):

@@ -476,6 +476,36 @@ def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> No
     assert Economics.replay(tape).turns == world.turns
 
 
+def test_prompts_come_from_the_recording_and_not_from_todays_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Prompt.load("agent_policy")
+    nation = {"name": "Ann", "prompt": f"## System\n\n{own.system}\n\n## User\n\nHm? {own.user}"}
+    client, tape = make_client(), tmp_path / "x.tape"
+    world = ruled(
+        nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=tape, turns=2
+    )
+    world.run(progress=False)
+    world.close()
+    load = Prompt.load
+
+    def changed(name: str) -> Prompt:
+        prompt = load(name)
+        return prompt.edit(f"{prompt.text}\nAnd be quick.")
+
+    monkeypatch.setattr(Prompt, "load", changed)
+    replayed = Economics.replay(tape)
+    assert replayed.turns == world.turns
+    assert replayed.prompts == world.prompts
+    edited = world.prompts[f"agent_policy#{own.digest[:8]}"].replace("ONE", "exactly ONE")
+    forked = replayed.fork(1, prompt=edited, llm_client=client)
+    forked.run(1, progress=False)
+    first, second = (it.prompt for it in asked_of(forked)[-2:])
+    assert "Hm?" in first
+    assert "exactly ONE" not in first
+    assert "exactly ONE" in second
+
+
 def test_charts_have_the_rates_bounds() -> None:
     world = ruled(engine={"rate_bounds": [0, 15]})
     assert world.to_frame().attrs["bounds"] == {"interest_rate": (0, 15)}

@@ -36,7 +36,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, asks_again, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
-from llmsim_lab.assistant._recorded_tools import RecordedTools, recordable
+from llmsim_lab.assistant._recorded_tools import recordable, recorded
 from llmsim_lab.assistant._toolbox import json_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
@@ -53,8 +53,6 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.types import Value
 
-_TOOL_SHARE = 0.8
-"""A tool times out before the engine gives it up, since the tape would lack its result then."""
 _MAX_CHARS = 4_000
 _MAX_SHOWN = 50
 """How many of the latest messages are shown, so that a long conversation is displayed quickly."""
@@ -169,9 +167,7 @@ class Chat(Run[ChatState]):
         """Make the system prompt, and record what the tools answer."""
         self._system = Prompt("{{ message }}", system=self.constitution, name="constitution")
         self.prompt(self._system)
-        if not isinstance(self.tools, RecordedTools):
-            seconds = _TOOL_SHARE * self.engine.timeout_seconds
-            self.tools = RecordedTools(self.tools, timeout_s=seconds)
+        self.tools = recorded(self.tools, self.engine.timeout_seconds)
 
     async def turn(self, state: ChatState, ask: Ask) -> ChatState:
         """Answer the message in the inbox."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
 import uuid
@@ -13,6 +14,7 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.assistant import _answers as answers
 from llmsim_lab.assistant._adapter import as_llm_error
 from llmsim_lab.assistant._decision_log import DecisionEntry, DecisionOutcome
+from llmsim_lab.assistant._recorded_tools import recorded
 from llmsim_lab.assistant._toolbox import (
     BadCall,
     GoodCall,
@@ -140,8 +142,10 @@ class LLMAgentEngine:
 
     async def __call__(self, question: Any) -> Said:
         """Answer the message of a conversation in which this engine has the assistant's seat."""
+        seated = copy.copy(self)
+        seated.tool_executor = recorded(self.tool_executor, self.config.timeout_seconds)
         context = context_of(question.run, question.state)
-        return Said.by(await self.process_message(context))
+        return Said.by(await seated.process_message(context))
 
     async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> DecisionOutcome:
         executed: list[ToolCall] = []

@@ -57,6 +57,7 @@ _STOPPED = {
     "you ask for it again",
     "error_code": "STOPPED",
 }
+_SHARE = 0.8
 _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
 _MAX_ARGUMENT_CHARS = 300
@@ -158,6 +159,19 @@ class RecordedTools:
 
     def __repr__(self) -> str:
         return f"RecordedTools({self.executor!r})"
+
+
+def recorded(executor: ToolExecutor | None, patience_s: float) -> RecordedTools:
+    """Return an executor whose tools are recorded where a run is; such a one as it is.
+
+    Args:
+        executor: runs the tools.
+        patience_s: how long a tool is waited for. It times out before, since the tape would lack
+            its result then.
+    """
+    if isinstance(executor, RecordedTools):
+        return executor
+    return RecordedTools(executor, timeout_s=_SHARE * patience_s)
 
 
 def recordable(result: ToolResult) -> ToolResult:

@@ -36,7 +36,7 @@ from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in, rule_for
 from llmsim_lab.simulation._headlines import headlines
 from llmsim_lab.simulation._scores import Losses, advice_asked, compared, of_class
-from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.simulation._simulation import EconomicTurn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +138,7 @@ def latest_answers(simulation: Run, names: Collection[str]) -> list[dict[str, An
             if not by_person or (names and made.agent not in names):
                 continue
             said, after = {"answer": answer_in_words(reply_of(made.call))}, {}
-            if isinstance(turn, Turn):
+            if isinstance(turn, EconomicTurn):
                 action = next(one for one in turn.actions if one.agent_name == made.agent)
                 points, named = action.rate_change_bp, action.proposed_rate
                 rate = "" if named is None else f"{number(named)} %"

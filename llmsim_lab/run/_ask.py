@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from inspect import isawaitable
 from numbers import Integral, Real
 from pathlib import Path
@@ -214,7 +214,7 @@ class _Batch:
     otherwise: Any
     values: Mapping[str, Any]
     alone: bool = True
-    filled: Callable[[str], str] | None = None
+    filled: Callable[[], Callable[[str], str]] = field(init=False)
     bounds: dict[Any, _Allowed] = field(default_factory=dict)
 
     @property
@@ -488,6 +488,9 @@ class Ask:
     async def _all(self, batch: _Batch, names: Sequence[str], places: Sequence[_Place]) -> Any:
         """Ask all, and return their decisions in order."""
         self._check(batch, names)
+        if not names:
+            return []
+        batch.filled = cache(self._prepared(batch, names[0]))
         found: list[Any] = [None] * len(names)
         work: list[Coroutine[Any, Any, Sequence[_Outcome]]] = []
         those: list[list[int]] = []
@@ -577,12 +580,14 @@ class Ask:
         return known
 
     def _rendered(self, batch: _Batch, name: str) -> str:
-        if batch.filled is None:
-            batch.filled = self._filled(batch, name)
-        return batch.filled(name)
+        return batch.filled()(name)
 
-    def _filled(self, batch: _Batch, first: str) -> Callable[[str], str]:
-        """Return what fills the prompt for a player; what all share of it is filled in here."""
+    def _prepared(self, batch: _Batch, first: str) -> Callable[[], Callable[[str], str]]:
+        """Return what makes what fills the prompt for a player, once it is needed for one.
+
+        A rule needs none; yet what is wrong with the prompt is said to it too, and a study finds
+        the prompts of a world by a turn of chance.
+        """
         source, values = batch.prompt, batch.values
         if callable(source):
             if values:
@@ -590,7 +595,8 @@ class Ask:
                     f"the prompt to {first} is a function of the name, so that {', '.join(values)} "
                     "goes nowhere; put it into the text that the function returns"
                 )
-            return source
+            function = source
+            return lambda: function
         prompt, edited = self._run.prompt_for(source, batch.reply)
         if isinstance(prompt, str):
             if values:
@@ -599,7 +605,7 @@ class Ask:
                     f"{{{{ {next(iter(values))} }}}} where the value belongs"
                 )
             text = prompt
-            return lambda _: text
+            return lambda: lambda _: text
         config = self._run.config
         known = {
             "name": lambda name: name,
@@ -617,17 +623,19 @@ class Ask:
                     f"ask(..., {slot}=...)"
                 )
         wanted = {slot: known[slot] for slot in prompt.slots}
-        if not edited:  # else the edit has left a slot out, as it may
-            wanted |= values
+        if unused := [name for name in values if name not in wanted and not edited]:
+            raise PromptError(
+                f"the prompt to {first} has no slot for {', '.join(unused)}; write "
+                f"{{{{ {unused[0]} }}}} where the value belongs"
+            )
         own = {slot: each for slot, each in wanted.items() if callable(each)}
         shared = {slot: value for slot, value in wanted.items() if slot not in own}
-        render = prompt.render if batch.alone else prompt.sharing(shared)
-        common = shared if batch.alone else {}
 
-        def fill(name: str) -> str:
-            return render(**common, **{slot: each(name) for slot, each in own.items()})
+        def made() -> Callable[[str], str]:
+            render = partial(prompt.render, **shared) if batch.alone else prompt.sharing(shared)
+            return lambda name: render(**{slot: each(name) for slot, each in own.items()})
 
-        return fill
+        return made
 
     # --- who answers -------------------------------------------------------------------------
 

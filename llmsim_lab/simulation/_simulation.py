@@ -70,7 +70,7 @@ Prompts = Mapping[str, Prompt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn(RunTurn[SimulationState, Intervention]):
+class EconomicTurn(RunTurn[SimulationState, Intervention]):
     """What happened in a turn, and the state it led to, which also has the turn's chains.
 
     Attributes:
@@ -107,7 +107,7 @@ class Turn(RunTurn[SimulationState, Intervention]):
         return lines
 
 
-class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
+class Simulation(Run[SimulationState, EconomicTurn, SimulationConfig, Intervention]):
     """A run of the economic simulation, one quarter a turn.
 
     A turn that fails changes nothing: the turns before it stay, and ``step`` may be called again.
@@ -177,7 +177,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             state = _start_of(config)
         # The state may come from another run, with its chains.
         state = self._with_agents(state).model_copy(update={"reasoning_chains": ()})
-        first = Turn(number=state.turn, state=state)
+        first = EconomicTurn(number=state.turn, state=state)
         self._warned = False
         self._model: Mapping[str, Any] | None = None
         self._gate_notes: Sequence[str] | None = None
@@ -256,7 +256,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
 
     # --- a turn ------------------------------------------------------------------------------
 
-    async def _play(self, before: Turn, planned: Sequence[Intervention]) -> Turn:
+    async def _play(self, before: EconomicTurn, planned: Sequence[Intervention]) -> EconomicTurn:
         if isinstance(self.engine, EconomicEngine):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
@@ -280,7 +280,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         # The engine adds only its own chains; those of agents and validator come first.
         state = state.model_copy(update={"reasoning_chains": (*chains, *state.reasoning_chains)})
         self.engine.current_state = state
-        return Turn(
+        return EconomicTurn(
             number=state.turn, state=state, chains=state.reasoning_chains, actions=tuple(actions)
         )
 
@@ -326,7 +326,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     def _recount(self) -> None:
         self.validator.recount(action for turn in self.turns for action in turn.actions)
 
-    def state_at(self, turn: Turn, state: GlobalState | SimulationState) -> SimulationState:
+    def state_at(self, turn: EconomicTurn, state: GlobalState | SimulationState) -> SimulationState:
         """Return another state for a turn, which keeps its number, period and chains.
 
         Raises:
@@ -356,7 +356,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         return f"{where}, rate {rate:.2f}%, agents {names}{more}"
 
     def outcomes(
-        self, turn: Turn, chains: Sequence[LLMReasoningChain]
+        self, turn: EconomicTurn, chains: Sequence[LLMReasoningChain]
     ) -> Sequence[Mapping[str, Any]]:
         """Return what became of each decision's action: ``accepted``, ``applied``, ``new_rate``.
 
@@ -525,7 +525,7 @@ def lint(
     return findings(checked)
 
 
-def brief(agents: Sequence[Agent], turns: Sequence[Turn], *, us_past: bool) -> None:
+def brief(agents: Sequence[Agent], turns: Sequence[EconomicTurn], *, us_past: bool) -> None:
     """Give agents the states of the turns before the one that they will be asked about.
 
     Args:

@@ -26,7 +26,7 @@ from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.llm._choose import Options, by_letters
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.simulation._simulation import EconomicTurn
 from llmsim_lab.study._gate import CLEAR, RIGHT, mean_interval
 
 if TYPE_CHECKING:
@@ -441,7 +441,7 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
     )
 
 
-def _chance(turn: Turn, config: SimulationConfig) -> float:
+def _chance(turn: EconomicTurn, config: SimulationConfig) -> float:
     """Return how likely a turn's move was to be a rise."""
     moves = config.moves_bp or ()
     if config.decide == "sample" and len(turn.calls) == len(moves):

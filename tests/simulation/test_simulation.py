@@ -35,7 +35,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.simulation._simulation import EconomicTurn
 from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import AlwaysValid
 
@@ -66,7 +66,7 @@ def failing_at(turn: int, component: str, *, agent: str = "Borduria") -> Any:
 async def test_a_step_returns_the_turns_record() -> None:
     simulation = make_simulation()
     turn = await simulation.step()
-    assert isinstance(turn, Turn)
+    assert isinstance(turn, EconomicTurn)
     assert turn is simulation.turns[-1]
     assert (turn.number, turn.state.turn, simulation.turn_number) == (1, 1, 1)
     assert [action.agent_name for action in turn.actions] == ["Aland", "Borduria"]
@@ -192,7 +192,7 @@ def test_run_calls_back_after_each_turn() -> None:
 def test_an_error_of_the_callers_callback_is_raised_and_the_turn_is_kept() -> None:
     simulation = make_simulation()
 
-    def stop(turn: Turn) -> None:
+    def stop(turn: EconomicTurn) -> None:
         raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):

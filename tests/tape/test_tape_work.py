@@ -196,7 +196,7 @@ def test_a_line_of_which_ctrl_c_left_half_is_cut_off_before_the_next_one(
     assert damage(recorder.tape) == []
 
 
-@pytest.mark.parametrize("met", ["append", "_Turn"])
+@pytest.mark.parametrize("met", ["append", "Known"])
 def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
     recorder: LiveRecorder, monkeypatch: pytest.MonkeyPatch, met: str
 ) -> None:

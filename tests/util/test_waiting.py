@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from worlds import PublicGoods
 
+from llmsim_lab._util import waiting
 from llmsim_lab._util.waiting import gather_all, run_sync
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 
@@ -234,3 +236,26 @@ def test_a_program_that_used_the_loop_ends_quietly() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+# where no thread can be started
+
+
+def test_without_threads_a_run_is_played_where_it_is_called_and_async_code_is_sent_to_arun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(waiting, "_private_loop", waiting.PrivateLoop())
+    run = PublicGoods(players="random")
+    assert len(run.run(2)) == 3
+
+    async def in_a_cell() -> None:
+        await run.arun(1)
+        with pytest.raises(ConfigError, match=r"no threads here to wait in; await arun\(\)"):
+            run.run(1)
+
+    asyncio.run(in_a_cell())
+    assert run.turn_number == 3

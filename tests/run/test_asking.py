@@ -1,0 +1,417 @@
+"""What a turn may ask besides: in place of others, by kind, with what stands in, and outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+from worlds import Gift, Pot, PublicGoods
+
+from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
+from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeMiss
+from llmsim_lab.llm import ScriptedBackend
+from llmsim_lab.types import ChatReply, ChatRequest
+
+NAMES = ["Ann", "Bob", "Cy"]
+
+
+class Verdict(Reply):
+    """A judgement of one gift."""
+
+    fair: bool
+
+
+class Village(State):
+    coins: dict[str, float] = dict.fromkeys(NAMES, 20.0)
+
+
+def world(turn: Callable[[Run[Village], Village, Ask], Awaitable[Any]]) -> type[Run[Village]]:
+    class Own(Run[Village]):
+        factor: float = 2.0
+
+        async def turn(self, state: Village, ask: Ask) -> Village:
+            found = await turn(self, state, ask)
+            return found if isinstance(found, Village) else state
+
+        def rule(self, question: Question) -> Any:
+            return {"amount": 1} if question.reply is Gift else {"fair": question.player != "Bob"}
+
+    return Own
+
+
+def client(replies: Any) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
+
+
+def by_schema(request: ChatRequest) -> dict[str, Any]:
+    assert request.schema is not None
+    fields = {"reasoning": "r", "confidence": 0.5, "amount": 3, "fair": True}
+    return {name: fields[name] for name in request.schema["properties"]}
+
+
+# --- who answers ---------------------------------------------------------------------------------
+
+
+async def judged(run: Run[Village], state: Village, ask: Ask) -> None:
+    gifts = await ask.each(state.coins, Gift, "Give.")
+    await ask.each(
+        gifts, Verdict, lambda name: f"{name} gave {gifts[name].amount}.", by="judge", tag="verdict"
+    )
+
+
+@pytest.mark.parametrize("seat", ["judge", "verdict"])
+def test_one_player_answers_about_each_and_has_a_seat_by_name_or_by_kind(seat: str) -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    def judge(question: Question) -> bool:
+        asked.append((question.player, question.by, question.prompt))
+        return question.player != "Bob"
+
+    run = world(judged)(players={"*": "rule", seat: judge, "Ann": lambda _: 5})
+    run.run(1)
+    assert asked == [
+        ("Ann", "judge", "Ann gave 5."),
+        ("Bob", "judge", "Bob gave 1."),
+        ("Cy", "judge", "Cy gave 1."),
+    ]
+    frame = run.decisions()
+    told = frame[frame.component == "judge"].set_index("player")["fair"]
+    assert told.to_dict() == {"Ann": True, "Bob": False, "Cy": True}
+
+
+def test_the_name_comes_before_the_kind_and_the_kind_before_all_others() -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask.each(state.coins, Gift, "Give.", tag="gift")
+
+    run = world(asking)(players={"Ann": lambda _: 1, "gift": lambda _: 2, "*": lambda _: 3})
+    run.run(1)
+    assert [answer.fields["amount"] for answer in run.turns[1].answers] == [1, 2, 2]
+
+
+def test_one_who_answers_for_others_does_so_for_a_person_too() -> None:
+    run = world(judged)(players={"*": "rule", "judge": "model"}, llm_client=client(by_schema))
+    run.run(1)
+    [call, *_] = run.calls
+    site = call.request.site
+    assert site is not None
+    assert (site.component, site.agent) == ("judge", "Ann")
+    assert [a.component for a in run.turns[1].answers] == ["player"] * 3 + ["judge"] * 3
+
+
+# --- prompts -------------------------------------------------------------------------------------
+
+
+def test_a_function_gives_the_text_itself_which_is_no_template() -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask("Ann", Gift, lambda name: f"{name}: {{{{ state }}}} {{% nonsense")
+
+    run = world(asking)(llm_client=client(by_schema))
+    run.run(1)
+    assert run.calls[0].request.prompt == "Ann: {{ state }} {% nonsense"
+
+
+def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
+    own = Prompt("{{ who }}, give.", name="own")
+
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask("Ann", Gift, lambda name: run.prompt(own).render(who=name))
+
+    run = world(asking)(llm_client=client(by_schema))
+    run.run(1)
+    again = run.fork(0, prompt=own.edit("Dear {{ who }}!"))
+    again.run(1)
+    assert [run.calls[0].request.prompt, again.calls[0].request.prompt] == [
+        "Ann, give.",
+        "Dear Ann!",
+    ]
+
+
+def test_an_edited_prompt_may_leave_a_slot_out_and_the_worlds_own_may_not() -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask.each(state.coins, Gift, "Give {{ much }}.", much="a lot")
+
+    run = world(asking)(llm_client=client(by_schema))
+    run.run(1)
+    [prompt] = run.prompts.values()
+    again = run.fork(0, prompt=prompt.edit("Give."))
+    again.run(1)
+    assert again.calls[0].request.prompt == "Give."
+
+    async def unused(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask.each(state.coins, Gift, "Give, {{ name }}.", much="a lot")
+
+    with pytest.raises(PromptError, match="no slot for much"):
+        world(unused)(llm_client=client(by_schema)).run(1)
+
+
+TEMPLATE = """{% if turn > 0 %}It is turn {{ turn }}. {% endif %}You are {{ name }}.
+{{ state.coins | length }}: {% for who, coins in state.coins | items %}
+{{ who }} has {{ coins }}, {{ name }}. {% endfor %}
+{{ mine }} is yours, {{ state.coins[name] }} your coins, {{ run.factor }} the factor.{{ tail }}"""
+
+
+@pytest.mark.parametrize("text", [TEMPLATE, "{{ turn }}{{ name }}, {{ mine }} {{ tail }}."])
+def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwise(
+    text: str,
+) -> None:
+    values: dict[str, Any] = {"mine": len, "tail": " Decide."}
+
+    async def together(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask.each(state.coins, Gift, text, **values)
+
+    async def alone(run: Run[Village], state: Village, ask: Ask) -> None:
+        for name in state.coins:
+            await ask(name, Gift, text, **values)
+
+    calls = []
+    for turn in (together, alone):
+        run = world(turn)(llm_client=client(by_schema))
+        run.run(1)
+        calls.append([call.request for call in run.calls])
+    assert [it.prompt for it in calls[0]] == [it.prompt for it in calls[1]]
+    assert [it.provenance for it in calls[0]] == [it.provenance for it in calls[1]]
+    spans = calls[0][1].provenance.spans
+    assert {span.of(calls[0][1].messages[0].content) for span in spans} >= {"Bob", "3", " Decide."}
+
+
+# --- what stands in ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("otherwise", [Gift(amount=0), {"amount": 0}, 0, lambda name: 0])
+def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_path: Path) -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+        gifts = await ask.each(state.coins, Gift, "Give, {{ name }}.", otherwise=otherwise)
+        return state.replace(coins={name: it.amount for name, it in gifts.items()})
+
+    def replies(request: ChatRequest) -> Any:
+        return "I will not." if "Bob" in request.messages[0].content else by_schema(request)
+
+    run = world(asking)(llm_client=client(replies), tape=tmp_path / "run.tape")
+    run.run(1)
+    assert run.state.coins == {"Ann": 3, "Bob": 0, "Cy": 3}
+    assert run.turns[1].statuses == {"ok": 2, "fallback": 1}
+    frame = run.decisions().set_index("player")
+    assert frame["status"].to_dict() == {"Ann": "ok", "Bob": "fallback", "Cy": "ok"}
+    assert frame["attempts"].to_dict() == {"Ann": 1, "Bob": 2, "Cy": 1}
+    assert frame["reasoning"]["Bob"].startswith("stands in: ")
+    run.close()
+    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+
+
+def test_nothing_stands_in_for_a_model_that_cannot_be_reached() -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask("Ann", Gift, "Give.", otherwise=0)
+
+    with pytest.raises(LLMFailureException) as caught:
+        world(asking)(llm_client=client(ConnectionError("refused"))).run(1)
+    assert caught.value.reason == "connection_error"
+
+
+# --- choices -------------------------------------------------------------------------------------
+
+
+class Pick(Reply):
+    points: int = Field(ge=-50, le=50)
+
+
+WORDS = {25: "raise by 25 points", 0: "do nothing"}
+
+
+def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path: Path) -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+        picks = await ask.each(
+            state.coins, Pick, "Move.", limits={"points": WORDS}, decide="sample", tag="move"
+        )
+        return state.replace(coins={name: it.points for name, it in picks.items()})
+
+    def drawn(request: ChatRequest) -> ChatReply | str:
+        assert "raise by 25 points" in request.prompt
+        return "A"
+
+    run = world(asking)(llm_client=client(drawn), tape=tmp_path / "run.tape", seed=3)
+    run.run(2)
+    first, second = (len(turn.calls) for turn in run.turns[1:])
+    alone = world(asking)(llm_client=client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
+    alone.run(1)
+    assert first == second == len(alone.calls)
+    frame = run.decisions()
+    assert frame["attempts"].tolist() == [first, 0, 0] * 2
+    assert "raise by 25 points" in frame["reasoning"][0] or "do nothing" in frame["reasoning"][0]
+    assert alone.state.coins["Ann"] == run.turns[1].state.coins["Ann"]
+    run.close()
+    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+
+
+# --- notes ---------------------------------------------------------------------------------------
+
+
+def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(tmp_path: Path) -> None:
+    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask.each(state.coins, Gift, "Give.")
+        ask.note("Bob", text="Bob kept it all.", kept=(1, 2))
+        ask.note(rainy=True, total=60)
+
+    run = world(noting)(players="rule", tape=tmp_path / "run.tape")
+    frame = run.run(1)
+    assert frame.loc[1, ["rainy", "total"]].tolist() == [True, 60]
+    assert run.turns[1].in_words() == ("Bob kept it all.",)
+    assert run.decisions().set_index("player")["kept"]["Bob"] == "[1, 2]"
+    run.close()
+    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"tokens": 1}, r"ask.note\(tokens=...\): every frame has a column of that name"),
+        ({"at": {1, 2}}, r"ask.note\(.*set is not JSON serializable"),
+        ({"share": float("nan")}, r"ask.note\(.*nan"),
+    ],
+)
+def test_what_cannot_be_noted_is_an_error_where_it_is_noted(
+    columns: dict[str, Any], says: str
+) -> None:
+    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
+        ask.note(**columns)
+
+    with pytest.raises(ConfigError, match=says):
+        world(noting)(players="rule").run(1)
+
+
+def test_a_note_and_a_number_of_the_state_cannot_have_one_name() -> None:
+    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
+        ask.note(**{"coins.Ann": 1})
+
+    with pytest.raises(ConfigError, match=r"the state has a column of that name already"):
+        world(noting)(players="rule").run(1)
+
+
+# --- outside -------------------------------------------------------------------------------------
+
+
+def with_weather(work: Callable[[], Awaitable[Any]], **how: Any) -> type[Run[Village]]:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+        found = await ask.outside("weather", {"city": "Oslo"}, work, **how)
+        await ask("Ann", Gift, "It is {{ degrees }}.", degrees=found)
+        return state.replace(coins={"Ann": found})
+
+    return world(asking)
+
+
+def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_path: Path) -> None:
+    done: list[float] = []
+
+    async def work() -> float:
+        done.append(21.5)
+        return done[-1]
+
+    kind = with_weather(work)
+    run = kind(players="rule", tape=tmp_path / "run.tape")
+    run.run(2)
+    run.close()
+    assert len(done) == 2
+    assert kind.replay(tmp_path / "run.tape").turns == run.turns
+    assert len(done) == 2
+    other = run.fork(1)
+    other.run(1)
+    other.close()
+    assert len(done) == 3
+
+    async def asks_more(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask.outside("clock", None, work)
+
+    more = world(asks_more)
+    more.kind = kind.kind
+    with pytest.raises(TapeMiss, match=r"nothing recorded for clock null in turn 1"):
+        more.replay(tmp_path / "run.tape", 1)
+    assert len(done) == 3
+
+
+def test_without_a_tape_it_is_simply_done() -> None:
+    async def work() -> float:
+        return 3
+
+    run = with_weather(work)(players="rule")
+    run.run(1)
+    assert run.state.coins == {"Ann": 3}
+
+
+def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_path: Path) -> None:
+    done: list[str] = []
+    begun = asyncio.Event()
+
+    async def work() -> float:
+        done.append("begun")
+        begun.set()
+        await asyncio.sleep(30)
+        return 0
+
+    kind = with_weather(work, once=True, otherwise=-1)
+    run = kind(players="rule", tape=tmp_path / "run.tape")
+
+    async def cancelled() -> None:
+        step = asyncio.ensure_future(run.step())
+        await begun.wait()
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+
+    asyncio.run(cancelled())
+    run.close()
+    resumed = kind.resume(tmp_path / "run.tape")
+    resumed.run(1)
+    resumed.close()
+    assert done == ["begun"]
+    assert resumed.state.coins == {"Ann": -1}
+    assert kind.replay(tmp_path / "run.tape").turns == resumed.turns
+
+
+# --- what a world may define ---------------------------------------------------------------------
+
+
+class Taxed(PublicGoods):
+    """A world that makes a table of its parameters, and knows what follows from a setting."""
+
+    rate: float = 0.5
+
+    def ready(self) -> None:
+        self._table = {"tax": self.rate}
+
+    def start(self) -> Pot:
+        return Pot(coins=dict.fromkeys(NAMES, 10 * self._table["tax"]))
+
+    def changed(self, state: Pot, values: Any) -> Pot:
+        rest = dict(values)
+        everyone = rest.pop("everyone", None)
+        if everyone is not None:
+            state = state.replace(coins=dict.fromkeys(state.coins, everyone))
+        return super().changed(state, rest) if rest else state
+
+
+def test_ready_comes_before_the_start_also_of_a_fork_and_a_replay(tmp_path: Path) -> None:
+    run = Taxed(players="random", rate=2, tape=tmp_path / "run.tape")
+    assert run.state.coins == dict.fromkeys(NAMES, 20)
+    run.run(2)
+    run.close()
+    assert Taxed.replay(tmp_path / "run.tape").turns == run.turns
+    assert run.fork(1)._table == {"tax": 2}
+
+
+def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(tmp_path: Path) -> None:
+    run = Taxed(
+        players="random",
+        interventions=[{"turn": 1, "set": {"everyone": 7}}],
+        tape=tmp_path / "run.tape",
+    )
+    run.run(2)
+    assert run.turns[1].state.coins == dict.fromkeys(NAMES, 7)
+    run.intervene(2, {"everyone": 9, "coins.Ann": 1})
+    assert run.state.coins == {"Ann": 1, "Bob": 9, "Cy": 9}
+    with pytest.raises(ConfigError, match="the state has nothing called 'anyone'"):
+        run.intervene(2, {"anyone": 9})
+    run.close()
+    assert Taxed.replay(tmp_path / "run.tape").turns == run.turns

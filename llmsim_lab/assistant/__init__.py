@@ -53,7 +53,7 @@ _late, __dir__ = _util.late_names(
     {
         "_mcp_executor": "MCPToolExecutor",
         "_types": "AgentEngineConfig FunctionCall LLMError LLMMessage LLMResponse Message "
-        "PendingAction RateLimitError ToolCall ToolDeclaration ToolResult",
+        "PendingAction RateLimitError Said ToolCall ToolDeclaration ToolResult",
     },
 )
 

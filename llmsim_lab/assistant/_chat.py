@@ -165,8 +165,9 @@ class Chat(Run[ChatState]):
 
     def ready(self) -> None:
         """Make the system prompt, and record what the tools answer."""
-        self._system = Prompt("{{ message }}", system=self.constitution, name="constitution")
-        self.prompt(self._system)
+        text = f"## System\n\n{self.constitution}\n\n## User\n\n{{{{ message }}}}\n"
+        self._prompt = Prompt.parse(text, name="constitution")
+        self.prompt(self._prompt)  # so that it can be edited before the first message
         self.tools = recorded(self.tools, self.engine.timeout_seconds)
 
     async def turn(self, state: ChatState, ask: Ask) -> ChatState:
@@ -177,10 +178,12 @@ class Chat(Run[ChatState]):
         if hasattr(who, "call_with_retry") and not isinstance(who.backend, Person):
             if self._adapter is None or self._adapter.client is not who:
                 self._adapter = OllamaAdapter(who)
-            engine = LLMAgentEngine(
-                self._adapter, self.tools, self.prompt(self._system).system, config=self.engine
-            )
-            decision = await engine.process_message(context_of(self.config, state))
+            system, message = self._worded(state.inbox)
+            engine = LLMAgentEngine(self._adapter, self.tools, system, config=self.engine)
+            context = context_of(self.config, state)
+            if state.pending is None:  # else code reads it
+                context = context.model_copy(update={"message": message})
+            decision = await engine.process_message(context)
         else:
             said = await ask("assistant", Said, lambda _: self._sheet(state))
             decision = said.decision
@@ -207,6 +210,17 @@ class Chat(Run[ChatState]):
     def done(self, state: ChatState) -> bool:
         """Return True if no further message is known."""
         return not state.inbox
+
+    def _worded(self, message: str) -> tuple[str, str]:
+        """Return the system prompt and a message as the model is sent them.
+
+        As they are, since a prompt strips the space around its text; unless a fork has edited it.
+        """
+        prompt = self.prompt(self._prompt)
+        if prompt.digest == self._prompt.digest:
+            return self.constitution, message
+        worded = prompt.render(message=message)
+        return worded.system, worded.user
 
     def _sheet(self, state: ChatState) -> str:
         """Return what a person in the assistant's seat is shown."""

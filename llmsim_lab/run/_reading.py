@@ -27,6 +27,7 @@ from llmsim_lab.run._turn import (
     RunTurn,
     Series,
     Turn,
+    outside_in_words,
     told_of,
 )
 from llmsim_lab.tape import Tape
@@ -46,7 +47,7 @@ class Recorded:
     """
 
     def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
-        self.tape = tape
+        self.tape, self.run_id = tape, info.id
         self._rows = tape.frame_rows(info.id)
         self.series = series
         self.notes = [
@@ -232,7 +233,7 @@ class Reading:
             "run": run,
             "n": turn.number,
             "row": [plain(row.get(name)) for name in columns],
-            "words": [self._text(str(it)) for it in source.in_words(turn)] if turn.number else [],
+            "words": [self._text(it) for it in _words(source, turn)] if turn.number else [],
             "done": [str(it) for it in turn.interventions],
             "seconds": round(turn.seconds, 2),
             "tokens": turn.tokens,
@@ -409,6 +410,13 @@ class Reading:
         self.calls |= {call["k"]: call for call in record.get("calls", ())}
         new, self._new = self._new, {}
         self.records.append({**new, **record})
+
+
+def _words(source: Any, turn: Turn | RunTurn) -> list[str]:
+    """Return a turn's story, and what came to it from outside, as its tape has that."""
+    tape = getattr(source, "tape", None)
+    lines = tape.outside(source.run_id, turn.number) if tape is not None else ()
+    return [*map(str, source.in_words(turn)), *map(outside_in_words, lines)]
 
 
 def _calls_of(turn: Turn | RunTurn) -> Iterator[CallRecord]:

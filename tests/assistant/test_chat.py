@@ -165,10 +165,9 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
     person = Person()
     chat = Chat(user_id="ann", constitution="Be kind.", players={"assistant": person})
     sending = asyncio.create_task(chat.send("Hi"))
-    while not person.open:
-        await asyncio.sleep(0)
-    assert person.open[0].request.prompt.startswith("Be kind.\n\nUser: Hi")
-    person.answer({"reasoning": "", "text": "Hello, Ann.", "confidence": 1})
+    question = await person.asked()
+    assert question.request.prompt.startswith("Be kind.\n\nUser: Hi")
+    person.answer(question, {"reasoning": "", "text": "Hello, Ann.", "confidence": 1})
     assert (await sending).text == "Hello, Ann."
 
 

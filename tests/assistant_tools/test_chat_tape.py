@@ -244,6 +244,7 @@ async def test_a_fork_may_have_another_constitution(tmp_path: Path) -> None:
     assert systems == ["Be helpful.\n", "Be a pirate."]
     pirate.close()
     assert replay(path, 2).prompts == pirate.prompts
+    assert replay(path, 1).calls[-1].request == chat.calls[-1].request
 
 
 async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: Path) -> None:

@@ -303,8 +303,8 @@ def _show_as_recorded(tape: Tape, info: RunInfo, number: int, *, why: TapeError)
 
 
 def _show_outside(lines: Iterable[Mapping[str, Any]]) -> None:
-    for line in lines:
-        say(f"asked outside: {outside_in_words(line)}")
+    for words in outside_in_words(lines):
+        say(f"asked outside: {words}")
 
 
 def _show_whole_turn(

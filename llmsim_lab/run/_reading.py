@@ -416,7 +416,7 @@ def _words(source: Any, turn: Turn | RunTurn) -> list[str]:
     """Return a turn's story, and what came to it from outside, as its tape has that."""
     tape = getattr(source, "tape", None)
     lines = tape.outside(source.run_id, turn.number) if tape is not None else ()
-    return [*map(str, source.in_words(turn)), *map(outside_in_words, lines)]
+    return [*map(str, source.in_words(turn)), *outside_in_words(lines)]
 
 
 def _calls_of(turn: Turn | RunTurn) -> Iterator[CallRecord]:

@@ -261,16 +261,21 @@ def _in_words(value: Any) -> Any:
     return [_in_words(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def outside_in_words(line: Mapping[str, Any]) -> str:
-    """Return what a tape's line has of something from outside: ``weather "Rome": {"rain":true}``.
+def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what came from outside, a line of text each: ``weather "Rome": {"rain":true}``.
 
     Args:
-        line: as ``Tape.outside`` has it.
+        lines: a turn's, as ``Tape.outside`` has them; of two of the same the later one counts.
     """
-    what, key = line["what"], line["key"]
-    wanted = f"{what} {key if isinstance(key, str) else dumps(key)}".rstrip()
-    got = dumps(line["result"]) if "result" in line else "stopped before it answered"
-    return f"{clip(wanted, _MOST_OUTSIDE)}: {clip(got, _MOST_OUTSIDE)}"
+    latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
+    said = []
+    for (what, key, _), line in latest.items():
+        wanted = line["key"] if isinstance(line["key"], str) else key
+        got = dumps(line["result"]) if "result" in line else "stopped before it answered"
+        said.append(
+            f"{clip(f'{what} {wanted}'.rstrip(), _MOST_OUTSIDE)}: {clip(got, _MOST_OUTSIDE)}"
+        )
+    return said
 
 
 def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from markupsafe import Markup
 from pydantic import Field
@@ -48,7 +48,7 @@ from llmsim_lab.assistant._types import (
     ToolExecutor,
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
-from llmsim_lab.llm import Person, Tape
+from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.types import Value
@@ -175,6 +175,7 @@ class Chat(Run[ChatState]):
         if not state.inbox:
             raise ConfigError(f"turn {ask.turn} has no message; send(message) sends one")
         who = self.seat("assistant")
+        settings = who.config if isinstance(who, LLMAgentEngine) else self.engine
         if hasattr(who, "call_with_retry") and not isinstance(who.backend, Person):
             if self._adapter is None or self._adapter.client is not who:
                 self._adapter = OllamaAdapter(who)
@@ -192,7 +193,7 @@ class Chat(Run[ChatState]):
         for line in _exchange_text(state.inbox, decision).splitlines():
             ask.note(text=line)
         return ChatState(
-            said=messages[max(0, len(messages) - self.engine.include_history_messages) :],
+            said=messages[max(0, len(messages) - settings.include_history_messages) :],
             pending=decision.pending_action,
             message=state.inbox,
             decision=decision,
@@ -210,6 +211,12 @@ class Chat(Run[ChatState]):
     def done(self, state: ChatState) -> bool:
         """Return True if no further message is known."""
         return not state.inbox
+
+    def anew(self, config: Any, client: LLMClient | None) -> Self:
+        """Return a conversation that begins anew, with the same tools."""
+        new = super().anew(config, client)
+        new.tools = recorded(self.tools.executor, new.engine.timeout_seconds)
+        return new
 
     def _worded(self, message: str) -> tuple[str, str]:
         """Return the system prompt and a message as the model is sent them.

@@ -300,6 +300,17 @@ async def test_a_rerun_asks_the_same_messages_anew(tmp_path: Path) -> None:
     assert replay(path, 2).exchanges == again.exchanges
 
 
+async def test_a_conversation_that_begins_anew_has_its_tools(tmp_path: Path) -> None:
+    def look_up() -> int:
+        """Look something up."""
+        return 42
+
+    client = make_client([wants("look_up"), "It is 42."])
+    chat = record_chat(tmp_path / "chat.tape", client, FunctionTools(look_up), "Help.")
+    decision = await chat.anew(chat.config, client).send("Look")
+    assert [call.tool_name for call in decision.tool_calls or ()] == ["look_up"]
+
+
 async def test_what_goes_on_after_the_tape_wants_its_tools(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
     await recorded(path)

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  beginning, change, clip, diff, fieldsIn, figure, flatten, marks, marksIn, plural, slots, visible,
+  beginning, change, clip, diff, fieldsIn, figure, flatten, marksIn, plural, slots, visible,
 } from "../../llmsim_lab/run/front/text.js";
 
 const whole = (pieces) => pieces.map((piece) => piece.text).join("");
@@ -52,10 +52,13 @@ test("the beginning of a text cuts no piece in the middle of a letter", () => {
 });
 
 test("hits are marked in any case, and nothing of a search is a pattern", () => {
-  assert.deepEqual(marks("Rate, RATE.", "rate").filter((it) => it.hit).map((it) => it.text),
-    ["Rate", "RATE"]);
+  const marks = (text, wanted) => marksIn([{ text }], wanted)[0].parts;
+  const hits = (...given) => marks(...given).filter((it) => it.hit).map((it) => it.text);
+  assert.deepEqual(hits("Rate, RATE.", "rate"), ["Rate", "RATE"]);
   assert.deepEqual(marks("a+b aab", "a+b").map((it) => it.text), ["a+b", " aab"]);
-  assert.deepEqual(marks("İi i", "i").filter((it) => it.hit).length, 2);
+  assert.deepEqual(hits("aaa", "a"), ["a", "a", "a"]);
+  assert.deepEqual(hits("İi i", "i").length, 2);
+  assert.deepEqual(marks("aa", ""), [{ text: "aa", hit: false }]);
 });
 
 test("slots are cut out by their places, and a hit may lie over a border", () => {

@@ -23,14 +23,13 @@ export function makeStore(shared, { panels, at, commands = null }) {
       store.draw();
     });
   };
-  const change = (thing, next) => {
+  store.set = (next, thing = store) => {
     Object.assign(thing, next);
     store.changed();
   };
-  store.set = (next) => change(store, next);
-  store.show = (next) => change(store.ui, next); // what is typed, folded or pointed at
+  store.show = (next) => store.set(next, store.ui); // what is typed, folded or pointed at
   store.go = (next) => {
-    change(store, { at: { ...store.at, ...next } });
+    store.set(next, store.at = { ...store.at });
     store.went();
   };
   /** Keep what `build` returns while the things it depends on stay the same. */
@@ -52,8 +51,6 @@ async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return JSON.parse(await new Response(stream).text());
 }
-
-// --- drawing -----------------------------------------------------------------------------------
 
 /** Draw into an element, behind a shadow root; returns what takes it away again. */
 function draw(el, store) {
@@ -115,23 +112,12 @@ function takeKeys(place, store) {
     const path = event.composedPath(), ours = path.includes(place);
     const free = !guest && [document.body, document.documentElement].includes(path[0]);
     if (!(ours || free) || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (guest && event.key !== "Tab") stopAtUs(event, path);
+    if (guest && event.key !== "Tab") event.stopImmediatePropagation();
     if (!event.isComposing && !event.defaultPrevented) onKey(store, event, path[0]);
   };
   addEventListener("keydown", hear, guest);
   return () => removeEventListener("keydown", hear, guest);
 }
-
-/** Keep a key from the host; a field or list of ours that listens hears of it from here. */
-function stopAtUs(event, path) {
-  event.stopImmediatePropagation();
-  if (event.isComposing) return;
-  const { key, code, shiftKey } = event;
-  const props = { key, code, shiftKey, bubbles: true, cancelable: true };
-  if (!path[0].dispatchEvent(new KeyboardEvent("keydown", props))) event.preventDefault();
-}
-
-// --- a page ------------------------------------------------------------------------------------
 
 export async function mountPage(el) {
   try {
@@ -163,23 +149,22 @@ function followAddress(store, start) {
   let written = store.at, timer = 0;
   const write = () => {
     const told = Object.entries(store.at).filter(([, value]) => value != null && value !== "");
-    const step = STEPS.some((name) => (store.at[name] ?? null) !== (written[name] ?? null));
-    written = store.at;
     const address = `#${new URLSearchParams(told)}`;
+    const step = STEPS.some((name) => store.at[name] != written[name]); // null or undefined
+    written = store.at;
     if (address === location.hash) return;
     try {
       history[step ? "pushState" : "replaceState"](null, "", address);
     } catch { /* a frame without an address of its own */ }
   };
   const read = () => {
-    const at = { view: null, run: start, turn: null, call: null };
-    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
-      at[name] = NUMBERS.has(name) ? numberIn(value) : value;
-    }
+    const told = [...new URLSearchParams(location.hash.slice(1))].map(([name, text]) => (
+      [name, !NUMBERS.has(name) ? text : /^-?\d+$/.test(text) ? Number(text) : null]));
+    const at = { view: null, turn: null, call: null, ...Object.fromEntries(told) };
+    at.run ??= store.reading.calls.get(at.call)?.run;
     if (!store.reading.runs.has(at.run)) at.run = start;
-    if (!location.hash.includes("run=")) at.run = store.reading.calls.get(at.call)?.run ?? at.run;
-    store.at = written = at;
-    store.changed();
+    written = at;
+    store.set({ at });
   };
   store.went = () => {
     clearTimeout(timer);
@@ -189,10 +174,6 @@ function followAddress(store, start) {
   addEventListener("hashchange", read);
   read();
 }
-
-const numberIn = (text) => (/^-?\d+$/.test(text) ? Number(text) : null);
-
-// --- a widget ----------------------------------------------------------------------------------
 
 /**
  * A widget: what is known is shared by all views of its model in this page. A factory, since

@@ -8,15 +8,13 @@ const COUNTS = new Set(["turn", "period", "calls", "ok", "repaired", "fallback",
   "tokens", "seconds", "interventions"]);
 
 export class Reading {
-  constructor() {
-    this.size = 0;
-    this.runs = new Map();
-    this.calls = new Map();
-    this.lines = [];
-    this.texts = [];
-    this.forms = [];
-    this.kept = new Map(); // answers, until the log grows
-  }
+  size = 0;
+  runs = new Map();
+  calls = new Map();
+  lines = [];
+  texts = [];
+  forms = [];
+  kept = new Map(); // answers, until the log grows
 
   /** Take the records from a place in the log on; false if some before it are missing. */
   take(at, records) {
@@ -40,14 +38,13 @@ export class Reading {
   }
 
   addRun(run) {
-    let known = this.runs.get(run.id);
-    if (!known) {
-      known = { parent: null, fork: null, changes: [], notes: [], columns: [], series: [] };
-      Object.assign(known, { name: "", model: "", own: new Map(), look: this.runs.size });
-      this.runs.set(run.id, known);
-    }
+    const known = this.runs.get(run.id) ?? {
+      name: "", model: "", parent: null, fork: null, changes: [], notes: [], columns: [],
+      series: [], own: new Map(), look: this.runs.size,
+    };
     Object.assign(known, run);
     known.place = new Map(known.columns.map((name, index) => [name, index]));
+    this.runs.set(run.id, known);
   }
 
   /** Keep what `build` returns until the log grows. */
@@ -59,8 +56,6 @@ export class Reading {
   text(number) {
     return number == null ? "" : this.texts[number].map((line) => this.lines[line]).join("\n");
   }
-
-  // --- turns -----------------------------------------------------------------------------------
 
   /** Which turns led to a run's latest: of each run, the last that it played for this one. */
   lineOf(run) {
@@ -91,6 +86,7 @@ export class Reading {
   }
 
   turn(run, n) { return this.turns(run).get(n); }
+  valueAt(run, column, n) { return this.value(this.turn(run, n), column); }
   first(run) { return this.turns(run).keys().next().value ?? 0; }
   last(run) { return this.keep(`last ${run.id}`, () => Math.max(0, ...this.turns(run).keys())); }
 
@@ -115,10 +111,8 @@ export class Reading {
   charted(run) {
     return this.keep(`charted ${run.id}`, () => {
       const some = (column) => this.points(run, column).some(([, value]) => value != null);
-      const named = run.series.filter((it) => some(it.column));
-      const known = new Set([...named.map((it) => it.column), ...COUNTS]);
-      const rest = [...this.columns(run)].filter((column) => !known.has(column) && some(column));
-      return [...named, ...rest.map((column) => ({ column, label: column, unit: "" }))];
+      const rest = this.otherColumns(run).map((column) => ({ column, label: column, unit: "" }));
+      return [...run.series, ...rest].filter((it) => some(it.column));
     });
   }
 
@@ -128,36 +122,26 @@ export class Reading {
     return [...this.columns(run)].filter((column) => !known.has(column));
   }
 
-  // --- calls -----------------------------------------------------------------------------------
-
   /** The calls of a run, or of one of its turns, those of its ancestors included. */
   callsOf(run, n) {
     const byTurn = this.keep(`calls ${run.id}`, () => {
-      const line = this.lineOf(run), found = [];
-      for (const [id, last] of line) {
-        for (const call of this.callsByRun().get(id) ?? []) {
-          if (call.n == null ? id === run.id : call.n <= last) found.push(call);
-        }
-      }
-      found.sort((a, b) => (a.n ?? Infinity) - (b.n ?? Infinity) || a.k - b.k || 0);
-      return { all: found, turns: groupBy(found, (call) => call.n) };
+      const last = this.lineOf(run), all = this.allCalls().filter((call) => (
+        call.n == null ? call.run === run.id : call.n <= last.get(call.run)));
+      return { all, turns: groupBy(all, (call) => call.n) };
     });
-    return n === undefined ? byTurn.all : byTurn.turns.get(n) ?? [];
+    return n == null ? byTurn.all : byTurn.turns.get(n) ?? [];
   }
 
-  callsByRun() {
-    return this.keep("calls", () => groupBy([...this.calls.values()], (call) => call.run));
+  allCalls() {
+    return this.keep("calls", () => [...this.calls.values()].sort((a, b) => (
+      (a.n ?? Infinity) - (b.n ?? Infinity) || a.k - b.k)));
   }
 
-  /** How many of a run's own calls ended in which way. */
+  /** A run's own calls by how they ended. */
   statuses(run) {
-    return this.keep(`statuses ${run.id}`, () => {
-      const calls = groupBy(this.callsByRun().get(run.id) ?? [], (call) => call.status);
-      return new Map([...calls].map(([status, its]) => [status, its.length]));
-    });
+    const byRun = this.keep("calls by run", () => groupBy(this.allCalls(), (call) => call.run));
+    return groupBy(byRun.get(run.id) ?? [], (call) => call.status);
   }
-
-  // --- the tree of runs ------------------------------------------------------------------------
 
   children() {
     return this.keep("children", () => groupBy([...this.runs.values()], (run) => (

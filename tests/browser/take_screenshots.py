@@ -33,7 +33,17 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 600_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1400, 900, 400)
-WINDOW_VIEWS = ("Turn", "Calls", "Compare")  # beside the first, which a widget's own picture shows
+WINDOW_LOOKS: dict[
+    str, list[str | re.Pattern[str]]
+] = {  # what is clicked for a look, after the one before it
+    "Lab_turn": ["Turn"],
+    "Lab_calls": [re.compile("^Calls")],
+    "Lab_compare": ["Compare"],
+    "Lab_fork": ["Overview", "Fork or change …"],
+    "Lab_change": ["Parameters, from the beginning"],
+    "Lab_keys": ["Cancel", "Keys"],
+    "Lab": ["Keys"],
+}
 PAGE_VIEWS = {
     "overview": "run=2",
     "turn": "run=2&turn=5",
@@ -112,7 +122,7 @@ def animation(frames: Sequence[tuple[bytes, int]]) -> bytes:
 def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
     """Take widgets in two themes and all widths, each as ``NAME_light_1400.png``.
 
-    Of the window, each view and the form for a fork are taken too.
+    Of the window, each view and its forms are taken too.
 
     Returns:
         Those that could not be taken.
@@ -120,31 +130,18 @@ def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
     notebook = lab.write("looks", [LOOKS, *(f"widgets[{name!r}]" for name in names)])
     notebook.run_all()
     failed = []
-
-    def take(name: str, cell: int) -> None:
-        look = f"{name}_{theme.split()[-1].lower()}_{width}"
-        try:
-            path = notebook.screenshot(look, of=notebook.output(cell))
-            sys.stderr.write(f"{path}\n")
-        except PlaywrightError as error:
-            failed.append(f"{look}: {str(error).splitlines()[0]}")
-
     for theme, width in itertools.product(THEMES, WIDTHS):
         with lab.looking(theme, width=width):
-            for cell, name in enumerate(names, 1):
-                take(name, cell)
-                if name != "Lab":
-                    continue
-                views = notebook.output(cell).get_by_role("navigation", name="Views")
-                for view in WINDOW_VIEWS:
-                    views.get_by_role("button", name=view).click()
-                    take(f"Lab_{view.lower()}", cell)
-                views.get_by_role("button", name="Overview").click()
-                for do in ("form", "closed"):
-                    notebook.click("Fork or change …", cell=cell)
-                    if do == "form":
-                        notebook.button("Cancel", cell=cell).wait_for()
-                        take("Lab_form", cell)
+            for cell, widget in enumerate(names, 1):
+                for name, clicks in (WINDOW_LOOKS if widget == "Lab" else {widget: []}).items():
+                    look = f"{name}_{theme.split()[-1].lower()}_{width}"
+                    try:
+                        for button in clicks:
+                            notebook.button(button, cell=cell).click()
+                        path = notebook.screenshot(look, of=notebook.output(cell))
+                        sys.stderr.write(f"{path}\n")
+                    except PlaywrightError as error:
+                        failed.append(f"{look}: {str(error).splitlines()[0]}")
     return failed
 
 

@@ -2,6 +2,7 @@
 // Before them, the parts that this and the other views are made of.
 import { followSize } from "./chart.js";
 import { h } from "./dom.js";
+import { groupBy } from "./reading.js";
 import {
   beginning, clip, facts, fieldsIn, figure, flatten, inWords, marksIn, plural, slots,
 } from "./text.js";
@@ -13,13 +14,15 @@ const REASONS = new Set(["reasoning", "confidence"]);
 export const plain = (text, onclick, props) => h("button",
   { class: "plain", type: "button", onclick, ...props }, text);
 
+export const soft = (...words) => h("p", { class: "soft" }, words);
+
 /** One of `options`, pairs of a value and its words; `pick` is given the value as a text. */
 export const Choice = ({ label, value, options, pick }) => h("select", {
   "aria-label": label, value: String(value ?? ""), onchange: (event) => pick(event.target.value),
 }, options.map(([it, words]) => h("option", { key: it, value: String(it) }, words)));
 
 /** Buttons of which one is pressed; each item is its words, if it is pressed, and what it does. */
-export const Segments = ({ label, items }) => h("div", { class: "seg", role: "group",
+export const Segments = ({ label, items }) => h("div", { class: "row seg", role: "group",
   "aria-label": label }, items.map(([words, pressed, onclick], index) => h("button",
   { key: index, type: "button", "aria-pressed": pressed, onclick }, words)));
 
@@ -73,8 +76,7 @@ function Slot({ store, piece }, parts) {
   const show = () => store.show({ slot: piece.index }), lit = store.ui.slot === piece.index;
   return h("mark", {
     class: `slot${piece.text.length > 200 ? " long" : ""}${lit ? " lit" : ""}`, tabindex: "0",
-    "aria-describedby": "call-slot", onpointerenter: show, onfocus: show,
-  }, parts);
+    "aria-describedby": "call-slot", onpointerenter: show, onfocus: show }, parts);
 }
 
 /** What was searched for; the first one is scrolled into sight. */
@@ -165,9 +167,8 @@ export function Calls({ store }) {
 }
 
 export function NoCalls({ store }) {
-  if (!callsInScope(store).length) return h("p", { class: "calls-none" }, "No calls to a model.");
-  return h("p", { class: "calls-none" }, "No call matches these filters. ",
-    plain("Show all", () => store.go(NO_FILTER)));
+  if (!callsInScope(store).length) return soft("No calls to a model.");
+  return soft("No call matches these filters. ", plain("Show all", () => store.go(NO_FILTER)));
 }
 
 function CallFilters({ store, listed }) {
@@ -182,16 +183,14 @@ function CallFilters({ store, listed }) {
   };
   const scopes = reading.runs.size > 1 ? SCOPES : SCOPES.slice(0, 2);
   const of = listed.calls.length === all.length ? "" : `${figure(listed.calls.length)} of `;
-  return h("div", { class: "row calls-filters" },
-    h("input", {
-      type: "search", placeholder: "Search prompts and replies", value: at.q ?? "",
+  return h("div", { class: "row mid calls-filters" },
+    h("input", { type: "search", placeholder: "Search prompts and replies", value: at.q ?? "",
       "aria-label": "Search prompts and replies", ref: (el) => { ui.search = el; },
-      oninput: (event) => narrow({ q: event.target.value || null }),
-    }),
+      oninput: (event) => narrow({ q: event.target.value || null }) }),
     [...filters, ["scope", "Which calls", scopes]].map(([name, label, options]) => h(Choice, {
       key: name, label, options, value: at[name], pick: (it) => narrow({ [name]: it || null }),
     })),
-    h("span", { class: "soft calls-count", role: "status" }, of, plural(all.length, "call"),
+    h("span", { class: "fine calls-count", role: "status" }, of, plural(all.length, "call"),
       listed.total > 0 && ` · ${plural(listed.total, "hit")}`));
 }
 
@@ -229,15 +228,14 @@ function CallRow({ store, call, place, all, chosen, hits }) {
   return h("div", {
     class: "call-row", role: "option", id: `call${call.k}`, style: `top: ${place * ROW}px`,
     "aria-selected": chosen, "aria-posinset": place + 1, "aria-setsize": all,
-    onclick: () => store.go({ call: call.k }),
-  },
+    onclick: () => store.go({ call: call.k }) },
     h("div", null,
       h("b", null, clip(call.player || call.component, 40)),
       call.player && h("small", null, clip(call.component, 24)),
       h("small", { class: "call-when" }, where),
       h(Status, { word: call.status, quiet: !call.status || call.status === "ok" })),
     h("div", null,
-      h("span", { class: "call-said" }, fault && `${fault}: `, answer),
+      h("span", { class: "call-said fine" }, fault && `${fault}: `, answer),
       hits > 0 && h("small", null, plural(hits, "hit"))));
 }
 
@@ -296,10 +294,8 @@ export function CallDetail({ store, call }) {
     const attempts = call.tries.map((attempt, index) => [
       `${index + 1} · ${attempt.fault ?? "accepted"}`, index === number,
       () => store.show({ attempt: { call, number: index } })]);
-    return h("article", {
-      class: "call", key: `${id}.${wanted}`, tabindex: "-1",
-      "aria-label": `Call of ${call.player || call.component}`,
-    },
+    return h("article", { class: "call", key: `${id}.${wanted}`, tabindex: "-1",
+      "aria-label": `Call of ${call.player || call.component}` },
       h(CallHead, props),
       attempts.length > 1 && h(Segments, { label: "Attempts", items: attempts }),
       h("div", { class: "call-both" }, h(Prompt, props), h(Reply, props)),
@@ -329,10 +325,10 @@ function CallHead({ store, call, tried, settings }) {
       h("h3", null, call.player || call.component),
       call.player && h("span", { class: "soft" }, call.component),
       h(Status, { word: call.status }),
-      near.length > 0 && h("span", { class: "row call-near" }, "Compare with",
+      near.length > 0 && h("span", { class: "row fine call-near" }, "Compare with",
         near.map(([other, name]) => plain(name, () => (
           store.go({ view: "compare", of: "calls", a: other.k, b: call.k })), { key: name })))),
-    h("p", { class: "row call-facts" }, about.map((fact) => h("span", null, fact))));
+    h("p", { class: "row fine" }, about.map((fact) => h("span", null, fact))));
 }
 
 /** Calls to compare with this one, each with a name: of the same player and component. */
@@ -342,14 +338,12 @@ export function neighbours(store, { k, run, n, player, component }) {
     const like = reading.allCalls().filter((call) => (
       call.k !== k && call.player === player && call.component === component));
     const own = like.filter((call) => call.run === run);
+    const beside = like.filter((call) => call.run !== run && call.n === n);
     const near = [own.findLast((call) => call.n === n && call.k < k),
-      own.findLast((call) => call.n < n), own.find((call) => call.n > n)].filter(Boolean);
-    const beside = new Map(like.filter((call) => call.run !== run && call.n === n)
-      .map((call) => [call.run, call]));
-    return [
-      ...near.map((call) => [call, call.n === n ? "the one before" : `turn ${call.n}`]),
-      ...[...beside.values()].slice(0, 3).map((call) => [call, `run ${call.run}`]),
-    ];
+      own.findLast((call) => call.n < n), own.find((call) => call.n > n),
+      ...[...groupBy(beside, (call) => call.run).values()].slice(0, 3).map((its) => its.at(-1))];
+    return near.filter(Boolean).map((call) => [call, call.run !== run ? `run ${call.run}`
+      : call.n === n ? "the one before" : `turn ${call.n}`]);
   });
 }
 
@@ -366,15 +360,13 @@ function Prompt({ store, tried, wanted, id }) {
     h(Box, { kind: "call-box call-prompt", label: "Prompt" },
       tried.messages?.map(([role, text], index) => h("div", { class: "call-message", key: index },
         h("h4", null, role),
-        h(Passage, {
-          store, id: `${id}.${index}`, wanted, mono: true,
-          pieces: slots(reading.text(text), spans, places, index),
-        })))),
-    spans.length > 0 && h("p", { class: "call-source", id: "call-slot" }, chosen // where it is from
+        h(Passage, { store, id: `${id}.${index}`, wanted, mono: true,
+          pieces: slots(reading.text(text), spans, places, index) })))),
+    spans.length > 0 && h("p", { class: "call-source fine", id: "call-slot" }, chosen
       ? [h("b", null, chosen[1]), ` ${chosen[2]}`,
         chosen[3] != null && ` · ${plural(chosen[3], "token")}`]
       : `${plural(spans.length, "slot")} filled in. Point at marked text to see its source.`),
-    !known && tried.slots && h("p", { class: "call-source" }, tried.slots));
+    !known && tried.slots && h("p", { class: "call-source fine" }, tried.slots));
 }
 
 function Reply({ store, tried, wanted, id }) {
@@ -393,7 +385,7 @@ function Reply({ store, tried, wanted, id }) {
       fields ? h(ReplyFields, { fields, passage }) : reply && passage(reply, "reply"),
       tools && [h("h4", null, "tool calls"), passage(tools, "tools", true)],
       !reply && !tools && !tried.fault
-        && h("p", { class: "soft" }, tried.reply == null ? "No reply yet." : "The reply is empty."),
+        && soft(tried.reply == null ? "No reply yet." : "The reply is empty."),
       tried.thinking != null && fold("Thinking", "thinking", read(tried.thinking)),
       fields && fold("As it was written", "raw", reply, true)));
 }
@@ -412,7 +404,7 @@ function ReplyFields({ fields, passage }) {
     reasoning !== undefined && h("div", { class: "call-why" },
       passage([...flatten(reasoning).values()].join("\n"), "why")),
     h("dl", null, Object.entries(own).map(([name, value]) => [
-      h("dt", null, name), field(name, flatten(value)),
+      h("dt", { class: "fine" }, name), field(name, flatten(value)),
     ])),
   ];
 }

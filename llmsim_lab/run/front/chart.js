@@ -79,12 +79,8 @@ function rangeOf(values) {
 
 /** Follow an element's width and height in `store.ui[name]`. */
 export function followSize(store, name) {
-  const sizes = new ResizeObserver(([{ target: { clientWidth: width, clientHeight: height } }]) => {
-    const was = store.ui[name];
-    if (width && (width !== was?.width || height !== was.height)) {
-      store.show({ [name]: { width, height } });
-    }
-  });
+  const sizes = new ResizeObserver(([{ target: { clientWidth: width, clientHeight: height } }]) => (
+    width && store.show({ [name]: { width, height } })));
   return { ref: (el) => sizes.observe(el), gone: () => sizes.disconnect() };
 }
 
@@ -137,7 +133,7 @@ function Panel(view) {
   const others = lines.length > 4 ? [] : lines.filter((it) => it !== run);
   return h("figure", { class: "panel" },
     h("figcaption", null, h("b", { title: item.label }, item.label),
-      h("span", { class: "unit" }, item.unit),
+      h("span", { class: "unit soft" }, item.unit),
       h("span", { class: "now" }, others.map((it) => h("i", { key: it.id, class: look(it) },
         figure(reading.valueAt(it, item.column, n)))),
       h("strong", { class: look(run) }, figure(value)))),
@@ -149,11 +145,9 @@ function Panel(view) {
     over && upright("over", n, x),
     drag && h("rect", {
       key: "drag", class: "drag", y: 2, height: HEIGHT - BOTTOM - 2, x: x(Math.min(...drag)),
-      width: Math.abs(x(drag[1]) - x(drag[0])),
-    }),
+      width: Math.abs(x(drag[1]) - x(drag[0])) }),
     typeof value === "number" && inside(n) && h("circle", {
-      key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(value), r: 4,
-    })),
+      key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(value), r: 4 })),
     over?.column === item.column && !drag && h(Tip, { ...view, n }));
 }
 
@@ -164,8 +158,8 @@ function drawPanel(view) {
   const curves = strongLast.flatMap((it) => curvesOf(view, it));
   for (const curve of curves) curve.points = curve.points.filter(([n]) => inside(n));
   const told = run.prediction?.[item.column], isNumber = (value) => typeof value === "number";
-  const values = curves.flatMap((it) => it.points.map(([, value]) => value));
-  const known = [...values, told].filter(isNumber), [low, high] = rangeOf(known);
+  const known = [...curves.flatMap((it) => it.points.map(([, value]) => value)), told]
+    .filter(isNumber), [low, high] = rangeOf(known);
   const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const level = (kind, value) => h("line", {
     class: kind, x1: LEFT, x2: wide - RIGHT, y1: y(value), y2: y(value),
@@ -196,14 +190,12 @@ function drawPanel(view) {
 
 /** The curves of one run: the one that is shown is strong, in its ancestors' colours before it. */
 function curvesOf({ reading, item, run, lines, whole }, it) {
-  const points = reading.points(it, item.column);
+  const points = reading.points(it, item.column), line = [...reading.lineOf(it)];
   if (it === run) {
-    const line = [...reading.lineOf(run)];
-    return line.map(([id, last], at) => {
-      const start = line[at + 1]?.[1] ?? -Infinity;
-      const part = points.filter(([n]) => n >= start && n <= last);
-      return { kind: `curve main ${look(reading.runs.get(id))}`, points: part };
-    });
+    return line.map(([id, last], at) => ({
+      kind: `curve main ${look(reading.runs.get(id))}`,
+      points: points.filter(([n]) => n <= last && !(n < line[at + 1]?.[1])),
+    }));
   }
   const branches = !whole && it.fork != null && lines.some((other) => other.id === it.parent);
   const kind = lines.length > MANY_LINES ? "curve dim" : `curve ${look(it)}`;

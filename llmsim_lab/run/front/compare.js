@@ -1,9 +1,10 @@
 // Two runs, or two calls, side by side: only what differs stands out.
 import {
-  callWords, Choice, limited, neighbours, NoCalls, Passage, plain, Segments, Table,
+  callWords, Choice, limited, neighbours, NoCalls, Passage, plain, Segments, soft, Table,
 } from "./calls.js";
 import { Charts, runLabel, Swatch } from "./chart.js";
 import { h } from "./dom.js";
+import { groupBy } from "./reading.js";
 import { clip, diff, fieldsIn, flatten, inWords } from "./text.js";
 
 const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_APART = 200;
@@ -11,29 +12,25 @@ const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_APART = 200;
 export function Compare({ store }) {
   const { reading, at } = store, several = reading.runs.size > 1;
   const ofRuns = several && at.of !== "calls";
-  const item = (of, words, pressed) => (
-    [words, pressed, () => store.go({ of, a: null, b: null })]);
+  const items = [["runs", "Runs", ofRuns], ["calls", "Calls", !ofRuns]].map(([of, ...item]) => (
+    [...item, () => store.go({ of, a: null, b: null })]));
+  const kinds = several && reading.calls.size > 1
+    && h(Segments, { label: "What to compare", items });
   return h("section", { class: "compare", "aria-label": "Compare" },
-    h(ofRuns ? RunPair : CallPair, {
-      store, kinds: several && reading.calls.size > 1 && h(Segments, { label: "What to compare",
-        items: [item("runs", "Runs", ofRuns), item("calls", "Calls", !ofRuns)] }),
-    }));
+    h(ofRuns ? RunPair : CallPair, { store, kinds }));
 }
 
 /** The row of controls: what is compared, and with what. */
 function Pickers({ store, kinds, options, pair, swatches }) {
-  const pick = (name, label, side) => h("div", { class: "row compare-pick" }, swatches?.[side],
-    h(Choice, {
-      label, options, value: pair[side],
-      pick: (value) => store.go({ a: pair[0], b: pair[1], [name]: Number(value) }),
-    }));
-  return h("div", { class: "row compare-pair" }, kinds,
-    pick("a", "Left", 0), pick("b", "Right", 1));
+  const pick = (name, label, side) => h("div", { class: "row mid compare-pick" }, swatches?.[side],
+    h(Choice, { label, options, value: pair[side],
+      pick: (value) => store.go({ a: pair[0], b: pair[1], [name]: Number(value) }) }));
+  return h("div", { class: "row mid compare-pair" }, kinds, pick("a", "Left", 0),
+    pick("b", "Right", 1));
 }
 
 const CompareSection = ({ title }, content) => h("section", { "aria-label": title },
   h("h3", null, title), content);
-const soft = (text) => h("p", { class: "soft" }, text);
 
 function RunPair({ store, kinds }) {
   const { reading, at } = store, all = [...reading.runs.values()];
@@ -45,10 +42,8 @@ function RunPair({ store, kinds }) {
     [run.id, clip(`Run ${run.id} · ${runLabel(reading, run)}`, 90)])));
   const pair = { store, runs, names: runs.map((run) => `Run ${run.id}`) };
   return [
-    h(Pickers, {
-      store, kinds, options, pair: runs.map((run) => run.id),
-      swatches: runs.map((run) => h(Swatch, { run })),
-    }),
+    h(Pickers, { store, kinds, options, pair: runs.map((run) => run.id),
+      swatches: runs.map((run) => h(Swatch, { run })) }),
     runs[0] !== runs[1] && h(Charts, { store, runs, turn: at.turn ?? reading.last(runs[1]) }),
     ...store.keep("runPair", [...runs, reading.size, store.ui.shown], () => (
       [Definitions, Templates, DecisionsApart].map((part) => h(part, pair)))),
@@ -75,15 +70,13 @@ const pathsApart = ([one, other]) => [...new Set([...one.keys(), ...other.keys()
 /** Templates of prompts that differ; those that differ in the same way are shown once. */
 function Templates({ store, runs, names }) {
   const sides = runs.map((run) => new Map(Object.entries(manifestOf(store, run).prompts ?? {})
-    .map(([place, prompt]) => [place, prompt.text ?? ""]))), groups = new Map();
-  for (const place of pathsApart(sides)) {
-    const texts = sides.map((side) => side.get(place) ?? ""), id = JSON.stringify(texts);
-    groups.set(id, { texts, places: [...groups.get(id)?.places ?? [], place] });
-  }
-  return groups.size > 0 && h(CompareSection, { title: "Prompt templates" },
-    [...groups.values()].map(({ texts, places }) => [
+    .map(([place, prompt]) => [place, prompt.text])));
+  const textsOf = (place) => sides.map((side) => side.get(place) ?? "");
+  const groups = [...groupBy(pathsApart(sides), (place) => textsOf(place).join("\0")).values()];
+  return groups.length > 0 && h(CompareSection, { title: "Prompt templates" },
+    groups.map((places) => [
       h("h4", null, places.join(", ")),
-      h(Difference, { store, id: places[0], texts, names }),
+      h(Difference, { store, id: places[0], texts: textsOf(places[0]), names }),
     ]));
 }
 
@@ -99,19 +92,17 @@ function DecisionsApart({ store, runs, names }) {
   const row = ({ pair, n, words }, index) => {
     const { player, component } = pair[1] ?? pair[0];
     const [a, b] = pair.map((decision) => decision?.calls.at(-1));
-    return [index, String(n),
-      [player || component, player && h("small", null, ` ${component}`)],
+    const go = () => store.go({ view: "compare", of: "calls", a, b });
+    return [index, String(n), [player || component, player && h("small", null, ` ${component}`)],
       ...words.map((text) => clip(text, 300)),
-      a != null && b != null && a !== b && plain("compare", () => (
-        store.go({ view: "compare", of: "calls", a, b })))];
+      a != null && b != null && a !== b && plain("compare", go)];
   };
   const title = runs.every((run) => reading.last(run) === last) ? "Decisions that differ"
     : `Decisions that differ, up to turn ${last}`;
   return h(CompareSection, { title },
     apart.length === 0 ? soft("None.") : h(Table, {
       kind: "compare-apart", heads: ["turn", "player", ...names, ""], named: 1,
-      rows: apart.slice(0, count).map(row),
-    }),
+      rows: apart.slice(0, count).map(row) }),
     more);
 }
 
@@ -180,15 +171,13 @@ function Difference({ store, id, texts, names }) {
   const units = store.keep(`difference ${id}`, texts, () => foldEqual(diff(...texts)));
   const [count, more] = limited(store, id, units.length, MOST_ROWS, "more row");
   const side = (unit, name, tag, key) => h("div",
-    { class: `${name}${unit.same ? " same" : ""}${unit[name] ? "" : " none"}` },
-    unit[name] && h(Passage, {
-      store, id: `${id}.${key}.${name}`, mono: true,
-      pieces: unit[name].map(({ text, changed }) => ({ text, tag: changed && text && tag })),
-    }));
+    { class: `${name}${unit.same ? " same soft" : ""}${unit[name] ? "" : " none"}` },
+    unit[name] && h(Passage, { store, id: `${id}.${key}.${name}`, mono: true,
+      pieces: unit[name].map(({ text, changed }) => ({ text, tag: changed && text && tag })) }));
   const row = (unit, key) => [side(unit, "a", "del", key), side(unit, "b", "ins", key)];
-  const skip = (button) => button && h("div", { class: "diff-skip" }, button);
+  const skip = (button) => button && h("div", { class: "diff-skip fine" }, button);
   return h("div", { class: "diff" },
-    names.map((name, at) => h("div", { class: `diff-name ${"ab"[at]}` }, name)),
+    names.map((name, at) => h("div", { class: `diff-name fine ${"ab"[at]}` }, name)),
     units.slice(0, count).map((unit, index) => {
       if (!unit.folded) return row(unit, index);
       const [open, show] = limited(store, `${id}.${index}`, unit.folded.length, 0, "equal line");
@@ -199,15 +188,12 @@ function Difference({ store, id, texts, names }) {
 
 /** Rows, with long passages of equal ones as `{folded: rows}`. */
 function foldEqual(rows) {
-  const units = [];
-  for (let at = 0; at < rows.length;) {
-    const start = at;
-    while (at < rows.length && rows[at].same) at += 1;
-    const from = start ? start + KEEP : 0, to = at === rows.length ? at : at - KEEP;
-    if (at === start) units.push(rows[at++]);
-    else if (to - from <= 2) units.push(...rows.slice(start, at));
-    else units.push(...rows.slice(start, from), { folded: rows.slice(from, to) },
-      ...rows.slice(to, at));
-  }
-  return units;
+  const units = [], isNear = (at) => (
+    rows.slice(Math.max(0, at - KEEP), at + KEEP + 1).some((row) => !row.same));
+  rows.forEach((row, at) => {
+    if (isNear(at)) units.push(row);
+    else if (units.at(-1)?.folded) units.at(-1).folded.push(row);
+    else units.push({ folded: [row] });
+  });
+  return units.flatMap((unit) => (unit.folded?.length <= 2 ? unit.folded : unit));
 }

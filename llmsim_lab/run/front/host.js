@@ -9,7 +9,7 @@ const ADDRESS_MS = 250;
 const NUMBERS = new Set(["run", "turn", "call", "a", "b"]);
 const STEPS = ["view", "run", "call", "a", "b", "of"]; // to which the browser goes back
 const ENDED = new Set(["dead", "restarting", "autorestarting", "terminating"]);
-const PAGE_PANELS = ["head", "transport", "overview", "turn", "calls", "compare"];
+const PANELS = ["head", "transport", "overview", "turn", "calls", "compare"];
 
 /** What one view shows; `shared` is what all views of a widget know. */
 export function makeStore(shared, { panels, at, commands = null }) {
@@ -59,8 +59,7 @@ function draw(el, store) {
   sheet.replaceSync(CSS);
   root.adoptedStyleSheets = [sheet];
   root.append(place);
-  place.className = "root";
-  place.tabIndex = -1; // so that a click makes keys ours
+  Object.assign(place, { className: "root", tabIndex: -1 }); // so that a click makes keys ours
   store.draw = () => {
     try {
       patch(place, h(App, { store }));
@@ -87,9 +86,8 @@ function followTheme(place) {
   };
   const later = () => requestAnimationFrame(look), watch = new MutationObserver(later);
   const sizes = new ResizeObserver(look); // which tells as well when we come into the page
-  const names = ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme"];
   for (const node of [document.documentElement, document.body]) {
-    watch.observe(node, { attributeFilter: names });
+    watch.observe(node, { attributes: true });
   }
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", later);
@@ -124,7 +122,7 @@ export async function mountPage(el) {
     const { title, start, records } = await pageData();
     const shared = { ...nothing(), title };
     shared.reading.take(0, records);
-    const store = makeStore(shared, { panels: PAGE_PANELS, at: { run: start } });
+    const store = makeStore(shared, { panels: PANELS, at: { run: start } });
     followAddress(store, start);
     draw(el, store);
   } catch (error) {
@@ -195,22 +193,19 @@ export default function widget() {
     send(message);
   }
 
-  function take({ at, records, live, form, ask, show, fault }) {
+  const since = (at = shared.reading.size) => send({ do: "since", at });
+  const lost = () => tell({ gone: true, live: {} }); // an answer takes it back
+
+  /** Take a message: records, a run to show, or what else is new: live, form, ask or fault. */
+  function take({ at, records, show, ...news }) {
     clearTimeout(timer);
-    const next = { slow: false, gone: false };
-    if (records && !shared.reading.take(at, records)) {
-      send({ do: "since", at: shared.reading.size });
-    }
-    if (live) next.live = live;
-    if (form) next.form = form;
-    if (ask !== undefined) next.ask = ask;
-    if (fault !== undefined) next.fault = fault;
+    if (records && !shared.reading.take(at, records)) since();
     if (show) {
       first = { ...first, turn: null, ...show };
-      next.form = null;
+      news.form = null;
       for (const store of stores) store.at = { ...store.at, turn: null, ...show };
     }
-    tell(next);
+    tell({ slow: false, gone: false, ...news });
   }
 
   function initialize({ model }) {
@@ -218,7 +213,7 @@ export default function widget() {
       try {
         model.send(message);
       } catch { // the kernel's end of the line is closed
-        tell({ gone: true, live: {} });
+        lost();
       }
     };
     first = model.get("first") ?? {};
@@ -227,16 +222,12 @@ export default function widget() {
     const hear = (message, buffers) => {
       queue = queue.then(async () => take(message.packed ? await unpack(buffers[0]) : message));
     };
-    const lost = () => { // an answer takes it back
-      tell({ gone: true, live: {} });
-      send({ do: "since", at: shared.reading.size });
-    };
-    const status = (_, now) => { if (ENDED.has(now)) tell({ gone: true, live: {} }); };
+    const status = (_, now) => ENDED.has(now) && lost();
     const signal = model.widget_manager?.kernel?.statusChanged;
     model.on("msg:custom", hear);
-    model.on("comm_live_update", lost);
+    model.on("comm_live_update", () => { lost(); since(); });
     signal?.connect(status);
-    send({ do: "since", at: 0 });
+    since(0);
     return () => signal?.disconnect(status);
   }
 

@@ -75,13 +75,9 @@ export class Reading {
   /** All turns of a run in their order, with those that its ancestors played for it. */
   turns(run) {
     return this.keep(`turns ${run.id}`, () => {
-      const found = new Map();
-      for (const [id, last] of this.lineOf(run)) {
-        for (const [n, turn] of this.runs.get(id).own) {
-          if (n <= last && !found.has(n)) found.set(n, turn);
-        }
-      }
-      return new Map([...found].sort(([a], [b]) => a - b));
+      const all = [...this.lineOf(run)].reverse().flatMap(([id, last]) => (
+        [...this.runs.get(id).own].filter(([n]) => n <= last)));
+      return new Map([...new Map(all)].sort(([a], [b]) => a - b)); // the run's own come last
     });
   }
 
@@ -150,24 +146,13 @@ export class Reading {
 
   /** Runs in the order of the tree: `{run, depth}`, or `{runs, depth}` for a group of seeds. */
   tree() {
-    return this.keep("tree", () => {
-      const rows = [], children = this.children();
-      const below = (parent, depth) => {
-        const groups = groupBy(children.get(parent) ?? [], (run) => this.likeness(run));
-        for (const runs of groups.values()) {
-          if (runs.length >= FOLD_FROM) {
-            rows.push({ runs, run: { ...runs[0], changes: unseeded(runs[0]) }, depth });
-            continue;
-          }
-          for (const run of runs) {
-            rows.push({ run, depth });
-            below(run.id, depth + 1);
-          }
-        }
-      };
-      below(null, 0);
-      return rows;
-    });
+    const below = (parent, depth) => {
+      const groups = groupBy(this.children().get(parent) ?? [], (run) => this.likeness(run));
+      return [...groups.values()].flatMap((runs) => (runs.length >= FOLD_FROM
+        ? [{ runs, run: { ...runs[0], changes: unseeded(runs[0]) }, depth }]
+        : runs.flatMap((run) => [{ run, depth }, ...below(run.id, depth + 1)])));
+    };
+    return this.keep("tree", () => below(null, 0));
   }
 
   /** The same for runs that differ only in their seed and have no forks. */
@@ -181,9 +166,8 @@ export class Reading {
     return this.keep(`relatives ${run.id} ${most}`, () => {
       if (this.runs.size <= most) return [...this.runs.values()];
       const line = [...this.lineOf(run).keys()].map((id) => this.runs.get(id));
-      const children = this.children();
-      const siblings = run.fork == null ? [] : children.get(run.parent) ?? [];
-      const near = [...siblings, ...children.get(run.id) ?? []];
+      const parents = run.fork == null ? [run.id] : [run.parent, run.id];
+      const near = parents.flatMap((id) => this.children().get(id) ?? []);
       return [...new Set([...line, ...near])].slice(0, Math.max(most, line.length));
     });
   }

@@ -1,7 +1,8 @@
 // What is shown of a reading: head, controls, the overview and a turn.
 
 import {
-  Box, CallDetail, Calls, callsKey, Choice, Fold, limited, Passage, plain, Segments, Status, Table,
+  Box, CallDetail, Calls, callsKey, Choice, Fold, limited, Passage, plain, Segments, soft, Status,
+  Table,
 } from "./calls.js";
 import {
   Charts, look, nameOf, openTurn, playersOf, runLabel, Swatch, toTurn, turnName,
@@ -19,7 +20,6 @@ const ICONS = { Step: "M3 3l6 5-6 5zM11 3h2v10h-2z", Play: "M4 2.5l9 5.5-9 5.5z"
 
 const words = (name) => name.replaceAll("_", " ");
 const titled = (word) => word[0].toUpperCase() + word.slice(1);
-const soft = (text) => h("p", { class: "soft" }, text);
 const note = (text) => h("p", { class: "note" }, text);
 const small = (text) => h("small", null, text);
 const textOf = (value) => (value == null ? "" : String(value));
@@ -29,7 +29,7 @@ const sayValue = (value) => (typeof value === "boolean" ? yesOrNo(value) : figur
 export function App({ store }) {
   const { reading, panels, commands, ask, form } = store, has = (name) => panels.includes(name);
   if (!reading.runs.size) {
-    return h("p", { class: "wait", role: "status" }, liveWords(store) || "Reading …");
+    return h("p", { class: "wait soft", role: "status" }, liveWords(store) || "Reading …");
   }
   const views = viewsOf(store), now = { store, ...settle(store, views) }, { view } = store.at;
   return [
@@ -117,7 +117,7 @@ function Runs({ store, run }) {
   const wanted = at.view === "overview" && (short || !panels.includes("transport"));
   const open = !few && (ui.tree ?? wanted);
   const pills = few ? rows.flatMap((row) => row.runs ?? row.run) : [run];
-  return h("div", { class: "row runs", role: "group", "aria-label": "Runs" },
+  return h("div", { class: "row mid runs", role: "group", "aria-label": "Runs" },
     pills.map((it) => h("button", { key: it.id, class: `run ${look(it)}`,
       "aria-pressed": it === run, onclick: () => openRun(store, it) },
     h(Swatch, { run: it }), clip(runName(reading, it), 70))),
@@ -146,8 +146,7 @@ function Tree({ store, run, rows }) {
   return h("div", { class: "tree", ref: toChosen },
     rows.length > 2 * FEW_ROWS && h("input", {
       type: "search", placeholder: "Find a run", "aria-label": "Find a run",
-      oninput: (event) => store.show({ treeSearch: event.target.value }),
-    }),
+      oninput: (event) => store.show({ treeSearch: event.target.value }) }),
     h("ul", null, found.slice(0, count).map((row) => h("li", {
       key: `${row.run.id}${row.runs ? " seeds" : ""}`, style: `--depth: ${row.depth}`,
     }, h(TreeRow, { store, ...row, shown: run })))),
@@ -163,11 +162,9 @@ function TreeRow({ store, run: it, runs, seed, shown }) {
     it.outcome && it.outcome !== "done" && small(clip(it.outcome, 60)),
     [`run ${it.id}`, it.own.size ? `to turn ${reach(reading, it)}` : "no turn yet"].map(small),
   ];
-  return h("button", {
-    class: "tree-row", "aria-expanded": open,
+  return h("button", { class: "tree-row", "aria-expanded": open,
     "aria-current": !runs && it === shown ? "true" : null,
-    onclick: () => (runs ? store.show({ [fold]: !open }) : openRun(store, it)),
-  },
+    onclick: () => (runs ? store.show({ [fold]: !open }) : openRun(store, it)) },
   h(Swatch, { run: it }),
   h("span", { class: "what" }, runs && h("b", null, plural(runs.length, "seed"), " "),
     seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
@@ -186,35 +183,34 @@ function Transport({ store, run, n, ...turns }) {
   const count = ({ target }) => { ui.turns = Math.max(1, Math.round(target.value) || 1); };
   const openForm = () => (form ? store.set({ form: null })
     : commands({ do: "form", run: run.id, turn: n }));
-  return h("div", { class: "row bar" },
-    h("div", { class: "row buttons" },
+  return h("div", { class: "row mid bar" },
+    h("div", { class: "row mid buttons" },
       button("Step", busy, () => play(1), "primary"),
       busy ? button("Pause", false, () => commands({ do: "pause" }))
         : button("Play", false, () => play(turnsToPlay(store))),
-      h("label", { class: "turns" }, h("input", {
+      h("label", { class: "turns soft" }, h("input", {
         type: "number", min: 1, max: 100000, value: turnsToPlay(store), oninput: count,
-        "aria-label": "Turns to play",
-      }), " turns"),
+        "aria-label": "Turns to play" }), " turns"),
       button("Stop", !busy, () => commands({ do: "stop" }))),
     h(Slider, { store, run, n, ...turns }),
     h("button", { disabled: busy || gone, "aria-expanded": Boolean(form), onclick: openForm },
       "Fork or change …"));
 }
 
-const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide" }, first,
+const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine" }, first,
   h("input", { type: "range", "aria-label": "Turn", min: first, max: last, value: n,
     disabled: first === last, oninput: ({ target }) => toTurn(store, run, Number(target.value)) }),
   reach(store.reading, run));
 
 function Tabs({ store, views, run, ...turns }) {
   const { reading, panels, ui, at, commands } = store, calls = reading.callsOf(run).length;
-  return h("section", { class: "row tabs", "aria-label": "Controls" },
+  return h("section", { class: "row mid tabs", "aria-label": "Controls" },
     views.length > 1 && h("nav", { "aria-label": "Views" }, views.map((view) => h("button", {
       key: view, "aria-current": view === at.view ? "page" : null,
       onclick: () => store.go({ view }),
     }, titled(view), view === "calls" && calls > 0 && small(figure(calls))))),
     !commands && panels.includes("transport") && h(Slider, { store, run, ...turns }),
-    commands && h("p", { class: `says${store.gone ? " gone" : ""}`, role: "status" },
+    commands && h("p", { class: `says fine${store.gone ? " gone" : ""}`, role: "status" },
       liveWords(store)),
     plain("?", () => store.show({ help: !ui.help }),
       { "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help) }));
@@ -365,11 +361,9 @@ function Turn({ store, run, n, turn }) {
     call && h("section", { class: "turn-call", "aria-label": "Prompt and reply",
       ref: (el) => { ui.callPlace = el; } },
     calls.length > 1 && h("div", { class: "row" }, h("h3", null, "Prompt and reply of"),
-      h(Choice, {
-        label: "Call", value: call.k, pick: (value) => store.go({ call: Number(value) }),
+      h(Choice, { label: "Call", value: call.k, pick: (value) => store.go({ call: Number(value) }),
         options: calls.map((it) => [it.k, clip(facts(
-          it.player, it.component, it.replicate && `sample ${it.replicate}`), 60)]),
-      })),
+          it.player, it.component, it.replicate && `sample ${it.replicate}`), 60)]) })),
     h(CallDetail, { store, call })),
   ];
 }
@@ -433,6 +427,7 @@ function Decision({ store, made, own, id }) {
   const answer = news(made.answer), became = news(made.became);
   const short = answer.filter(isShort), long = answer.filter((it) => !isShort(it));
   const alone = (name) => name === "action" || answer.length === 1;
+  const passage = (name, text) => h(Passage, { store, id: `${id} ${name}`, text });
   const outcome = call == null ? [...short, ...became] : became; // a rule's answer is its outcome
   const rule = made.status === "ok" && call == null;
   return h("div", { class: first ? null : "then" },
@@ -445,11 +440,14 @@ function Decision({ store, made, own, id }) {
         plain("prompt", () => showCall(store, call),
           { "aria-label": `Prompt of ${nameOf(made)}, ${made.component}` }),
       ]),
-    long.map(([name, value]) => h(LongAnswer, {
-      key: name, store, id: `${id} ${name}`, name, value, alone: alone(name) })),
+    long.map(([name, value]) => (typeof value === "string"
+      ? h("div", { key: name, class: "said" }, !alone(name) && small(words(name)),
+        passage(name, value))
+      : h(Fold, { key: name, store, id: `${id} ${name}`, title: words(name) }, () => (
+        passage(name, JSON.stringify(value, null, 1)))))),
     why && !answer.some(([, value]) => value === why)
-      && h("div", { class: "why" }, h(Passage, { store, id: `why ${id}`, text: why })),
-    outcome.length > 0 && h("p", { class: "row became" }, outcome.map(pair)));
+      && h("div", { class: "why fine" }, passage("why", why)),
+    outcome.length > 0 && h("p", { class: "row fine became" }, outcome.map(pair)));
 }
 
 const isShort = ([name, value]) => name !== "action"
@@ -459,16 +457,8 @@ const pair = ([name, value]) => h("span", { key: name }, small(words(name)), " "
 
 function Confidence({ sure }) {
   const text = `confidence ${figure(sure)}`;
-  return h("span", { class: "sure", role: "img", "aria-label": text, title: text },
+  return h("span", { class: "sure fine", role: "img", "aria-label": text, title: text },
     h("i", { style: `--part: ${sure}` }), figure(sure));
-}
-
-function LongAnswer({ store, id, name, value, alone }) {
-  const passage = (text) => h(Passage, { store, id, text });
-  if (typeof value === "string") {
-    return h("div", { class: "said" }, !alone && small(words(name)), passage(value));
-  }
-  return h(Fold, { store, id, title: words(name) }, () => passage(JSON.stringify(value, null, 1)));
 }
 
 function showCall(store, call) {

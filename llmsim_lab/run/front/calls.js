@@ -26,10 +26,10 @@ export const Segments = ({ label, items }) => h("div", { class: "row seg", role:
   "aria-label": label }, items.map(([words, pressed, onclick], index) => h("button",
   { key: index, type: "button", "aria-pressed": pressed, onclick }, words)));
 
-/** A table of rows `[key, ...cells]`; the cell at `named` names its row, numbers stand right. */
+/** A table of rows `[key, ...cells]`; the cell at `named` names its row. */
 export function Table({ kind, heads, rows, named = 0 }) {
-  const cell = (content, at) => (at === named ? h("th", { scope: "row" }, content)
-    : h("td", { class: typeof content === "number" ? "n" : null }, content));
+  const cell = (content, at) => (
+    at === named ? h("th", { scope: "row" }, content) : h("td", null, content));
   return h("table", { class: kind },
     heads && h("thead", null, h("tr", null, heads.map((name) => (
       h(name ? "th" : "td", { scope: name ? "col" : null }, name))))),
@@ -56,10 +56,7 @@ export function limited(store, id, all, most, word) {
   return [count, all > count && plain(plural(all - count, word), more, { key: "more" })];
 }
 
-/**
- * A text that keeps its lines, or its pieces, with slots and hits marked; a piece may name a `tag`.
- * Of a very long text the beginning, and more on request.
- */
+/** A text, or pieces (some in a `tag`), with slots and hits marked; of a long one the start. */
 export function Passage({ store, id, text, pieces = [{ text }], wanted = "", mono, most = LONG }) {
   const size = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
   const [count, more] = limited(store, id, size, most, "more character");
@@ -124,8 +121,9 @@ const hitsOf = (call, counts) => call.tries
 
 /** The calls in the chosen scope: the shown run, its shown turn, or all runs. */
 function callsInScope({ reading, at }) {
-  const run = reading.runs.get(at.run), turn = at.turn ?? reading.last(run);
-  return at.scope === "all" ? reading.allCalls() : reading.callsOf(run, at.scope && turn);
+  const run = reading.runs.get(at.run);
+  return at.scope === "all" ? reading.allCalls()
+    : reading.callsOf(run, at.scope === "turn" ? at.turn ?? reading.last(run) : null);
 }
 
 /** By what the list can be narrowed: its name in the address, its words, its values in a call. */
@@ -211,11 +209,10 @@ function CallList({ store, calls, hits, chosen }) {
     el.scrollTop = list.top; // as it was when the view was left
     sizes.ref(el);
   };
-  return h("div", {
-    class: "call-list", role: "listbox", tabindex: "0", "aria-label": "Calls", onscroll,
+  return h("div", { class: "call-list", role: "listbox", tabindex: "0", "aria-label": "Calls",
     "aria-activedescendant": rows.includes(chosen) ? `call${chosen.k}` : null,
-    ref, gone: sizes.gone,
-  }, h("div", { role: "presentation", style: `height: ${calls.length * ROW}px` },
+    onscroll, ref, gone: sizes.gone },
+  h("div", { role: "presentation", style: `height: ${calls.length * ROW}px` },
     rows.map((call, index) => h(CallRow, { key: call.k, store, call, place: first + index,
       all: calls.length, chosen: call === chosen, hits: hits.get(call) }))));
 }
@@ -310,16 +307,6 @@ function CallHead({ store, call, tried, settings }) {
   const near = panels.includes("compare") ? neighbours(store, call) : [];
   const toTurn = () => store.go({ view: "turn", run: call.run, turn: call.n });
   const onTurn = at.view === "turn" || !panels.includes("turn") || call.n == null;
-  const about = [
-    reading.runs.size > 1 && `run ${call.run}`,
-    call.n != null && (onTurn ? `turn ${call.n}` : plain(`turn ${call.n}`, toTurn)),
-    call.replicate && `sample ${call.replicate}`,
-    settings.model ?? "",
-    tried.read != null && `${plural(tried.read, "token")} read`,
-    tried.written != null && `${figure(tried.written)} written`,
-    tried.cut && "cut at its length limit",
-    `${Number((tried.seconds ?? 0).toPrecision(3))} s`,
-  ].filter(Boolean);
   return h("header", { class: "call-head" },
     h("div", { class: "row" },
       h("h3", null, call.player || call.component),
@@ -328,7 +315,14 @@ function CallHead({ store, call, tried, settings }) {
       near.length > 0 && h("span", { class: "row fine call-near" }, "Compare with",
         near.map(([other, name]) => plain(name, () => (
           store.go({ view: "compare", of: "calls", a: other.k, b: call.k })), { key: name })))),
-    h("p", { class: "row fine" }, about.map((fact) => h("span", null, fact))));
+    h("p", { class: "row fine" },
+      call.n != null && (onTurn ? `turn ${call.n}` : plain(`turn ${call.n}`, toTurn)),
+      h("span", null, facts(
+        reading.runs.size > 1 && `run ${call.run}`, call.replicate && `sample ${call.replicate}`,
+        settings.model, tried.read != null && `${plural(tried.read, "token")} read`,
+        tried.written != null && `${figure(tried.written)} written`,
+        tried.cut && "cut at its length limit",
+        `${Number((tried.seconds ?? 0).toPrecision(3))} s`))));
 }
 
 /** Calls to compare with this one, each with a name: of the same player and component. */

@@ -17,10 +17,8 @@ export const Swatch = ({ run }) => h("svg",
   h("path", { class: `curve main ${look(run)}`, d: "M1 4H17" }));
 
 /** What a run is called in a list: what it changed, or its name. */
-export function runLabel(reading, run) {
-  if (!reading.runs.has(run.parent)) return run.name;
-  return run.changes.join("; ") || `${run.verb} of run ${run.parent}`;
-}
+export const runLabel = (reading, run) => (reading.runs.has(run.parent)
+  ? run.changes.join("; ") || `${run.verb} of run ${run.parent}` : run.name);
 
 /** "Turn 4 · 1980Q3". */
 export function turnName(reading, run, n) {
@@ -103,16 +101,16 @@ export function Charts({ store, runs, run = runs.at(-1), turn }) {
     inside: (n) => n != null && n >= from && n <= to,
     x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - RIGHT),
   };
-  const button = (kind, words, next) => h("button",
-    { class: kind, onclick: () => store.show(next) }, words);
+  const button = (words, next) => h("button",
+    { class: "plain", onclick: () => store.show(next) }, words);
   const sizes = store.keep("charts", [], () => followSize(store, "charts"));
   return h("section", { class: "charts", "aria-label": "Charts", ...sizes },
     h("div", { class: "panels", style: `--across: ${across}` },
       width > 0 && shown.map((item) => h(Panel, { key: item.column, item, ...view }))),
     h("div", { class: "row end" },
-      ui.zoom && button("small", "Show all turns", { zoom: null }),
-      all.length > FEW_CHARTS && button("plain",
-        ui.allCharts ? `Show ${FEW_CHARTS} charts` : `Show all ${all.length} charts`,
+      ui.zoom && button("Show all turns", { zoom: null }),
+      all.length > FEW_CHARTS && button(
+        `Show ${ui.allCharts ? FEW_CHARTS : `all ${all.length}`} charts`,
         { allCharts: !ui.allCharts })));
 }
 

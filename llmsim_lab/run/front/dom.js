@@ -10,9 +10,7 @@ const known = new WeakMap(); // node -> {vnode, nodes: Map of id -> child}
 const made = []; // [ref, element] to call when all is in its place
 
 /** An element, or what a view returns; children are vnodes, text, numbers, arrays or nothing. */
-export function h(tag, props, ...kids) {
-  return { tag, props: props ?? {}, kids };
-}
+export const h = (tag, props, ...kids) => ({ tag, props: props ?? {}, kids });
 
 /** Bring the content of `place` to a vnode (or an array, or nothing). */
 export function patch(place, vnode) {

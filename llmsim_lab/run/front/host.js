@@ -18,15 +18,9 @@ export function makeStore(shared, { panels, at, commands = null }) {
   store.at = { view: null, run: null, turn: null, call: null, ...at };
   store.draw = store.went = () => {}; // by the host
   store.changed = () => {
-    due ||= requestAnimationFrame(() => {
-      due = 0;
-      store.draw();
-    });
+    due ||= requestAnimationFrame(() => { due = 0; store.draw(); });
   };
-  store.set = (next, thing = store) => {
-    Object.assign(thing, next);
-    store.changed();
-  };
+  store.set = (next, thing = store) => { Object.assign(thing, next); store.changed(); };
   store.show = (next) => store.set(next, store.ui); // what is typed, folded or pointed at
   store.go = (next) => {
     store.set(next, store.at = { ...store.at });
@@ -100,10 +94,7 @@ function followTheme(place) {
   };
 }
 
-/**
- * Take keys before the host does: JupyterLab, which sees no further than the shadow root, takes
- * keys typed into our fields as its own, and a cell was cut that way.
- */
+/** Take keys before JupyterLab: it does not see our fields in the shadow root, and cuts cells. */
 function takeKeys(place, store) {
   const guest = Boolean(store.commands); // else a page, which is all ours
   const hear = (event) => {
@@ -164,19 +155,14 @@ function followAddress(store, start) {
     written = at;
     store.set({ at });
   };
-  store.went = () => {
-    clearTimeout(timer);
-    timer = setTimeout(write, ADDRESS_MS);
-  };
+  store.went = () => { clearTimeout(timer); timer = setTimeout(write, ADDRESS_MS); };
   addEventListener("popstate", read);
   addEventListener("hashchange", read);
   read();
 }
 
-/**
- * A widget: what is known is shared by all views of its model in this page. A factory, since
- * `initialize` and `render` are given different proxies of the model.
- */
+// A factory: `initialize` and `render` are given different proxies of the model. What is known is
+// shared by all views of it in this page.
 export default function widget() {
   const shared = nothing(), stores = new Set();
   let first = {}, panels = [], send = () => {}, timer = 0;

@@ -47,14 +47,13 @@ export function figure(value) {
 export const facts = (...all) => all.flat().filter(Boolean).join(" · ");
 
 /** Fields by their paths, in words: "is not valid", "new rate 5.25"; an action for itself. */
-export const inWords = (leaves) => facts([...leaves].map(([path, value]) => {
+export const inWords = (leaves) => facts(leaves.map(([path, value]) => {
   const name = path.replaceAll("_", " ").split(" · ").slice(-2).join(" · ");
-  if (value === "true" || value === "false") {
-    return value === "true" ? name : name.replace(/^(is |has )?/, "$1not ");
-  }
-  if (value === "null") return "";
-  return path === "action" || leaves.length === 1 && typeof value === "string" ? value
-    : value !== "" && `${name} ${figure(value)}`;
+  if (value === "true") return name;
+  if (value === "false") return name.replace(/^(is |has )?/, "$1not ");
+  if (value === "null" || value === "") return "";
+  const alone = path === "action" || (leaves.length === 1 && typeof value === "string");
+  return alone ? value : `${name} ${figure(value)}`;
 }));
 
 /** By how much a number changed, with its sign; nothing where it did not. */
@@ -68,10 +67,8 @@ export function change(was, now) {
 
 /** The fields of a reply, where it is an object that can be shown by them; else null. */
 export function fieldsIn(text) {
-  const from = text.indexOf("{"), to = text.lastIndexOf("}");
-  if (from < 0 || to < from) return null;
   try {
-    const read = JSON.parse(text.slice(from, to + 1));
+    const read = JSON.parse(text.slice(text.indexOf("{"), text.lastIndexOf("}") + 1));
     return flatten(read).size <= MOST_FIELDS ? read : null; // or fails: nested too deeply
   } catch { return null; }
 }
@@ -136,10 +133,7 @@ export function beginning(pieces, most) {
 const MOST_EDITS = 1200, MOST_EFFORT = 4e6; // beyond these a passage counts as changed as a whole
 const WORD = /\s+|\p{Script=Han}|\d+(?:[.,]\d+)*|[\p{L}\p{N}\p{M}_]+|[^\s\p{L}\p{N}\p{M}_]/gu;
 
-/**
- * Two texts as rows of lines side by side: `{same, a, b}`, where a side is pieces, those that
- * differ with `changed: true`, or null where it has no such line.
- */
+/** Two texts as rows of lines, `{same, a, b}`: a side is pieces (`changed: true`), or null. */
 export function diff(one, other) {
   const effort = { left: MOST_EFFORT }, pairs = [], next = [0, 0]; // each side's next row
   for (const [a, b] of edits(one.split("\n"), other.split("\n"), effort)) {

@@ -69,16 +69,12 @@ export function onKey(store, event, target) {
   const pressed = [" ", "Enter"].includes(key) && target.closest("button, summary, [tabindex='0']");
   if (key !== "Escape" && (pressed || target.closest(TYPED_IN))) return;
   const play = (turns) => commands({ do: "play", run: run.id, turns });
-  const search = () => {
-    store.go({ view: "calls" });
-    store.draw();
-    ui.search?.focus();
-  };
   const act = {
     ArrowLeft: () => toTurn(store, run, Math.max(n - 1, first)),
     ArrowRight: () => toTurn(store, run, Math.min(n + 1, last)),
     "?": () => store.show({ help: !ui.help }),
-    "/": views.includes("calls") && search,
+    "/": views.includes("calls")
+      && (() => { store.go({ view: "calls" }); store.draw(); ui.search?.focus(); }),
     Escape: (ui.help || store.form) && (() => { ui.help = false; store.set({ form: null }); }),
     " ": commands && (() => (live.busy ? commands({ do: "pause" }) : play(turnsToPlay(store)))),
     Enter: commands && !live.busy && (() => play(1)),
@@ -130,10 +126,8 @@ const runName = (reading, run) => facts(run.fork != null && reading.runs.has(run
   && `fork at ${run.fork}`, runLabel(reading, run));
 
 /** A run's latest turn, and the one that it is to reach. */
-function reach(reading, run) {
-  const last = reading.last(run);
-  return run.planned > last ? `${last} of ${run.planned}` : last;
-}
+const reach = (reading, run) => reading.last(run)
+  + (run.planned > reading.last(run) ? ` of ${run.planned}` : "");
 
 function Tree({ store, run, rows }) {
   const { reading, ui } = store, wanted = (ui.treeSearch ?? "").toLowerCase();
@@ -147,14 +141,13 @@ function Tree({ store, run, rows }) {
     rows.length > 2 * FEW_ROWS && h("input", {
       type: "search", placeholder: "Find a run", "aria-label": "Find a run",
       oninput: (event) => store.show({ treeSearch: event.target.value }) }),
-    h("ul", null, found.slice(0, count).map((row) => h("li", {
-      key: `${row.run.id}${row.runs ? " seeds" : ""}`, style: `--depth: ${row.depth}`,
-    }, h(TreeRow, { store, ...row, shown: run })))),
+    h("ul", null, found.slice(0, count).map((row) => h(TreeRow, {
+      key: `${row.run.id}${row.runs ? " seeds" : ""}`, store, ...row, shown: run }))),
     more);
 }
 
 /** A run, or runs that differ only in their seed, which a click folds out. */
-function TreeRow({ store, run: it, runs, seed, shown }) {
+function TreeRow({ store, run: it, runs, seed, depth, shown }) {
   const { reading, ui } = store, fold = `seeds ${it.id}`, open = runs && Boolean(ui[fold]);
   const bad = [...reading.statuses(it)].filter(([word]) => word && word !== "ok");
   const about = runs ? runs.includes(shown) && small(`run ${shown.id} is shown`) : [
@@ -162,13 +155,14 @@ function TreeRow({ store, run: it, runs, seed, shown }) {
     it.outcome && it.outcome !== "done" && small(clip(it.outcome, 60)),
     [`run ${it.id}`, it.own.size ? `to turn ${reach(reading, it)}` : "no turn yet"].map(small),
   ];
-  return h("button", { class: "tree-row", "aria-expanded": open,
+  return h("li", { style: `--depth: ${depth}` }, h("button", {
+    class: "tree-row", "aria-expanded": open,
     "aria-current": !runs && it === shown ? "true" : null,
     onclick: () => (runs ? store.show({ [fold]: !open }) : openRun(store, it)) },
   h(Swatch, { run: it }),
   h("span", { class: "what" }, runs && h("b", null, plural(runs.length, "seed"), " "),
     seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
-  about);
+  about));
 }
 
 const turnsToPlay = (store) => store.ui.turns ?? 4;

@@ -9,7 +9,6 @@ import {
 
 const ROW = 54, MARGIN = 12; // height of a row in pixels; rows that are drawn beyond those in sight
 const LONG = 20000; // characters of a text that are shown at once: a browser lays out no million
-const REASONS = new Set(["reasoning", "confidence"]);
 
 export const plain = (text, onclick, props) => h("button",
   { class: "plain", type: "button", onclick, ...props }, text);
@@ -22,9 +21,10 @@ export const Choice = ({ label, value, options, pick }) => h("select", {
 }, options.map(([it, words]) => h("option", { key: it, value: String(it) }, words)));
 
 /** Buttons of which one is pressed; each item is its words, if it is pressed, and what it does. */
-export const Segments = ({ label, items }) => h("div", { class: "row seg", role: "group",
-  "aria-label": label }, items.map(([words, pressed, onclick], index) => h("button",
-  { key: index, type: "button", "aria-pressed": pressed, onclick }, words)));
+export const Segments = ({ label, items }) => h("div",
+  { class: "row seg", role: "group", "aria-label": label },
+  items.map(([words, pressed, onclick], index) => h("button",
+    { key: index, type: "button", "aria-pressed": pressed, onclick }, words)));
 
 /** A table of rows `[key, ...cells]`; the cell at `named` names its row. */
 export function Table({ kind, heads, rows, named = 0 }) {
@@ -63,8 +63,8 @@ export function Passage({ store, id, text, pieces = [{ text }], wanted = "", mon
   return h("div", { class: mono ? "text mono" : "text" },
     marksIn(more ? beginning(pieces, count) : pieces, wanted).map((piece) => {
       const parts = piece.parts.map((part) => (part.hit ? h(Hit, part) : part.text));
-      const tag = piece.tag ?? (piece.name !== undefined && Slot);
-      return tag ? h(tag, { store, piece }, parts) : parts;
+      if (piece.tag) return h(piece.tag, null, parts);
+      return piece.name === undefined ? parts : h(Slot, { store, piece }, parts);
     }),
     more && [" … ", more]);
 }
@@ -239,7 +239,7 @@ function CallRow({ store, call, place, all, chosen, hits }) {
 /** What a call answered, in a line: its reply's fields but for the reasons, or the reply. */
 function answerOf(reading, call) {
   const { reply, tools, detail } = call.tries.at(-1) ?? {}, text = reading.text(reply);
-  const leaves = [...flatten(fieldsIn(text) ?? {})].filter(([name]) => !REASONS.has(name));
+  const own = { ...fieldsIn(text), reasoning: null, confidence: null }, leaves = [...flatten(own)];
   return clip(inWords(leaves) || text || reading.text(tools ?? detail), 160);
 }
 

@@ -315,14 +315,14 @@ function CallHead({ store, call, tried, settings }) {
       near.length > 0 && h("span", { class: "row fine call-near" }, "Compare with",
         near.map(([other, name]) => plain(name, () => (
           store.go({ view: "compare", of: "calls", a: other.k, b: call.k })), { key: name })))),
-    h("p", { class: "row fine" },
-      call.n != null && (onTurn ? `turn ${call.n}` : plain(`turn ${call.n}`, toTurn)),
-      h("span", null, facts(
+    h("p", { class: "fine" },
+      call.n != null && [onTurn ? `turn ${call.n}` : plain(`turn ${call.n}`, toTurn), " · "],
+      facts(
         reading.runs.size > 1 && `run ${call.run}`, call.replicate && `sample ${call.replicate}`,
         settings.model, tried.read != null && `${plural(tried.read, "token")} read`,
         tried.written != null && `${figure(tried.written)} written`,
         tried.cut && "cut at its length limit",
-        `${Number((tried.seconds ?? 0).toPrecision(3))} s`))));
+        `${Number((tried.seconds ?? 0).toPrecision(3))} s`)));
 }
 
 /** Calls to compare with this one, each with a name: of the same player and component. */

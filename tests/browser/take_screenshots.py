@@ -33,13 +33,12 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 600_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1400, 900, 400)
-WINDOW_LOOKS: dict[
-    str, list[str | re.Pattern[str]]
-] = {  # what is clicked for a look, after the one before it
+# What is clicked for a look of the window, after the one before it.
+WINDOW_LOOKS: dict[str, list[str | re.Pattern[str]]] = {
     "Lab_turn": ["Turn"],
     "Lab_calls": [re.compile("^Calls")],
     "Lab_compare": ["Compare"],
-    "Lab_fork": ["Overview", "Fork or change …"],
+    "Lab_fork": ["Overview", "Fork or change …", re.compile("^From turn")],
     "Lab_change": ["Parameters, from the beginning"],
     "Lab_keys": ["Cancel", "Keys"],
     "Lab": ["Keys"],

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  beginning, change, clip, diff, fieldsIn, figure, flatten, marksIn, plural, slots, visible,
+  beginning, change, clip, diff, fieldsIn, figure, flatten, inWords, marksIn, plural, slots,
+  visible,
 } from "../../llmsim_lab/run/front/text.js";
 
 const whole = (pieces) => pieces.map((piece) => piece.text).join("");
@@ -43,6 +44,14 @@ test("a nested value is told by its paths, numbers as numbers", () => {
   const value = { rate: 5.25, party: { "on alert": true, list: [1, "a"] }, rows: [{ x: null }] };
   assert.deepEqual([...flatten(value)], [["rate", 5.25], ["party · on alert", "true"],
     ["party · list", "1, a"], ["rows · 0 · x", "null"]]);
+});
+
+test("fields are told in words, an action or a text alone for itself", () => {
+  const words = (fields) => inWords([...flatten(fields)]);
+  assert.equal(words({ action: "raise", new_rate: 5.25, is_valid: false, accepted: true }),
+    "raise · new rate 5.25 · is not valid · accepted");
+  assert.equal(words({ vote: "yes" }), "yes");
+  assert.equal(words({ coins: { Ann: 3 }, note: null, why: "" }), "coins · Ann 3");
 });
 
 test("the beginning of a text cuts no piece in the middle of a letter", () => {

@@ -169,8 +169,8 @@ const turnsToPlay = (store) => store.ui.turns ?? 4;
 
 function Transport({ store, run, n, ...turns }) {
   const { commands, live, form, ui, gone } = store, busy = Boolean(live.busy);
-  const button = (name, disabled, onclick, kind) => h("button",
-    { key: name, class: kind, disabled: gone || disabled, onclick },
+  const button = (name, off, act, kind) => h("button", // one that is disabled would lose the focus
+    { class: kind, "aria-disabled": gone || off, onclick: () => gone || off || act() },
     h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
       h("path", { d: ICONS[name] })), name);
   const play = (turns) => commands({ do: "play", run: run.id, turns });
@@ -187,8 +187,8 @@ function Transport({ store, run, n, ...turns }) {
         "aria-label": "Turns to play" }), " turns"),
       button("Stop", !busy, () => commands({ do: "stop" }))),
     h(Slider, { store, run, n, ...turns }),
-    h("button", { disabled: busy || gone, "aria-expanded": Boolean(form), onclick: openForm },
-      "Fork or change …"));
+    h("button", { "aria-disabled": busy || gone, "aria-expanded": Boolean(form),
+      onclick: () => busy || gone || openForm() }, "Fork or change …"));
 }
 
 const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine" }, first,

@@ -1754,7 +1754,7 @@ def _copied(tape: Tape, info: RunInfo, to: Tapes, *, up_to: int | None) -> tuple
 def load(
     tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **parts: Any
 ) -> AnyRun:
-    """Return a recorded run to look at: its turns, frames and chains, without playing anything.
+    """Return a recorded run to look at: its turns, frames and decisions, without playing anything.
 
     Args:
         tape: the tape, or its file, which is opened for reading only.

@@ -112,16 +112,6 @@ def test_a_run_that_is_no_conversation_is_refused() -> None:
         replay_chat(data_path("tapes/first_run.tape"), 1)
 
 
-async def test_a_message_that_fails_is_asked_anew_and_not_on_the_tape(tmp_path: Path) -> None:
-    async with MCPToolExecutor(task_server()) as tools:
-        chat = record_chat(tmp_path / "chat.tape", make_client(["Hello!"]), tools, "Be helpful.")
-        with pytest.raises(ConfigError, match="the message is empty"):
-            await chat.send(" ")
-        await chat.send("Hi")
-        chat.close()
-    assert replay_chat(tmp_path / "chat.tape").recorded == ("Hi",)
-
-
 async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     tape = Tape(data_path("tapes/assistant.tape"), read_only=True)
     chat = Chat.replay(tape)
@@ -154,26 +144,6 @@ async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
     await replayed.arun()
     replayed.clear()
     assert (await replayed.send("Hi")).text == "Hello."
-
-
-async def test_a_tool_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
-    async def look_up() -> str:
-        """Look something up."""
-        await asyncio.Event().wait()
-        return ""
-
-    path = tmp_path / "chat.tape"
-    client = make_client([wants("look_up"), "It does not answer."])
-    config = AgentEngineConfig(timeout_seconds=0.5)
-    tools = FunctionTools(look_up)
-    chat = record_chat(path, client, tools, "Help.", config=config)
-    decision = await chat.send("Look")
-    chat.close()
-    replayed = Chat.replay(path)
-    assert replayed.exchanges[0].decision.text == decision.text == "It does not answer."
-    [call] = replayed.exchanges[0].decision.tool_calls or []
-    assert call.result is not None
-    assert call.result.error_code == "TIMEOUT"
 
 
 @pytest.mark.parametrize(("engine_s", "tool_s"), [(30, 24), (300, 240)])
@@ -351,20 +321,6 @@ async def test_a_fork_goes_on_with_the_messages_of_what_it_comes_from(tmp_path: 
     await forked.arun()
     answers = [(exchange.message, exchange.decision.text) for exchange in forked.exchanges]
     assert answers == [("one", "1."), ("two", "zwei"), ("three", "drei")]
-
-
-async def test_a_result_that_json_has_no_form_for_is_on_the_tape_without_it(tmp_path: Path) -> None:
-    def latest() -> dict[str, float]:
-        """Look the latest value up."""
-        return {"value": float("nan")}
-
-    path, client = tmp_path / "chat.tape", make_client([wants("latest"), "There is none."])
-    chat = record_chat(path, client, FunctionTools(latest), "Help.")
-    [call] = (await chat.send("Look")).tool_calls or []
-    chat.close()
-    assert call.result is not None
-    assert call.result.data == {"value": None}
-    assert replay(path).exchanges == chat.exchanges
 
 
 async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(

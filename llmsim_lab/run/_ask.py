@@ -36,7 +36,17 @@ from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, Status, reply_schema
+from llmsim_lab.types import (
+    Attempt,
+    CallRecord,
+    CallSite,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    Reply,
+    Status,
+    reply_schema,
+)
 
 if TYPE_CHECKING:
     from llmsim_lab.run._config import RunConfig
@@ -853,12 +863,20 @@ async def from_outside(
     record = partial(recorder.outside, what, key, nth=found.nth)
     if once:
         record(once=True)
+    watch, came = scope().watch, None
+    waiting = ChatRequest(model=what, messages=(), site=CallSite(component=what))
+    if watch is not None:
+        watch.began(waiting)
     try:
         result = await work()
+        came = Attempt(request=waiting, reply=ChatReply(text=""), seconds=0.0)
     except BaseException:
         if once:
             record(once=True, stopped=True)
         raise
+    finally:
+        if watch is not None:
+            watch.ended(waiting, came, taped=False)
     record(result=result, **({"once": True} if once else {}))
     return loads(dumps(result))  # as a replay will have it
 

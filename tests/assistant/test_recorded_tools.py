@@ -19,7 +19,7 @@ from llmsim_lab.assistant._recorded_tools import RecordedTools, ToolUsingNationA
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, resume
@@ -360,6 +360,23 @@ async def test_a_live_run_sees_results_as_its_replay_will(tmp_path: Path) -> Non
         result = await RecordedTools(odd).execute("list_tasks", {}, "ann")
     recorder.close()
     assert result.data == {"pair": [1, 2], "3": "\ud800", "n": None}
+
+
+async def test_tools_that_run_are_seen_in_flight(tmp_path: Path) -> None:
+    _, _, recorder = on_tape(tmp_path / "talk.tape")
+    flights, seen = InFlight(), []
+    tasks = MemoryTasks()
+
+    def look(_: str) -> ToolResult:
+        seen.extend(map(str, flights.waiting))
+        return ToolResult(success=True)
+
+    tasks.instead = look
+    with scoped(watch=flights, recorder=recorder):
+        await RecordedTools(tasks).execute("list_tasks", {}, "ann")
+    recorder.close()
+    assert seen == ["tool"]
+    assert (flights.finished, flights.faulty, len(flights.waiting)) == (1, 0, 0)
 
 
 class StartsSlowly(MemoryTasks):

@@ -68,8 +68,8 @@ _PACK_FROM = 20_000
 _LOOK_S = 0.1
 _KEEP_S = 0.5
 """How long after something new the static view is written anew."""
-_KEEP_SHARE = 0.1
-"""How much of the time may go into static views: a picture takes half a second of a busy kernel."""
+_KEEP_REST = 9
+"""For so many times as long as that took, it is not: a picture may take a second of the kernel."""
 
 
 def _sentence(error: BaseException) -> str:
@@ -159,7 +159,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         self._timers: set[str] = set()
         self._lock = threading.RLock()
         self._kept_of: object = None
-        self._kept_s = 0.0
+        self._keep_from = 0.0
         self._stop_listening = []
         try:
             self._loop = asyncio.get_running_loop()
@@ -253,7 +253,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             if at == self._sent:
                 return
             self._say({"at": at, "records": self.reading.since(at)})
-        self._later(self.keep, max(_KEEP_S, self._kept_s / _KEEP_SHARE))
+        self._later(self.keep, max(_KEEP_S, self._keep_from - time.monotonic()))
 
     def _say(self, message: Message) -> None:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
@@ -690,7 +690,8 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         if self._kept_of != self._log_and_turn:
             self._kept_of, began = self._log_and_turn, time.monotonic()
             super().keep()
-            self._kept_s = time.monotonic() - began
+            ended = time.monotonic()
+            self._keep_from = ended + _KEEP_REST * (ended - began)
 
     def close(self) -> None:
         """Take the window from the page; what is under way is stopped."""

@@ -18,7 +18,7 @@ from llmsim_lab.llm._human import field_fault, resolved, schema_words, typed_val
 Field = dict[str, Any]
 
 _KINDS = {"integer", "number", "string", "boolean"}
-_MOST_FIELDS = 120
+MOST_FIELDS = 120
 _NOT_HERE = {"turn", "turns", "interventions", "llm", "name", "replicate"}
 """Of a configuration or an intervention, what a form has no field for."""
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
@@ -41,7 +41,7 @@ def fields_of(
         labels: words for names.
     """
     made = _made((), schema, values, schema.get("$defs", {}), "", settable)
-    fields = list(islice(made, _MOST_FIELDS))
+    fields = list(islice(made, MOST_FIELDS))
     for field in fields:
         name = field["place"][-1]
         words = [part.replace("_", " ") for part in field["place"]]

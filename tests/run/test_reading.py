@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from worlds import PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
@@ -74,6 +75,31 @@ def test_the_log_only_grows_and_what_changed_comes_again() -> None:
     assert again["turn"]["done"] == ["turn 2: coins.Ann = 5"]
     assert reading.turn(1, 2) == again["turn"]
     assert reading.records[: len(before)] == before
+
+
+def test_a_turn_costs_what_is_new_however_long_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    run = PublicGoods(players="random")
+    run.run(30)
+    reading = read(run)
+    run.run(1)
+    own = PublicGoods.own_columns
+    counted = staticmethod(lambda turn: asked.append(turn) or own(turn))
+    monkeypatch.setattr(PublicGoods, "own_columns", counted)
+    reading.add(run.about(1), run)
+    assert asked == [run.turns[-1]]
+
+
+def test_numbers_that_come_later_can_be_charted() -> None:
+    run = PublicGoods(players="random")
+    reading = read(run)
+    assert [it["column"] for it in reading.runs[1]["series"]] == [
+        f"coins.{it}" for it in run.state.coins
+    ]
+    run.run(1)
+    reading.add(run.about(1), run)
+    assert "given.Di" in [it["column"] for it in reading.runs[1]["series"]]
+    assert reading.records[-2]["run"]["series"] == reading.runs[1]["series"]
 
 
 def test_a_fork_has_its_own_turns_and_its_parents_before() -> None:

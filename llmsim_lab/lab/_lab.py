@@ -36,7 +36,7 @@ from llmsim_lab._util.text import clip, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._forms import MOST_FIELDS, Field, fields_of, read_changes
+from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture
 from llmsim_lab.lab._static import Kept
 from llmsim_lab.llm import LLMClient, Person
@@ -92,8 +92,11 @@ def words_of(changes: object, name: str = "") -> str:
     return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
 
 
-def settable(run: Run, number: int) -> dict[str, float]:
-    """Return numbers of a turn's state that its world lets others set, as many as a form shows."""
+def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
+    """Return numbers of a turn's state that its world lets others set, and how many there are more.
+
+    Numbers are as long as a form shows them, and no more of them than it shows.
+    """
     turn = run.turns[number - run.turns[0].number]
     columns = run.own_columns(turn)
     names = [name for name in own_numbers(columns) if math.isfinite(columns[name])]
@@ -107,7 +110,10 @@ def settable(run: Run, number: int) -> dict[str, float]:
 
     # All at once first, since the whole state is checked each time.
     its = names if can_be_set(*names) else filter(can_be_set, names)
-    return {name: round(float(columns[name]), 4) for name in islice(its, MOST_FIELDS)}
+    shown = list(islice(its, MOST_SET))
+    values = {name: columns[name] for name in shown}
+    short = {name: it if type(it) is bool else float(f"{it:.6g}") for name, it in values.items()}
+    return short, len(names) - len(shown)
 
 
 class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
@@ -269,10 +275,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         """Take a command, on whichever thread the kernel reads messages."""
         do = message.pop("do", None)
         if do == "since":  # at once, even while a cell keeps the loop busy
-            at = message.get("at", 0)
-            self._say({"at": at, "records": self.reading.since(at)})
-            self._say({"live": self._live})
-            self._asked()
+            self._guarded(self._since, message)
             return
         if do == "answer":  # the cell that keeps the loop busy may be the one that waits for it
             self._guarded(self._answer, message)
@@ -287,6 +290,12 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         }
         if (act := acts.get(do)) is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._guarded, act, message)
+
+    def _since(self, at: int = 0) -> None:
+        at = whole_number("at", at)
+        self._say({"at": at, "records": self.reading.since(at)})
+        self._say({"live": self._live})
+        self._asked()
 
     def _guarded(self, act: Callable[..., object], message: Message) -> None:
         try:
@@ -351,9 +360,11 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         """
         await self._play_turns(turns, self.shown[0] if run is None else run)
 
+    def _check_play(self, turns: int, number: int) -> tuple[Run, int]:
+        return self._run(number), whole_number("turns", turns, least=1, most=MOST_TURNS)
+
     async def _play_turns(self, turns: int, number: int) -> None:
-        simulation = self._run(number)
-        wanted = whole_number("turns", turns, least=1, most=MOST_TURNS)
+        simulation, wanted = self._check_play(turns, number)
         if self._busy:
             raise ConfigError("turns are being played; wait for them, or stop them")
         self._busy, self._pausing = True, False
@@ -431,6 +442,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._playing.cancel()
 
     def _play(self, run: int, turns: int = 1) -> None:
+        self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click meanwhile does nothing
             self._task = self._loop.create_task(self._play_turns(turns, run))
             self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -449,12 +461,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             item.column: f"{item.label}, {item.unit}" if item.unit else item.label
             for item in simulation.series
         }
-        outside = fields_of(
-            simulation.intervention_type.model_json_schema(),
-            {},
-            settable=settable(simulation, turn),
-            labels=labels,
-        )
+        numbers, more = settable(simulation, turn)
+        schema = simulation.intervention_type.model_json_schema()
+        outside = fields_of(schema, {}, settable=numbers, labels=labels)
         prompts = {prompt.name: prompt for prompt in simulation.prompts.values()}
         outside += [
             {
@@ -470,8 +479,13 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         values = config.model_dump(mode="json", by_alias=True)
         parameters = fields_of(type(config).model_json_schema(), values)
         self._forms[run, turn] = {"fork": outside, "restart": parameters}
+        left = (
+            f"; {more:,} more numbers in code: fork(intervene=...)"
+            if len(numbers) == MOST_SET
+            else ""
+        )
         parts = [
-            {"do": "fork", "title": f"From turn {turn} on", "fields": outside},
+            {"do": "fork", "title": f"From turn {turn} on{left}", "fields": outside},
             {"do": "restart", "title": "Parameters, from the beginning", "fields": parameters},
         ]
         self._say({"form": {"run": run, "turn": turn, "parts": [p for p in parts if p["fields"]]}})

@@ -118,7 +118,7 @@ def _facts(reading: Reading, run: int, n: int) -> Iterator[tuple[str, str, str]]
     for item in (series or plain)[:_MOST_FACTS]:
         value, before = now[item["column"]], was.get(item["column"])
         label = f"{item['label']} ({item['unit']})" if item["unit"] else item["label"]
-        yield label, _value(value), _change(before, value)
+        yield printable(label), _value(value), _change(before, value)
 
 
 def _value(value: Any) -> str:

@@ -77,7 +77,7 @@ class Recorded:
             "number": record["turn"],
             "state": record["state"],
             "interventions": (done,) if done else (),
-            "seconds": record["seconds"],
+            "seconds": float(record["seconds"]),
             "calls": calls,
         }
         if "by_code" in record:

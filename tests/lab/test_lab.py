@@ -250,7 +250,7 @@ async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> No
     browser.send("form", run=1, turn=2)
     await eventually(lambda: any("form" in it for it in browser.heard))
     coins = browser.field("set", "coins.Ann")
-    assert coins["value"] == round(lab.runs[1].turns[2].state.coins["Ann"], 4)
+    assert coins["value"] == float(f"{lab.runs[1].turns[2].state.coins['Ann']:.6g}")
     assert coins["label"] == "coins.Ann"
     browser.send("fork", run=1, turn=2, changes={"set": {"coins.Ann": "7"}})
     await eventually(lambda: 2 in lab.runs)
@@ -306,8 +306,19 @@ async def test_a_form_checks_a_large_state_once_and_shows_a_hundred_of_its_numbe
     browser.send("form", run=1, turn=0)
     await eventually(lambda: any("form" in it for it in browser.heard))
     assert len(checks) == 1
-    fields = browser.latest("form")["parts"][0]["fields"]
-    assert len([field for field in fields if field["place"][0] == "set"]) > 100
+    part = browser.latest("form")["parts"][0]
+    places = [field["place"][0] for field in part["fields"]]
+    assert (places.count("set"), "note" in places) == (100, True)
+    assert part["title"] == "From turn 0 on; 200 more numbers in code: fork(intervene=...)"
+
+
+async def test_a_play_that_cannot_be_is_said_and_nothing_is_played() -> None:
+    lab = Lab(game())
+    browser = Browser(lab)
+    browser.send("play", run=1, turns=200_000)
+    await eventually(lambda: any("fault" in it for it in browser.heard))
+    assert "turns=200000" in browser.latest("fault")
+    assert lab.runs[1].turn_number == 0
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,19 @@ def test_a_number_that_json_does_not_know_is_a_word() -> None:
         "a": ["nan", 0.3],
         "b": {"1": [True, None]},
     }
+
+
+def test_what_a_fork_changed_in_the_turn_it_was_made_at_is_its_own() -> None:
+    run = PublicGoods(players="random")
+    run.run(2)
+    reading = read(run)
+    same, poorer = run.fork(1), run.fork(1, intervene={"coins.Ann": 3})
+    for number, fork in ((2, same), (3, poorer)):
+        reading.add(fork.about(number, parent=1, fork_turn=1), fork)
+    of_run, of_same, of_poorer = (reading.turn(number, 1) for number in (1, 2, 3))
+    assert of_run is of_same
+    assert of_run is not None
+    assert of_poorer is not None
+    at = reading.runs[3]["columns"].index("coins.Ann")
+    assert (of_poorer["row"][at], of_poorer["done"]) == (3, ["turn 1: coins.Ann = 3"])
+    assert of_poorer["calls"] == of_run["calls"]

@@ -207,6 +207,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     _interventions_: Sequence[Any] = _option(default=(), alias="interventions")
 
     kind: ClassVar[str] = ""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
     config_type: ClassVar[type[Any]] = WorldConfig
     state_type: ClassVar[Any] = State
     turn_type: ClassVar[type[Any]] = Turn
@@ -311,6 +313,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return the configuration that parameters make, or a given one with them."""
         fields = cls.config_type.model_fields
         for name in parameters:
+            if name in cls.gone:
+                raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
             if name not in fields:
                 raise ConfigError(
                     f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
@@ -1032,7 +1036,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _clients(self) -> list[LLMClient]:
         """Return the clients that this run's parts ask with."""
         theirs = (getattr(part, "llm_client", None) for _, part in placed_in(self.parts))
-        found = [self.llm_client, *theirs, *self.players.values()]
+        found = [self.llm_client, *theirs, *map(_client_of, self.players.values())]
         # Each once: most parts share the run's.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
@@ -1045,7 +1049,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
         if self._session is not None:
-            others = {name: who for name, who in self.players.items() if isinstance(who, LLMClient)}
+            others = {name: _client_of(who) for name, who in self.players.items()}
+            others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
@@ -1523,6 +1528,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
         title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
         return table(header, rows, caption=title)
+
+
+def _client_of(player: Any) -> Any:
+    """Return the client of a player that asks a model by itself; else the player."""
+    return getattr(player, "llm_client", player)
 
 
 def _not_awaited(run: Run, whom: str) -> ConfigError:

@@ -225,8 +225,9 @@ class SocialSimulation(Run[SocialState]):
         return self.prompt(name if own is None else Prompt.parse(own, name=name))
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
-        # With ``decide`` a model is asked in several orders as it is.
-        return move.ordered(self.seed if self.shuffle and not self.decide else None)
+        # A rule reads none, and with ``decide`` a model is asked in several as it is.
+        reads = not self.decide and self.seat(move.agent.name, tag="reasoner") != self.rule
+        return move.ordered(self.seed if self.shuffle and reads else None)
 
     def _options(self, move: MoveQuestion) -> dict[str, Any]:
         ordered = self._ordered(move)

@@ -422,12 +422,12 @@ def call_numbers(record: Mapping[str, Any]) -> list[int]:
     """Return the numbers of the calls that a turn's record names.
 
     Raises:
-        ValueError: one of its chains is of a call that it does not have.
+        ValueError: one of its answers is of a call that it does not have.
     """
-    named = [*record["calls"], *(chain.get("call") for chain in record["chains"])]
-    for call in named:
+    named = [*record["calls"], *(chain.get("call") for chain in record.get("chains", ()))]
+    for call in (*named, *(at for answer in record.get("by_code", ()) for at in answer["calls"])):
         if isinstance(call, int) and not 0 <= call < len(record["calls"]):
-            raise ValueError(f"one of its chains names the call at place {call}")
+            raise ValueError(f"one of its answers names the call at place {call}")
     return [number for call in named if isinstance(call, tuple) for number in call[1]]
 
 

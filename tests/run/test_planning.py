@@ -27,13 +27,13 @@ def economic(**config: Any) -> Simulation:
 
 
 def social(**config: Any) -> Any:
-    return make_social(reasoner={"kind": "rule"}, **config)
+    return make_social(players="rule", **config)
 
 
 KINDS = [
     pytest.param(economic, {"shock": {"supply": 2}}, id="economic"),
     pytest.param(make_crisis, {"events": ["Rain"]}, id="crisis"),
-    pytest.param(social, {"ban": ["User 1"]}, id="social"),
+    pytest.param(social, {"set": {"banned": ["User 1"]}}, id="social"),
 ]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tape_text import rewrite
-from worlds import PublicGoods
 
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import Tape

@@ -123,7 +123,7 @@ def _frozen(value: Any, where: str) -> Any:
     Raises:
         ConfigError: it holds something that can be changed in place.
     """
-    cls = type(value)
+    cls: Any = type(value)
     if cls is str:
         return whole_text(value)
     if cls in _PLAIN or _cannot_change(cls):

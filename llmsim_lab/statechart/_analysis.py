@@ -69,9 +69,14 @@ def moves_frame(turns: Sequence[Turn]) -> pd.DataFrame:
 
     statuses = {turn.number: statuses_in(turn) for turn in turns}
     rows = [
-        (turn.number, *it[:2], it.source.value, it.target.value, it.decided_by)
-        + (statuses[turn.number].get(it.agent, "ok"), it.post)
-        for turn, it in moves_in(turns)
+        {
+            "turn": turn.number,
+            **move._asdict(),
+            "source": move.source.value,
+            "target": move.target.value,
+            "status": statuses[turn.number].get(move.agent, "ok"),
+        }
+        for turn, move in moves_in(turns)
     ]
     columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
     # pandas' own integers: with None in it, a column would become floats.

@@ -212,9 +212,10 @@ def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]
     return users
 
 
-def _beside(file: Any, info: ValidationInfo) -> Path:
+def _beside(file: str | Path, info: ValidationInfo) -> Path:
     """Return a file that a configuration names, which is beside the configuration's own."""
-    return Path((info.context or {}).get("folder", "")) / file
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / file
 
 
 def _table(chart: Any, info: ValidationInfo) -> Any:

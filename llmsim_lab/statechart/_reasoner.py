@@ -215,7 +215,8 @@ class Reasoner:
 
     async def __call__(self, question: Question) -> Decision:
         """Answer as a player of a run, which says what stands in where no answer comes."""
-        return await self._asked(question.values["move"], question.reply)
+        decision: Decision = await self._asked(question.values["move"], question.reply)
+        return decision
 
     async def _decided(self, question: MoveQuestion) -> AgentState:
         reply = ExplainedNextState if self.rationale else NextState

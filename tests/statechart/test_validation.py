@@ -117,7 +117,7 @@ def test_a_user_must_be_in_a_state_of_the_charts() -> None:
 def test_a_user_may_hold_a_post_that_is_out_of_circulation_but_kept() -> None:
     people = (UserState("User 1", AgentState.EVALUATING, post=1), UserState("User 2"))
     state = valid(people=people, feed=(), kept=(STORY,), new_posts=())
-    assert begin(state).state == state
+    assert begin(state).turns[0].state == state
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_network_that_cannot_be_is_an_error(values: dict[str, Any], said: str)
 
 
 def test_several_faults_are_counted() -> None:
-    with pytest.raises(ConfigError, match=r"seen has 9.* \(and 1 more\)$"):
+    with pytest.raises(ConfigError, match=r"post=9 is neither .* \(and 1 more\)$"):
         begin(with_person(seen=(9,), post=9))
 
 

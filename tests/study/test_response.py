@@ -21,6 +21,7 @@ from llmsim_lab.economy import TaylorRule, closed_loop
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.study import impulse_response
 from llmsim_lab.types import ChatRequest
 

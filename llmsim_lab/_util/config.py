@@ -243,7 +243,10 @@ def _fields(model: type[BaseModel]) -> dict[str | int, Any]:
 
 def _gone(model: type[BaseModel], location: Sequence[str | int]) -> str:
     """Return what to write in place of a key that there was; empty for any other."""
-    return getattr(model, "gone", {}).get(location[0], "") if len(location) == 1 else ""
+    if len(location) > 1 and location[0] != "interventions":
+        return ""
+    way: str = getattr(model, "gone", {}).get(location[-1], "")
+    return way
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

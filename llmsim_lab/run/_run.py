@@ -985,10 +985,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
         end = self.turn_number + self.config.turns
-        if self.config.turns and intervention.turn > end:  # with 0 turns it is stepped by hand
+        # What is set in a state acts on the way to the next one, so that the last has none.
+        last = end - 1 if isinstance(intervention, StateChange) and self._is_own() else end
+        if self.config.turns and intervention.turn > last:  # with 0 turns it is stepped by hand
             reason = f"run() called now ends at turn {end}"
+            if intervention.turn == end:
+                reason += ", and what is set there acts on the way to the next"
             _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------

@@ -108,12 +108,8 @@ class NextState(Decision):
     """What the model answers: the state to go to."""
 
     next_state: _StateName
-
-    @property
-    def reasoning(self) -> str:
-        """What it chose; no reason was asked for."""
-        return f"chose {self.next_state}"
-
+    reasoning: ClassVar[str] = ""
+    """Not asked for."""
     confidence: ClassVar[None] = None
     """Not asked for."""
 
@@ -127,8 +123,8 @@ class ExplainedNextState(Decision):
 
     @property
     def reasoning(self) -> str:
-        """What it chose, and why."""
-        return f"chose {self.next_state}: {self.rationale}"
+        """Why, in one sentence."""
+        return self.rationale
 
     confidence: ClassVar[None] = None
     """Not asked for."""

@@ -104,6 +104,11 @@ class SocialSimulation(Run[SocialState]):
         "wording={'social_reasoner': 'mine.md'}",
         "writer": "say who writes by the seat, players={'writer': 'rule'}; its prompt is "
         "wording={'social_post': 'mine.md'}",
+        "guards": "they are those of a class of your own: class Town(SocialSimulation): guards = "
+        "{**SocialSimulation.guards, 'mine': function}",
+        "ban": "name all who are banned: set: {banned: [Ann, Bob]}",
+        "unban": "name all who stay banned: set: {banned: [Ann]}",
+        "post": "set it: set: {post: {author: ..., text: ..., topics: [...]}}",
         "history_depth": "users remember their latest 50 moves, and moves_frame() has all",
     }
 
@@ -124,6 +129,8 @@ class SocialSimulation(Run[SocialState]):
             )
         self._users = self.config.population
         self._chart = _chart_of(self.config.chart, self.guards)
+        texts = self.config.wording.items()
+        self._wording = {name: Prompt.parse(text, name=name) for name, text in texts}
         self._selector = FeedSelector(self.feed, self._users, seed=self.seed)
         self._scratch = self._new_agents()  # placed anew in each turn
         self._made: SocialState | None = None
@@ -221,8 +228,7 @@ class SocialSimulation(Run[SocialState]):
         return NextState(next_state=state)
 
     def _worded(self, name: str) -> Prompt:
-        own = self.config.wording.get(name)
-        return self.prompt(name if own is None else Prompt.parse(own, name=name))
+        return self.prompt(self._wording.get(name, name))
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
         # A rule reads none, and with ``decide`` a model is asked in several as it is.

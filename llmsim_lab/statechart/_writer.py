@@ -17,12 +17,8 @@ class Draft(Decision):
     """What the model answers: the text of a post."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=600)]
-
-    @property
-    def reasoning(self) -> str:
-        """The text; no reason is asked for."""
-        return self.text
-
+    reasoning: ClassVar[str] = ""
+    """Not asked for."""
     confidence: ClassVar[None] = None
     """Not asked for."""
 

@@ -93,7 +93,9 @@ def test_what_makes_no_sense_is_an_error_by_name(values: dict[str, Any], message
         make_social(**values)
 
 
-@pytest.mark.parametrize("name", ["agents", "posts", "reasoner", "writer", "history_depth"])
+@pytest.mark.parametrize(
+    "name", ["agents", "posts", "reasoner", "writer", "guards", "history_depth"]
+)
 def test_an_old_name_shows_the_new_form_in_a_call_a_file_and_a_study(
     name: str, tmp_path: Path
 ) -> None:
@@ -106,6 +108,13 @@ def test_an_old_name_shows_the_new_form_in_a_call_a_file_and_a_study(
         config_from_file(path)
     with pytest.raises(ConfigError, match=f"{name}: {new}"):
         SocialSimulation.config_type(**{name: 3})
+
+
+def test_an_old_intervention_in_a_file_shows_the_new_form(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text("kind: social\ninterventions:\n  - turn: 2\n    ban: [User 1]\n")
+    with pytest.raises(ConfigError, match=r"line 4: interventions.0.ban: .*set: \{banned: \["):
+        config_from_file(path)
 
 
 def test_topics_are_lower_case_and_a_threshold_of_one_turn_is_an_error() -> None:

@@ -126,10 +126,10 @@ def _frozen(value: Any, where: str) -> Any:
     cls: Any = type(value)
     if cls is str:
         return whole_text(value)
-    if cls in _PLAIN or _cannot_change(cls):
+    if _cannot_change(cls):
         return value
     if isinstance(value, tuple):
-        items = [it if type(it) in _PLAIN else _frozen(it, where) for it in value]
+        items = [it if _cannot_change(type(it)) else _frozen(it, where) for it in value]
         if all(map(operator.is_, items, value)):
             return value
         return cls(*items) if hasattr(cls, "_fields") else tuple(items)  # a named one stays one
@@ -162,7 +162,9 @@ def _frozen(value: Any, where: str) -> Any:
 @lru_cache(maxsize=1024)  # asked of every value in every state
 def _cannot_change(cls: type) -> bool:
     """Return True if the values of a class stay as they are, and hold nothing to be frozen."""
-    if issubclass(cls, Mapping | list | tuple | set | frozenset):
+    if cls in _PLAIN:
+        return True
+    if cls is str or issubclass(cls, Mapping | list | tuple | set | frozenset):
         return False
     if issubclass(cls, BaseModel):
         return bool(cls.model_config.get("frozen"))

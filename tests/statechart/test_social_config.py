@@ -130,13 +130,14 @@ def test_a_chart_and_a_prompt_beside_the_file_are_read_into_the_configuration(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "small.yaml").write_text(SMALL_CHART, encoding="utf-8")
-    (tmp_path / "mine.md").write_text("{{ author }}, {{ task }}", encoding="utf-8")
+    text = "## User\n\n{{ author }}, {{ task }}"
+    (tmp_path / "mine.md").write_text(text, encoding="utf-8")
     path = tmp_path / "town.yaml"
     path.write_text(
         "kind: social\npopulation: 3\nchart: small.yaml\nwording: {social_post: mine.md}\n"
     )
     config = config_from_file(path)
-    assert config.wording == {"social_post": "{{ author }}, {{ task }}"}
+    assert config.wording == {"social_post": text}
     (tmp_path / "small.yaml").unlink()
     run = SocialSimulation(config, players="rule")
     assert set(run.statechart.states) == {AgentState.IDLE, AgentState.SCROLLING}

@@ -129,7 +129,10 @@ def _frozen(value: Any, where: str) -> Any:
     if _cannot_change(cls):
         return value
     if isinstance(value, tuple):
-        items = [it if _cannot_change(type(it)) else _frozen(it, where) for it in value]
+        items = [
+            it if _cannot_change(type(it)) else _frozen(it, where)  # type: ignore[arg-type]
+            for it in value
+        ]
         if all(map(operator.is_, items, value)):
             return value
         return cls(*items) if hasattr(cls, "_fields") else tuple(items)  # a named one stays one

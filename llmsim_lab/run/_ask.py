@@ -300,7 +300,8 @@ class Ask:
             otherwise: what stands in, with the status ``fallback``, where the answer stays invalid
                 or does not come in time: a reply, its fields, or a function of the name. Without it
                 the turn fails; so it does in any case where the model cannot be reached.
-            values: of the prompt's other slots; a function is called with the name.
+            values: of the prompt's other slots; a function is called with the name. Rules find them
+                in ``question.values``; where the prompt is a function, they are for rules alone.
 
         Raises:
             ConfigError: nobody answers for this player, the limits leave nothing, the same was
@@ -600,11 +601,6 @@ class Ask:
         """
         source, values = batch.prompt, batch.values
         if callable(source):
-            if values:
-                raise ConfigError(
-                    f"the prompt to {first} is a function of the name, so that {', '.join(values)} "
-                    "goes nowhere; put it into the text that the function returns"
-                )
             function = source
             return lambda: function
         prompt, edited = self._run.prompt_for(source, batch.reply)
@@ -691,7 +687,10 @@ class Ask:
         return _random_reply(question.reply, question._allowed, question.rng)
 
     async def _waited(self, answer: Awaitable[Any], question: Question) -> Sequence[_Outcome]:
-        return [self._settled(await answer, question)]
+        try:
+            return [self._settled(await answer, question)]
+        except LLMFailureException as failure:  # of a player that asks a model by itself
+            return [self._stand_in(failure, question._batch, question.player)]
 
     def _settled(self, answer: Any, question: Question) -> _Outcome:
         player, reply, allowed = question.player, question.reply, question._allowed
@@ -1133,7 +1132,7 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
     try:
-        return reply(reasoning="A random answer.", **drawn)
+        return reply(**({"reasoning": "A random answer."} if _reasons(reply) else {}), **drawn)
     except ValidationError as error:
         raise ConfigError(
             f"no random {reply.__name__} can be drawn: {faults(error)}; answer by a rule instead, "

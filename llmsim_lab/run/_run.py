@@ -209,6 +209,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     _interventions_: Sequence[Any] = _option(default=(), alias="interventions")
 
     kind: ClassVar[str] = ""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
     config_type: ClassVar[type[Any]] = WorldConfig
     state_type: ClassVar[Any] = State
     turn_type: ClassVar[type[Any]] = Turn
@@ -313,6 +315,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return the configuration that parameters make, or a given one with them."""
         fields = cls.config_type.model_fields
         for name in parameters:
+            if name in cls.gone:
+                raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
             if name not in fields:
                 raise ConfigError(
                     f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
@@ -983,12 +987,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
         end = self.turn_number + self.config.turns
-        # What is set at a turn acts on the way to the next.
-        late = intervention.turn >= end if self._is_own() else intervention.turn > end
-        if self.config.turns and late:  # with 0 turns it is stepped by hand
+        # What is set in a state acts on the way to the next one, so that the last has none.
+        last = end - 1 if isinstance(intervention, StateChange) and self._is_own() else end
+        if self.config.turns and intervention.turn > last:  # with 0 turns it is stepped by hand
             reason = f"run() called now ends at turn {end}"
+            if intervention.turn == end:
+                reason += ", and what is set there acts on the way to the next"
             _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
@@ -1036,7 +1042,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _clients(self) -> list[LLMClient]:
         """Return the clients that this run's parts ask with."""
         theirs = (getattr(part, "llm_client", None) for _, part in placed_in(self.parts))
-        found = [self.llm_client, *theirs, *self.players.values()]
+        found = [self.llm_client, *theirs, *map(_client_of, self.players.values())]
         # Each once: most parts share the run's.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
@@ -1049,7 +1055,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
         if self._session is not None:
-            others = {name: who for name, who in self.players.items() if isinstance(who, LLMClient)}
+            others = {name: _client_of(who) for name, who in self.players.items()}
+            others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
@@ -1530,6 +1537,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
         title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
         return table(header, rows, caption=title)
+
+
+def _client_of(player: Any) -> Any:
+    """Return the client of a player that asks a model by itself; else the player."""
+    return getattr(player, "llm_client", player)
 
 
 def _not_awaited(run: Run, whom: str) -> ConfigError:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks
 from crisis_kit import answer, crisis_client, make_scenario
-from social_kit import any_option, social_client, social_config
+from social_kit import any_option, social_client, social_values
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.assistant._recorded_tools import RecordedTools
@@ -100,8 +100,8 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
 
 def social(path: Path | None, client: LLMClient, tools: Any) -> SocialSimulation:
     reasoner = Reasoner(client, seed=3, lookup=ToolLookup(tools))
-    config = social_config(users=3)
-    return SocialSimulation(config, llm_client=client, reasoner=reasoner, tape=path)
+    players = {"reasoner": reasoner, "*": "rule"}
+    return SocialSimulation(**social_values(users=3, players=players), tape=path)
 
 
 def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -> None:
@@ -114,7 +114,8 @@ def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -
     assert len(gauge.read) == len(asked)
     assert all("What you looked up:\n- level(): " in request.prompt for request in asked)
     other = social_client([])
-    again = replay(path, reasoner=Reasoner(other, seed=3, lookup=ToolLookup(NoTools())))
+    reasoner = Reasoner(other, seed=3, lookup=ToolLookup(NoTools()))
+    again = replay(path, players={"reasoner": reasoner, "*": "rule"})
     assert again.to_frame().equals(live.to_frame())
 
 

@@ -103,9 +103,7 @@ def looking(request: ChatRequest) -> Any:
 def world(name: str, tape: Tape) -> Any:
     if name == "own":
         return goods(tape)
-    run: Any = (
-        make_crisis(tape) if name == "crisis" else make_social(tape, reasoner={"kind": "llm"})
-    )
+    run: Any = make_crisis(tape) if name == "crisis" else make_social(tape)
     run.run(2 if name == "crisis" else 6)
     return run
 

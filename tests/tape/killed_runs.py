@@ -99,7 +99,7 @@ WORLDS = {
     "social": World(
         cls=SocialSimulation,
         turns=12,
-        parts=lambda: {"config": social_kit.social_config(4, turns=12)},
+        parts=lambda: social_kit.social_values(4, turns=12, players={}),
         answer=lambda request, _: social_kit.any_option(request),
     ),
     "own": World(

@@ -18,8 +18,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
-from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from jinja2 import nodes, pass_context
@@ -477,32 +476,82 @@ class Template:
         Raises:
             PromptError, TypeError, ValueError, ArithmeticError: see ``fill``.
         """
-        parts = self._whole.parts(frozenset(values))
+        parts: list[_Row | _Compiled] = [_Row()]
         try:
-            made = [part.fill(values) if shared else part for part, shared in parts]
+            for part in self._whole.parts(frozenset(values)):
+                if not isinstance(parts[-1], _Row):
+                    parts.append(_Row())
+                row = parts[-1]
+                assert isinstance(row, _Row)
+                if isinstance(part, str):
+                    row.add(part, Layout((), ()))
+                elif isinstance(part, _Slot):
+                    row.add_slot(part.name, values)
+                elif part.slots <= values.keys():
+                    row.add(*part.fill(values))
+                else:
+                    parts.append(part)
         except RecursionError as error:
             raise PromptError(f"{_NESTED}, or simpler values") from error
+        if len(parts) == 1:
+            return parts[0].fill
 
         def fill(mine: Values) -> tuple[str, Layout]:
-            texts: list[str] = []
-            form: list[tuple[int, str, str]] = []
-            lengths: list[int] = []
-            behind = total = 0  # characters behind the last value, and of all
-            for part in made:
-                text, layout = part if isinstance(part, tuple) else part.fill({**values, **mine})
-                texts.append(text)
-                total += len(text)
-                _check_length(total)
-                if not layout.form:
-                    behind += len(text)
-                    continue
-                (gap, *first), *more = layout.form
-                form += [(behind + gap, *first), *more]  # type: ignore[list-item]
-                lengths += layout.lengths
-                behind = len(text) - sum(gap for gap, *_ in layout.form) - sum(layout.lengths)
-            return "".join(texts), Layout(tuple(form), tuple(lengths))
+            whole = _Row()
+            for part in parts:
+                whole.add(*part.fill({**values, **mine}))
+            return whole.fill(mine)
 
         return fill
+
+
+class _Slot(NamedTuple):
+    name: str
+
+
+class _Row:
+    """Text and values that are known already, and slots alone between them."""
+
+    def __init__(self) -> None:
+        self._pieces, self._slots = [""], list[str]()
+        self._form, self._lengths = list[tuple[int, str, str]](), list[int]()
+        self._at: list[int] = []
+        """Which of the values those of the slots are."""
+        self._behind = 0
+        """Characters behind the last value."""
+
+    def add(self, text: str, layout: Layout) -> None:
+        """Add text, with values in it."""
+        self._pieces[-1] += text
+        _check_length(len(self._pieces[-1]))
+        if layout.form:
+            (gap, name, source), *more = layout.form
+            self._form += [(self._behind + gap, name, source), *more]
+            self._lengths += layout.lengths
+            self._behind = -sum(gap for gap, *_ in layout.form) - sum(layout.lengths)
+        self._behind += len(text)
+
+    def add_slot(self, slot: str, values: Values) -> None:
+        """Add a slot, or its value where that is known."""
+        if slot in values:
+            text = written(values[slot])
+            self.add(text, Layout(((0, slot, ""),), (len(text),)))
+            return
+        self._form.append((self._behind, slot, ""))
+        self._at.append(len(self._lengths))
+        self._lengths.append(0)
+        self._slots.append(slot)
+        self._pieces += ["", ""]  # the value's place, and the text behind it
+        self._behind = 0
+
+    def fill(self, values: Values) -> tuple[str, Layout]:
+        pieces, lengths = self._pieces.copy(), self._lengths.copy()
+        pieces[1::2] = texts = [written(values[slot]) for slot in self._slots]
+        for at, text in zip(self._at, texts, strict=True):
+            lengths[at] = len(text)
+        text = "".join(pieces)
+        _check_length(len(text))
+        return text, Layout(tuple(self._form), tuple(lengths))
 
 
 class _Bare:
@@ -529,14 +578,12 @@ class _Bare:
         _check_length(len(text))
         return text, Layout(self._form, tuple(map(len, texts)))
 
-    def parts(self, shared: frozenset[str]) -> list[tuple[_Bare, bool]]:
-        """Return its parts, each with whether these slots are all that it takes."""
-        items: list[Any] = [nodes.TemplateData(self._pieces[0])]
+    def parts(self, shared: frozenset[str]) -> Iterable[str | _Slot]:
+        """Return its texts and slots."""
+        del shared
+        yield self._pieces[0]
         for (_, slot, _), text in zip(self._form, self._pieces[2::2], strict=True):
-            items += [nodes.Name(slot, "load"), nodes.TemplateData(text)]
-        kind = [isinstance(item, nodes.TemplateData) or item.name in shared for item in items]
-        grouped = groupby(zip(items, kind, strict=True), key=itemgetter(1))
-        return [(_Bare([item for item, _ in group]), own) for own, group in grouped]
+            yield from (_Slot(slot), text)
 
 
 class _Compiled:
@@ -549,9 +596,10 @@ class _Compiled:
 
     def __init__(self, tree: nodes.Template, names: Mapping[str, str]) -> None:
         self._tree, self._names = tree, names
+        self.slots = names.keys()
         code = _ENVIRONMENT.compile(tree)
         self._compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {})
-        self._parts: dict[frozenset[str], list[tuple[_Compiled, bool]]] = {}
+        self._parts: dict[frozenset[str], list[str | _Slot | _Compiled]] = {}
 
     def fill(self, values: Values) -> tuple[str, Layout]:
         try:
@@ -567,27 +615,49 @@ class _Compiled:
             raise PromptError(str(error)) from error
         return "".join(pieces), Layout(tuple(filling.form), tuple(filling.lengths))
 
-    def parts(self, shared: frozenset[str]) -> list[tuple[_Compiled, bool]]:
-        """Return its parts, each with whether these slots are all that it takes."""
+    def parts(self, shared: frozenset[str]) -> Iterable[str | _Slot | _Compiled]:
+        """Return its texts, slots and statements; those that take only shared slots by themselves.
+
+        Args:
+            shared: slots whose values are known before the others'.
+        """
         if shared not in self._parts:
-            slots = {name: slot for slot, name in self._names.items()}
-            items: list[tuple[nodes.Node, set[str], bool]] = []
-            for node in self._tree.body:
-                for item in node.nodes if isinstance(node, nodes.Output) else [node]:
-                    found = {it.name for it in item.find_all(nodes.Name)}
-                    found |= {item.name} if isinstance(item, nodes.Name) else set()
-                    taken = {slots[name] for name in found if name in slots}
-                    whole = item if item is node else nodes.Output([item], lineno=node.lineno)
-                    items.append((whole, taken, taken <= shared))
-            made = []
-            for own, group in groupby(items, key=itemgetter(2)):
-                body, takes = zip(*[(item, taken) for item, taken, _ in group], strict=True)
-                names = {slot: self._names[slot] for slot in set().union(*takes)}
-                tree = nodes.Template(list(body), lineno=1)
-                tree.set_environment(_ENVIRONMENT)
-                made.append((_Compiled(tree, names), own))
-            self._parts[shared] = made
+            self._parts[shared] = [*self._split(shared)]
         return self._parts[shared]
+
+    def _split(self, shared: frozenset[str]) -> Iterator[str | _Slot | _Compiled]:
+        slots = {name: slot for slot, name in self._names.items()}
+
+        def kind(item: nodes.Node) -> tuple[bool, bool]:
+            return _is_alone(item), _taken(item, slots) <= shared
+
+        items = [
+            item
+            for node in self._tree.body
+            for item in (node.nodes if isinstance(node, nodes.Output) else [node])
+        ]
+        for (alone, _), group in groupby(items, key=kind):
+            if alone:
+                for item in group:
+                    text = isinstance(item, nodes.TemplateData)
+                    yield item.data if text else _Slot(slots[item.node.name])  # type: ignore[attr-defined]
+                continue
+            body = [nodes.Output([it]) if isinstance(it, nodes.Expr) else it for it in group]
+            names = {slot: self._names[slot] for it in body for slot in _taken(it, slots)}
+            tree = nodes.Template(body, lineno=1)
+            tree.set_environment(_ENVIRONMENT)
+            yield _Compiled(tree, names)
+
+
+def _is_alone(item: nodes.Node) -> bool:
+    """Return True for text, and for a slot that is put out as it is."""
+    return isinstance(item, nodes.TemplateData) or (
+        isinstance(item, nodes.Filter) and isinstance(item.node, nodes.Name)
+    )
+
+
+def _taken(item: nodes.Node, slots: Mapping[str, str]) -> set[str]:
+    return {slots[it.name] for it in item.find_all(nodes.Name) if it.name in slots}
 
 
 @lru_cache(maxsize=1024)

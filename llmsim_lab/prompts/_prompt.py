@@ -98,7 +98,13 @@ class Prompt:
         self._templates = []
         for role, text in zip(_ROLES, (system, user), strict=True):
             try:
+                text.encode()
                 self._templates.append(template_of(text))
+            except UnicodeEncodeError as error:
+                raise PromptError(
+                    f"prompt {name!r}, {role} message: it holds half a character (a surrogate) at "
+                    f"{error.start}, which no file can; take it out"
+                ) from error
             except PromptError as error:
                 raise PromptError(f"prompt {name!r}, {role} message, {error}") from error
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)

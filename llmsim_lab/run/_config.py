@@ -189,6 +189,8 @@ class WorldConfig(RunConfig):
     # Else a default of 2 for a float stays an int, unlike the 2.0 that a replay reads.
     model_config = ConfigDict(validate_default=True)
 
+    gone: ClassVar[Mapping[str, str]] = {}
+
     players: dict[str, PlayerWord] = Field(default_factory=dict)
     interventions: tuple[StateChange, ...] = ()
 
@@ -299,6 +301,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
     made: type[RunConfig] = create_model(
         f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
     )
+    made.gone = cls.gone  # type: ignore[attr-defined]
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made

@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -235,4 +236,9 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
     read = getattr(config_type, "from_yaml", None)
-    return source.parse(config_type) if read is None else read(path)
+    if read is not None:
+        return read(path)
+    if "kind" not in config_type.model_fields:
+        rest = {key: value for key, value in source.values.items() if key != "kind"}
+        source = replace(source, values=rest)
+    return source.parse(config_type)

@@ -29,6 +29,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
@@ -70,6 +71,7 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
+    interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -188,8 +190,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
             parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
             ``digests`` of code, by name, are not the recorded ones, the run does not continue.
-        repeats_interventions: whether a rerun does again also what was done from outside while the
-            run was played, and not only what was planned when it began.
+        repeats_interventions: whether a rerun or a fork does again also what was done from outside
+            while the run was played, and not only what was planned before.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -207,6 +209,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     _interventions_: Sequence[Any] = _option(default=(), alias="interventions")
 
     kind: ClassVar[str] = ""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
     config_type: ClassVar[type[Any]] = WorldConfig
     state_type: ClassVar[Any] = State
     turn_type: ClassVar[type[Any]] = Turn
@@ -311,6 +315,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return the configuration that parameters make, or a given one with them."""
         fields = cls.config_type.model_fields
         for name in parameters:
+            if name in cls.gone:
+                raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
             if name not in fields:
                 raise ConfigError(
                     f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
@@ -986,10 +992,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
         end = self.turn_number + self.config.turns
-        if self.config.turns and intervention.turn > end:  # with 0 turns it is stepped by hand
+        # What is set in a state acts on the way to the next one, so that the last has none.
+        last = end - 1 if isinstance(intervention, StateChange) and self._is_own() else end
+        if self.config.turns and intervention.turn > last:  # with 0 turns it is stepped by hand
             reason = f"run() called now ends at turn {end}"
+            if intervention.turn == end:
+                reason += ", and what is set there acts on the way to the next"
             _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
@@ -1305,6 +1315,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if state is not None:
             turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
         planned = [item for when, items in self.planned.items() if when > at for item in items]
+        if self.repeats_interventions:  # also those that were not planned
+            done = [item for turn in self.turns if turn.number > at for item in turn.interventions]
+            planned = [*done, *(item for item in planned if item.turn > self.turn_number)]
         made = self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
         made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
         return made
@@ -1691,7 +1704,10 @@ def rerun(
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     start = load_turns(cls, tape, info.id, records[:1])
-    planned = planned_in(cls, records if cls.repeats_interventions else records[:1])
+    planned = planned_in(cls, records[:1])
+    if cls.repeats_interventions:
+        done = (interventions_of(cls, record, "interventions") for record in records[1:])
+        planned = [*chain(*done), *interventions_of(cls, records[-1], "planned")]
     simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     if simulation.config.replicate is not None:
@@ -1755,7 +1771,7 @@ def _copied(tape: Tape, info: RunInfo, to: Tapes, *, up_to: int | None) -> tuple
 def load(
     tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **parts: Any
 ) -> AnyRun:
-    """Return a recorded run to look at: its turns, frames and chains, without playing anything.
+    """Return a recorded run to look at: its turns, frames and decisions, without playing anything.
 
     Args:
         tape: the tape, or its file, which is opened for reading only.

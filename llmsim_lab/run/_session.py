@@ -218,8 +218,7 @@ class Replaying(Session):
             raise TapeError(
                 f"run {self.run} ends at turn {self.tape.last_turn(self.run)}; turn {turn} was not "
                 "recorded. Resume or fork the run to continue: resume(tape, run, "
-                "llm_client=connect('auto')) or simulation.fork(llm_client=connect('auto')), which "
-                "is 'Fork here' in a stepper"
+                "llm_client=connect('auto')) or run.fork(llm_client=connect('auto'))"
             )
         del planned
         self.recorder.begin_turn(turn)

@@ -258,6 +258,14 @@ class Economics(Run[Economy]):
     """
 
     kind: ClassVar[str] = "economics"
+    gone: ClassVar[Mapping[str, str]] = {
+        "agents": "say who decides by the seat, players={'Ann': NationAgent(...)}; the nations are "
+        "nations=['Ann', ...]",
+        "start": "write start_at: 1979Q3",
+        "engine_prompt": "edit the prompt engine_interest_rate in a fork, fork(prompt=...)",
+        "shock": "a shock is set at the turn before the one that it hits: {turn: 3, set: "
+        "{shock.supply: 4}}",
+    }
 
     start_at: Annotated[str | None, AfterValidator(checked_quarter)] = None
     nations: Annotated[tuple[Nation, ...], AfterValidator(_some)] = (Nation(name="United States"),)

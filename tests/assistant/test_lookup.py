@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks
 from crisis_kit import answer, crisis_client, make_scenario
-from social_kit import any_option, social_client, social_config
+from social_kit import any_option, social_client, social_values
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.assistant._recorded_tools import RecordedTools
@@ -100,8 +100,8 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
 
 def social(path: Path | None, client: LLMClient, tools: Any) -> SocialSimulation:
     reasoner = Reasoner(client, seed=3, lookup=ToolLookup(tools))
-    config = social_config(users=3)
-    return SocialSimulation(config, llm_client=client, reasoner=reasoner, tape=path)
+    players = {"reasoner": reasoner, "*": "rule"}
+    return SocialSimulation(**social_values(users=3, players=players), tape=path)
 
 
 def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -> None:
@@ -114,11 +114,12 @@ def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -
     assert len(gauge.read) == len(asked)
     assert all("What you looked up:\n- level(): " in request.prompt for request in asked)
     other = social_client([])
-    again = replay(path, reasoner=Reasoner(other, seed=3, lookup=ToolLookup(NoTools())))
+    reasoner = Reasoner(other, seed=3, lookup=ToolLookup(NoTools()))
+    again = replay(path, players={"reasoner": reasoner, "*": "rule"})
     assert again.to_frame().equals(live.to_frame())
 
 
-def test_tools_are_listed_once_for_each_agent_of_a_run(tmp_path: Path) -> None:
+def test_tools_are_listed_in_each_turn_for_each_agent(tmp_path: Path) -> None:
     class Starting(MemoryTasks):
         starts = 0
 
@@ -138,9 +139,12 @@ def test_tools_are_listed_once_for_each_agent_of_a_run(tmp_path: Path) -> None:
     live = crisis(path, crisis_client(asking), tools)
     live.run(2)
     live.close()
-    listed = Tape(path, read_only=True).calls_frame()["prompt"].str.contains("which tools")
-    assert listed.sum() == 2
-    assert tools.starts == 2
+    lines = [line for turn in (1, 2) for line in Tape(path, read_only=True).outside(1, turn)]
+    assert sorted((line["what"], line["key"]) for line in lines) == [
+        *[("tools", "Ada")] * 2,
+        *[("tools", "Bo")] * 2,
+    ]
+    assert tools.starts == 4
 
 
 async def test_a_model_given_later_is_asked_instead_of_the_first() -> None:

@@ -1,7 +1,8 @@
 """Take the README's animation of the window anew: ``make screenshots``.
 
-``take_screenshots.py --looks FOLDER [WIDGET ...]`` takes every widget and the views of a mailed
-page, or the widgets named, in light and dark colours, wide and narrow, to be looked at one by one.
+``take_screenshots.py --looks FOLDER [WIDGET ...]`` takes every widget, the views of the window and
+those of a mailed page, or the widgets named, in light and dark colours at three widths, to be
+looked at one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,23 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 600_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1400, 900, 400)
-PAGE_VIEWS = ("overview", "turn&turn=4", "calls", "compare")
+# What is clicked for a look of the window, after the one before it.
+WINDOW_LOOKS: dict[str, list[str | re.Pattern[str]]] = {
+    "Lab_turn": ["Turn"],
+    "Lab_calls": [re.compile("^Calls")],
+    "Lab_compare": ["Compare"],
+    "Lab_fork": ["Overview", "Fork or change …", re.compile("^From turn")],
+    "Lab_change": ["Parameters, from the beginning"],
+    "Lab_keys": ["Cancel", "Keys"],
+    "Lab": ["Keys"],
+}
+PAGE_VIEWS = {
+    "overview": "run=2",
+    "turn": "run=2&turn=5",
+    "calls": "run=2&view=calls&q=rate&call=26",
+    "compare_runs": "run=3&view=compare",
+    "compare_calls": "view=compare&of=calls&a=10&b=40",
+}
 LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
 
 WINDOW = """
@@ -104,6 +121,8 @@ def animation(frames: Sequence[tuple[bytes, int]]) -> bytes:
 def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
     """Take widgets in two themes and all widths, each as ``NAME_light_1400.png``.
 
+    Of the window, each view and its forms are taken too.
+
     Returns:
         Those that could not be taken.
     """
@@ -112,13 +131,16 @@ def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
     failed = []
     for theme, width in itertools.product(THEMES, WIDTHS):
         with lab.looking(theme, width=width):
-            for cell, name in enumerate(names, 1):
-                look = f"{name}_{theme.split()[-1].lower()}_{width}"
-                try:
-                    path = notebook.screenshot(look, of=notebook.output(cell))
-                    sys.stderr.write(f"{path}\n")
-                except PlaywrightError as error:
-                    failed.append(f"{look}: {str(error).splitlines()[0]}")
+            for cell, widget in enumerate(names, 1):
+                for name, clicks in (WINDOW_LOOKS if widget == "Lab" else {widget: []}).items():
+                    look = f"{name}_{theme.split()[-1].lower()}_{width}"
+                    try:
+                        for button in clicks:
+                            notebook.button(button, cell=cell).click()
+                        path = notebook.screenshot(look, of=notebook.output(cell))
+                        sys.stderr.write(f"{path}\n")
+                    except PlaywrightError as error:
+                        failed.append(f"{look}: {str(error).splitlines()[0]}")
     return failed
 
 
@@ -129,9 +151,9 @@ def page_looks(browser: Browser, folder: Path) -> list[str]:
     failed = []
     for theme, width, view in itertools.product(("light", "dark"), WIDTHS, PAGE_VIEWS):
         page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=theme)
-        look = f"page_{view.partition('&')[0]}_{theme}_{width}"
+        look = f"page_{view}_{theme}_{width}"
         try:
-            page.goto(f"{file.as_uri()}#view={view}")
+            page.goto(f"{file.as_uri()}#{PAGE_VIEWS[view]}")
             page.get_by_role("main").wait_for()
             page.screenshot(path=folder / f"{look}.png", full_page=True)
             sys.stderr.write(f"{folder / look}.png\n")

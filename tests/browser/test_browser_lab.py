@@ -122,7 +122,8 @@ def test_two_views_and_a_page_loaded_anew_show_the_same(notebook: Notebook) -> N
 
 
 def test_while_a_cell_is_busy_a_click_waits_in_words(lab: LabPage) -> None:
-    busy = "import time\nfor _ in range(30): time.sleep(0.1)"
+    free = lab.server.root / "free"
+    busy = "import pathlib, time\nwhile not pathlib.Path('free').exists(): time.sleep(0.05)"
     notebook = lab.write("busy", [RUN, LAB, busy])
     notebook.run_cell(0)
     notebook.run_cell(1)
@@ -133,6 +134,7 @@ def test_while_a_cell_is_busy_a_click_waits_in_words(lab: LabPage) -> None:
     )
     notebook.click("Step", cell=WIDGET, times=1)
     notebook.says(WIDGET, "Sent; waiting for the kernel, which is busy.")
+    free.touch()
     at_turn(notebook, "Turn 1 ")  # the click was kept
     assert notebook.evaluate("simulation.turn_number") == 1
 

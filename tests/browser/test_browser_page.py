@@ -255,6 +255,15 @@ def test_every_view_is_accessible_and_as_wide_as_the_window(
     context.close()
 
 
+def test_a_run_that_is_not_at_its_end_tells_how_far_it_was_to_go(
+    opened: Opened, tmp_path: Path
+) -> None:
+    run = PublicGoods(players={"*": "random"}, turns=9)
+    run.run(2)
+    page = opened.open(run.page(tmp_path / "half.html"))
+    expect(page.locator(".slide")).to_have_text("02 of 9")
+
+
 def test_a_reply_that_was_cut_at_its_length_says_so(opened: Opened, tmp_path: Path) -> None:
     whole = '{"reasoning": "r", "amount": 1, "confidence": 1}'
     cut = ChatReply(text=whole, done_reason="length", reply_tokens=9)

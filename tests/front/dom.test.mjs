@@ -92,6 +92,13 @@ test("SVG is in its namespace, and what is no child draws nothing", () => {
   assert.equal(place.textContent, "0");
 });
 
+test("hidden characters are written out in every text and attribute", () => {
+  const place = makePlace();
+  patch(place, h("p", { title: "a\u202eb" }, "c\u200bd", h("b", null, "\u0007")));
+  assert.equal(place.textContent, "c⟨U+200B⟩d␇");
+  assert.equal(place.find("p").attributes.title, "a⟨U+202E⟩b");
+});
+
 test("attributes: true is empty, false is none but a word for aria, null takes it away", () => {
   const place = makePlace();
   patch(place, h("button", { disabled: true, hidden: false, "aria-pressed": false, title: "t" }));

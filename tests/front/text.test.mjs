@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  beginning, change, clip, diff, fieldsIn, figure, flatten, marks, marksIn, plural, slots, visible,
+  beginning, change, clip, diff, fieldsIn, figure, flatten, inWords, marksIn, plural, slots,
+  visible,
 } from "../../llmsim_lab/run/front/text.js";
 
 const whole = (pieces) => pieces.map((piece) => piece.text).join("");
@@ -45,6 +46,14 @@ test("a nested value is told by its paths, numbers as numbers", () => {
     ["party · list", "1, a"], ["rows · 0 · x", "null"]]);
 });
 
+test("fields are told in words, an action or a text alone for itself", () => {
+  const words = (fields) => inWords([...flatten(fields)]);
+  assert.equal(words({ action: "raise", new_rate: 5.25, is_valid: false, accepted: true }),
+    "raise · new rate 5.25 · is not valid · accepted");
+  assert.equal(words({ vote: "yes" }), "yes");
+  assert.equal(words({ coins: { Ann: 3 }, note: null, why: "" }), "coins · Ann 3");
+});
+
 test("the beginning of a text cuts no piece in the middle of a letter", () => {
   const pieces = [{ text: "ab" }, { text: "c👍d", name: "slot" }, { text: "e" }];
   assert.deepEqual(beginning(pieces, 4), [{ text: "ab" }, { text: "c", name: "slot" }]);
@@ -52,10 +61,13 @@ test("the beginning of a text cuts no piece in the middle of a letter", () => {
 });
 
 test("hits are marked in any case, and nothing of a search is a pattern", () => {
-  assert.deepEqual(marks("Rate, RATE.", "rate").filter((it) => it.hit).map((it) => it.text),
-    ["Rate", "RATE"]);
+  const marks = (text, wanted) => marksIn([{ text }], wanted)[0].parts;
+  const hits = (...given) => marks(...given).filter((it) => it.hit).map((it) => it.text);
+  assert.deepEqual(hits("Rate, RATE.", "rate"), ["Rate", "RATE"]);
   assert.deepEqual(marks("a+b aab", "a+b").map((it) => it.text), ["a+b", " aab"]);
-  assert.deepEqual(marks("İi i", "i").filter((it) => it.hit).length, 2);
+  assert.deepEqual(hits("aaa", "a"), ["a", "a", "a"]);
+  assert.deepEqual(hits("İi i", "i").length, 2);
+  assert.deepEqual(marks("aa", ""), [{ text: "aa", hit: false }]);
 });
 
 test("slots are cut out by their places, and a hit may lie over a border", () => {

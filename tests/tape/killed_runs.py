@@ -25,7 +25,7 @@ import social_kit
 from tape_kit import HashBackend, hash_client, identity, steady_config
 from worlds import PublicGoods
 
-from llmsim_lab.assistant import Chat, ChatConfig, FunctionTools
+from llmsim_lab.assistant import Chat, FunctionTools
 from llmsim_lab.context import CrisisConfig, CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
@@ -114,7 +114,7 @@ WORLDS = {
     "social": World(
         cls=SocialSimulation,
         turns=12,
-        parts=lambda: {"config": social_kit.social_config(4, turns=12)},
+        parts=lambda: social_kit.social_values(4, turns=12, players={}),
         answer=lambda request, _: social_kit.any_option(request),
     ),
     "own": World(
@@ -127,11 +127,9 @@ WORLDS = {
         cls=Chat,
         turns=12,
         parts=lambda: {
-            "config": ChatConfig(
-                user_id="ann",
-                constitution="Help.",
-                interventions=tuple({"turn": n, "message": f"Word {n}?"} for n in range(1, 13)),
-            ),
+            "user_id": "ann",
+            "constitution": "Help.",
+            "interventions": [{"turn": n, "set": {"inbox": f"Word {n}?"}} for n in range(12)],
             "tools": FunctionTools(look_up),
         },
         answer=chat_answer,

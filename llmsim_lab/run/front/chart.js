@@ -2,14 +2,12 @@
 
 import { h } from "./dom.js";
 import { groupBy } from "./reading.js";
-import { clip, figure, oneLine, visible } from "./text.js";
+import { clip, facts, figure, flatten, inWords } from "./text.js";
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 340, GAP = 28; // of a chart, between charts
 const FEW_CHARTS = 6, MOST_CHARTS = 60, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5;
-const DRAG_PX = 6, DOUBLE_CLICK_MS = 220;
-
-// --- words for runs and turns ------------------------------------------------------------------
+const DRAG_PX = 6;
 
 /** How a run is drawn: one of six colours, then the same ones dashed. */
 export const look = (run) => `k${run.look % 6} dash${Math.floor(run.look / 6) % 4}`;
@@ -19,44 +17,34 @@ export const Swatch = ({ run }) => h("svg",
   h("path", { class: `curve main ${look(run)}`, d: "M1 4H17" }));
 
 /** What a run is called in a list: what it changed, or its name. */
-export function runLabel(reading, run) {
-  if (!reading.runs.has(run.parent)) return oneLine(run.name);
-  return oneLine(run.changes.join("; ")) || `${run.verb} of run ${run.parent}`;
-}
+export const runLabel = (reading, run) => (reading.runs.has(run.parent)
+  ? run.changes.join("; ") || `${run.verb} of run ${run.parent}` : run.name);
 
 /** "Turn 4 · 1980Q3". */
 export function turnName(reading, run, n) {
-  const period = valueAt(reading, run, "period", n);
-  return `${n === 0 ? "Start" : `Turn ${n}`}${period == null ? "" : ` · ${figure(period)}`}`;
+  const period = reading.valueAt(run, "period", n);
+  return facts(n === 0 ? "Start" : `Turn ${n}`, period != null && figure(period));
 }
 
 /** A turn's decisions by player: its own first, then what others made of it. */
 export const playersOf = ({ decisions }) => [
   ...groupBy(decisions, (made) => made.player).values()];
-export const nameOf = (made) => clip(oneLine(made.player || made.component), 80);
+export const nameOf = (made) => clip(made.player || made.component, 80);
 
 /** A decision's answer on one line, but for its reason; without one, what became of it. */
 function answerIn(reading, { answer = {}, became = {}, why }) {
-  const action = answer.action ?? became.action, reason = reading.text(why);
-  if (typeof action === "string") return oneLine(action);
-  const fields = Object.entries(Object.keys(answer).length ? answer : became)
-    .filter(([, value]) => value !== reason && (typeof value !== "object" || Array.isArray(value)));
-  if (fields.length === 1) return oneLine(figure(fields[0][1]));
-  return fields.map(([name, value]) => `${name.replaceAll("_", " ")} ${oneLine(figure(value))}`)
-    .join(", ");
+  const leaves = [...flatten(Object.keys(answer).length ? answer : became)];
+  const reason = reading.text(why), told = leaves.filter(([, value]) => value !== reason);
+  const action = told.filter(([name]) => name === "action");
+  return inWords(action.length ? action : told);
 }
 
-export function openTurn(store, run, n) {
-  const turn = store.commands && n >= store.reading.last(run) ? null : n; // null follows the latest
-  store.go({ turn, ...(store.panels.includes("turn") && { view: "turn" }) });
-}
-
-function valueAt(reading, run, column, n) {
-  const turn = reading.turn(run, n);
-  return turn ? reading.value(turn, column) : null;
-}
-
-// --- scales ------------------------------------------------------------------------------------
+/** Show a turn; the latest of a live run is followed while it is played. */
+export const toTurn = (store, run, n, more) => store.go({
+  turn: store.commands && n >= store.reading.last(run) ? null : n, ...more,
+});
+export const openTurn = (store, run, n) => (
+  toTurn(store, run, n, store.panels.includes("turn") && { view: "turn" }));
 
 /** Round places for an axis, about `most` of them. */
 export function ticks(from, to, most, whole = false) {
@@ -68,10 +56,6 @@ export function ticks(from, to, most, whole = false) {
     places.push(Number((at * step).toPrecision(12)));
   }
   return places;
-}
-
-function tickWords(value) {
-  return (Math.abs(value) >= 1e6 ? value.toPrecision(2) : String(value)).replaceAll("-", "−");
 }
 
 function pathOf(points, x, y) {
@@ -91,45 +75,43 @@ function rangeOf(values) {
   return [low - pad, high + pad];
 }
 
-// --- the charts --------------------------------------------------------------------------------
-
-/** Follow an element's width in `store.ui`. */
-function followWidth(store, name) {
-  let watch;
-  const ref = (el) => {
-    watch = new ResizeObserver(([entry]) => {
-      const width = Math.round(entry.contentRect.width);
-      if (width && width !== store.ui[name]) store.show({ [name]: width });
-    });
-    watch.observe(el);
-  };
-  return { ref, gone: () => watch?.disconnect() };
+/** Follow an element's width and height in `store.ui[name]`. */
+export function followSize(store, name) {
+  const sizes = new ResizeObserver(([{ target: { clientWidth: width, clientHeight: height } }]) => (
+    width && store.show({ [name]: { width, height } })));
+  return { ref: (el) => sizes.observe(el), gone: () => sizes.disconnect() };
 }
 
+/** A line across a chart at a turn. */
+const upright = (kind, at, x) => h("line", {
+  key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: HEIGHT - BOTTOM,
+});
+
 /** Charts of a run and its relatives, or of given runs, the last of them drawn strong. */
-export function Charts({ store, runs, run = runs.at(-1), turn = null, columns }) {
-  const { reading, ui } = store, width = ui.chartWidth ?? 0;
-  const all = (columns ?? reading.charted(run)).slice(0, MOST_CHARTS);
+export function Charts({ store, runs, run = runs.at(-1), turn }) {
+  const { reading, ui } = store, width = ui.charts?.width ?? 0;
+  const all = reading.charted(run).slice(0, MOST_CHARTS);
   const shown = ui.allCharts ? all : all.slice(0, FEW_CHARTS);
-  const lines = runs ?? reading.relatives(run, MOST_LINES);
+  const lines = runs ?? reading.relatives(run, MOST_LINES), [from, to] = spanOf(store, lines);
   const fit = Math.floor((width + GAP) / (NARROWEST + GAP));
   const across = Math.max(1, Math.min(3, shown.length, fit));
+  const wide = Math.floor((width - GAP * (across - 1)) / across);
   const view = {
-    store, run, turn, lines, whole: Boolean(runs), ...spanOf(store, lines),
-    wide: Math.floor((width - GAP * (across - 1)) / across),
+    store, reading, run, turn, lines, whole: Boolean(runs), wide, from, to,
+    inside: (n) => n != null && n >= from && n <= to,
+    x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - RIGHT),
   };
-  const reset = () => store.show({ zoom: null });
-  const toggle = () => store.show({ allCharts: !ui.allCharts });
-  return h("section", {
-    class: "charts", "aria-label": "Charts",
-    ...store.keep("width of charts", [], () => followWidth(store, "chartWidth")),
-  },
-  h("div", { class: "panels", style: `--across: ${across}` },
-    width > 0 && shown.map((item) => h(Panel, { key: item.column, item, ...view }))),
-  h("div", { class: "row end" },
-    ui.zoom && h("button", { class: "small", onclick: reset }, "Show all turns"),
-    all.length > FEW_CHARTS && h("button", { class: "plain", onclick: toggle },
-      ui.allCharts ? `Show ${FEW_CHARTS} charts` : `Show all ${all.length} charts`)));
+  const button = (words, next) => h("button",
+    { class: "plain", onclick: () => store.show(next) }, words);
+  const sizes = store.keep("charts", [], () => followSize(store, "charts"));
+  return h("section", { class: "charts", "aria-label": "Charts", ...sizes },
+    h("div", { class: "panels", style: `--across: ${across}` },
+      width > 0 && shown.map((item) => h(Panel, { key: item.column, item, ...view }))),
+    h("div", { class: "row end" },
+      ui.zoom && button("Show all turns", { zoom: null }),
+      all.length > FEW_CHARTS && button(
+        `Show ${ui.allCharts ? FEW_CHARTS : `all ${all.length}`} charts`,
+        { allCharts: !ui.allCharts })));
 }
 
 /** The turns that are shown: all of them, or those that were zoomed to. */
@@ -137,94 +119,81 @@ function spanOf({ reading, ui }, runs) {
   const first = Math.min(...runs.map((run) => reading.first(run)));
   const last = Math.max(first + 1, ...runs.map((run) => reading.last(run)));
   const [from, to] = ui.zoom?.[0] < last ? ui.zoom : [first, last];
-  return { from: Math.max(from, first), to: Math.min(to, last) };
+  return [Math.max(from, first), Math.min(to, last)];
 }
 
 function Panel(view) {
-  const { store, item, run, turn, lines, wide, from, to } = view, { reading, ui } = store;
-  const inside = (n) => n != null && n >= from && n <= to;
-  const x = (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - RIGHT);
+  const { store, reading, item, run, turn, lines, wide, from, to, inside, x } = view;
+  const { over, drag } = store.ui, n = inside(over?.n) ? over.n : Math.min(turn ?? to, to);
   const drawn = store.keep(`chart ${item.column}`,
-    [reading.size, run, lines.map((it) => it.id).join(), wide, from, to],
-    () => drawPanel({ ...view, x, inside, reading }));
-  const n = inside(ui.over?.n) ? ui.over.n : Math.min(turn ?? to, to);
-  const value = valueAt(reading, run, item.column, n);
-  const upright = (kind, at) => h("line", {
-    key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: HEIGHT - BOTTOM,
-  });
+    [reading.size, run, lines.map((it) => it.id).join(), wide, from, to], () => drawPanel(view));
+  const value = reading.valueAt(run, item.column, n);
   const others = lines.length > 4 ? [] : lines.filter((it) => it !== run);
-  const { drag } = ui;
   return h("figure", { class: "panel" },
-    h("figcaption", null, h("b", { dir: "auto", title: visible(item.label) }, visible(item.label)),
-      h("span", { class: "unit" }, visible(item.unit ?? "")),
+    h("figcaption", null, h("b", { title: item.label }, item.label),
+      h("span", { class: "unit soft" }, item.unit),
       h("span", { class: "now" }, others.map((it) => h("i", { key: it.id, class: look(it) },
-        figure(valueAt(reading, it, item.column, n)))),
+        figure(reading.valueAt(it, item.column, n)))),
       h("strong", { class: look(run) }, figure(value)))),
     h("svg", {
       width: wide, height: HEIGHT, role: "img", "aria-label": drawn.label, ...pointing(view),
     },
     drawn.still,
-    inside(turn) && upright("here", turn),
-    ui.over && upright("over", n),
+    inside(turn) && upright("here", turn, x),
+    over && upright("over", n, x),
     drag && h("rect", {
       key: "drag", class: "drag", y: 2, height: HEIGHT - BOTTOM - 2, x: x(Math.min(...drag)),
-      width: Math.abs(x(drag[1]) - x(drag[0])),
-    }),
+      width: Math.abs(x(drag[1]) - x(drag[0])) }),
     typeof value === "number" && inside(n) && h("circle", {
-      key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(value), r: 4,
-    })),
-    ui.over?.column === item.column && !drag && h(Tip, { ...view, n, left: x(n) }));
+      key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(value), r: 4 })),
+    over?.column === item.column && !drag && h(Tip, { ...view, n }));
 }
 
 /** What of a chart does not change while one points at it. */
 function drawPanel(view) {
   const { reading, item, run, lines, wide, x, inside } = view;
   const strongLast = [...lines].sort((a, b) => (a === run) - (b === run));
-  const curves = strongLast.flatMap((it) => curvesOf(view, it)).map(({ kind, points }) => (
-    { kind, points: points.filter(([n]) => inside(n)) }));
+  const curves = strongLast.flatMap((it) => curvesOf(view, it));
+  for (const curve of curves) curve.points = curve.points.filter(([n]) => inside(n));
   const told = run.prediction?.[item.column], isNumber = (value) => typeof value === "number";
-  const values = curves.flatMap((it) => it.points.map(([, value]) => value));
-  const known = [...values, told].filter(isNumber), [low, high] = rangeOf(known);
+  const known = [...curves.flatMap((it) => it.points.map(([, value]) => value)), told]
+    .filter(isNumber), [low, high] = rangeOf(known);
   const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const level = (kind, value) => h("line", {
     class: kind, x1: LEFT, x2: wide - RIGHT, y1: y(value), y2: y(value),
   });
   const near = (value) => isNumber(value) && value > low && value < high;
-  const bottom = HEIGHT - BOTTOM;
-  const upright = (n) => h("line", { class: "fork", x1: x(n), x2: x(n), y1: 2, y2: bottom });
   const forks = [...new Set(lines.map((it) => it.fork).filter(inside))];
   const done = [...reading.turns(run)].filter(([n, turn]) => inside(n) && turn.done.length);
   const still = h("g", null,
     ticks(low, high, 4, known.every(Number.isInteger)).map((value) => h("g", { key: value },
       level(value === 0 ? "grid zero" : "grid", value),
-      h("text", { x: LEFT - 7, y: y(value) + 3.5, "text-anchor": "end" }, tickWords(value)))),
+      h("text", { x: LEFT - 7, y: y(value) + 3.5, "text-anchor": "end" },
+        (Math.abs(value) >= 1e6 ? value.toPrecision(2) : `${value}`).replaceAll("-", "−")))),
     turnAxis(view),
     [item.low, item.high].filter(near).map((value) => level("bound", value)),
-    forks.length <= MANY_LINES && forks.map(upright),
+    forks.length <= MANY_LINES && forks.map((n) => upright("fork", n, x)),
     curves.map(({ kind, points }) => h("path", { class: kind, d: pathOf(points, x, y) })),
     isNumber(told) && [level("told", told), h("text", {
       class: "told", x: wide - RIGHT, y: y(told) - 4, "text-anchor": "end",
     }, `predicted ${figure(told)}`)],
-    done.map(([n]) => h("path", { class: "outside", d: `M${x(n)} ${bottom - 7}l4 7h-8z` })));
-  return { y, still, label: panelWords(view) };
-}
-
-function panelWords({ reading, item, run, inside }) {
+    done.map(([n]) => h("path", {
+      class: "outside", d: `M${x(n) - 4} ${HEIGHT - BOTTOM}h8l-4-7z`,
+    })));
   const own = reading.points(run, item.column).filter(([n, value]) => inside(n) && value != null);
   const end = (at) => `${figure(own.at(at)[1])} in turn ${own.at(at)[0]}`;
-  return `${visible(item.label)}: ${own.length ? `from ${end(0)} to ${end(-1)}` : "no values"}`;
+  const label = `${item.label}: ${own.length ? `from ${end(0)} to ${end(-1)}` : "no values"}`;
+  return { y, still, label };
 }
 
 /** The curves of one run: the one that is shown is strong, in its ancestors' colours before it. */
 function curvesOf({ reading, item, run, lines, whole }, it) {
-  const points = reading.points(it, item.column);
+  const points = reading.points(it, item.column), line = [...reading.lineOf(it)];
   if (it === run) {
-    const line = [...reading.lineOf(run)];
-    return line.map(([id, last], at) => {
-      const start = line[at + 1]?.[1] ?? -Infinity;
-      const part = points.filter(([n]) => n >= start && n <= last);
-      return { kind: `curve main ${look(reading.runs.get(id))}`, points: part };
-    });
+    return line.map(([id, last], at) => ({
+      kind: `curve main ${look(reading.runs.get(id))}`,
+      points: points.filter(([n]) => n <= last && !(n < line[at + 1]?.[1])),
+    }));
   }
   const branches = !whole && it.fork != null && lines.some((other) => other.id === it.parent);
   const kind = lines.length > MANY_LINES ? "curve dim" : `curve ${look(it)}`;
@@ -233,7 +202,7 @@ function curvesOf({ reading, item, run, lines, whole }, it) {
 
 function turnAxis({ reading, run, lines, wide, from, to, x }) {
   const periods = reading.columns(run).has("period");
-  const its = [run, ...lines], at = (n) => its.map((it) => valueAt(reading, it, "period", n));
+  const its = [run, ...lines], at = (n) => its.map((it) => reading.valueAt(it, "period", n));
   const most = Math.max(2, Math.floor((wide - LEFT) / (periods ? 64 : 44)));
   return ticks(from, to, most, true).map((n) => h("text", {
     key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
@@ -241,58 +210,46 @@ function turnAxis({ reading, run, lines, wide, from, to, x }) {
   }, clip(figure((periods && at(n).find(Boolean)) || n), 12)));
 }
 
-// --- pointing ----------------------------------------------------------------------------------
-
-/** What a pointer does over a chart. */
-function pointing({ store, item, run, from, to, wide }) {
-  const { ui } = store, { column } = item;
+/** What a pointer does over a chart: a click opens a turn, dragging zooms to a range. */
+function pointing({ store, item: { column }, run, from, to, wide }) {
+  const { ui } = store;
   const turnAt = ({ currentTarget, clientX }) => {
     const px = clientX - currentTarget.getBoundingClientRect().left - LEFT;
     const n = from + (px / (wide - LEFT - RIGHT)) * (to - from);
     return Math.round(Math.min(Math.max(n, from), to));
   };
-  const onpointermove = (event) => {
-    const n = turnAt(event), pressed = ui.press && event.buttons === 1;
-    if (pressed && Math.abs(event.clientX - ui.press.x) > DRAG_PX) ui.drag = [ui.press.n, n];
-    if (ui.over?.n !== n || ui.over.column !== column) store.show({ over: { n, column } });
-  };
-  const onpointerup = (event) => {
-    const { drag, press } = ui, n = turnAt(event);
-    store.show({ press: null, drag: null });
-    if (drag && drag[0] !== drag[1]) store.show({ zoom: [Math.min(...drag), Math.max(...drag)] });
-    else if (press) { // while zoomed, a second click shows all turns again
-      clearTimeout(ui.opening);
-      ui.opening = setTimeout(() => openTurn(store, run, n), ui.zoom ? DOUBLE_CLICK_MS : 0);
-    }
-  };
   return {
-    onpointermove,
-    onpointerup,
     onpointerdown: (event) => { ui.press = { x: event.clientX, n: turnAt(event) }; },
-    onpointerleave: () => store.show({ over: null, drag: null, press: null }),
-    ondblclick: () => {
-      clearTimeout(ui.opening);
-      store.show({ zoom: null });
+    onpointermove: (event) => {
+      const n = turnAt(event), pressed = ui.press && event.buttons === 1;
+      if (pressed && Math.abs(event.clientX - ui.press.x) > DRAG_PX) ui.drag = [ui.press.n, n];
+      if (ui.over?.n !== n || ui.over.column !== column) store.show({ over: { n, column } });
     },
+    onpointerup: (event) => {
+      const { drag, press } = ui;
+      store.show({ press: null, drag: null });
+      if (drag && drag[0] !== drag[1]) store.show({ zoom: drag.sort((a, b) => a - b) });
+      else if (press) openTurn(store, run, turnAt(event));
+    },
+    onpointerleave: () => store.show({ over: null, drag: null, press: null }),
   };
 }
 
-function Tip({ store, item, run, lines, n, left, wide }) {
-  const { reading } = store, turn = reading.turn(run, n);
+function Tip({ reading, item, run, lines, n, x, wide }) {
+  const turn = reading.turn(run, n), many = lines.length > MANY_LINES;
   const values = [run, ...lines.filter((it) => it !== run)]
-    .map((it) => [it, valueAt(reading, it, item.column, n)]).filter(([, value]) => value != null);
-  const many = lines.length > MANY_LINES, numbers = values.map(([, value]) => value);
+    .map((it) => [it, reading.valueAt(it, item.column, n)]).filter(([, value]) => value != null);
+  const numbers = values.map(([, value]) => value);
   const ends = [Math.min(...numbers), Math.max(...numbers)].map(figure);
-  const side = left > wide / 2 ? `right: ${wide - left + 12}px` : `left: ${left + 12}px`;
-  return h("div", { class: "tip", style: side },
+  const style = x(n) > wide / 2 ? `right: ${wide - x(n) + 12}px` : `left: ${x(n) + 12}px`;
+  return h("div", { class: "tip", style },
     h("b", null, turnName(reading, run, n)),
     values.slice(0, many ? 1 : TIP_LINES).map(([it, value]) => h("div", { key: it.id },
-      h(Swatch, { run: it }), h("span", { dir: "auto" }, runLabel(reading, it)),
-      h("b", null, figure(value)))),
+      h(Swatch, { run: it }), h("span", null, runLabel(reading, it)), h("b", null, figure(value)))),
     many && h("div", null, h("span", null, `${values.length} runs`),
       h("b", null, ends.join(" to "))),
-    turn?.done?.map((words) => h("p", { dir: "auto" }, clip(oneLine(words), 120))),
+    turn?.done?.map((words) => h("p", null, clip(words, 120))),
     turn && playersOf(turn).slice(0, TIP_LINES).map(([made]) => (
-      h("div", { key: made.player, class: "made" }, h("span", { dir: "auto" }, nameOf(made)),
-        h("small", { dir: "auto" }, clip(answerIn(reading, made), 60))))));
+      h("div", { key: made.player, class: "made" }, h("span", null, nameOf(made)),
+        h("small", null, clip(answerIn(reading, made), 60))))));
 }

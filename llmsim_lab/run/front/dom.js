@@ -1,24 +1,22 @@
 // `h` describes elements, `patch` brings a place in the page to a description. A view is a
 // function of its props; a description given again (the same object) is not looked at again.
+// Every text is text, never markup, and its hidden characters are written out.
+import { visible } from "./text.js";
 
 const HTML = "http://www.w3.org/1999/xhtml", SVG = "http://www.w3.org/2000/svg";
-const PROPERTIES = new Set(["value", "checked", "open", "indeterminate", "scrollTop"]);
+const PROPERTIES = new Set(["value", "open"]);
 const OWN = new Set(["key", "ref", "gone"]);
 const known = new WeakMap(); // node -> {vnode, nodes: Map of id -> child}
-let made = []; // [ref, element] to call when all is in its place
+const made = []; // [ref, element] to call when all is in its place
 
 /** An element, or what a view returns; children are vnodes, text, numbers, arrays or nothing. */
-export function h(tag, props, ...kids) {
-  return { tag, props: props ?? {}, kids };
-}
+export const h = (tag, props, ...kids) => ({ tag, props: props ?? {}, kids });
 
 /** Bring the content of `place` to a vnode (or an array, or nothing). */
 export function patch(place, vnode) {
   const kids = expand([vnode]); // the views run first: one that throws leaves the page as it was
   patchKids(place, kids);
-  const refs = made;
-  made = [];
-  for (const [ref, el] of refs) ref(el);
+  for (const [ref, el] of made.splice(0)) ref(el);
 }
 
 /** Children as a Map of id -> vnode; the id is the key, or the place in the call of `h`. */
@@ -33,7 +31,7 @@ function expand(kids, list = new Map(), path = "") {
     if (Array.isArray(vnode)) return expand(vnode, list, `${id}/`);
     if (vnode == null || typeof vnode === "boolean" || vnode === "") return list;
     while (list.has(id)) id += "+"; // a key given twice
-    if (typeof vnode !== "object") return list.set(id, String(vnode));
+    if (typeof vnode !== "object") return list.set(id, visible(vnode));
     vnode.list ??= expand(vnode.kids);
     return list.set(id, vnode);
   });
@@ -96,7 +94,7 @@ function write(el, name, value, first = false) {
     const typing = name === "value" && el.type !== "range" && el.getRootNode().activeElement === el;
     if (first ? value != null : !typing) el[name] = value ?? "";
   } else if (value == null || (value === false && !words)) el.removeAttribute(name);
-  else el.setAttribute(name, value === true && !words ? "" : value);
+  else el.setAttribute(name, value === true && !words ? "" : visible(value));
 }
 
 /** Put children in order; the one with the focus is never moved, so that it keeps it. */

@@ -9,7 +9,7 @@ const ADDRESS_MS = 250;
 const NUMBERS = new Set(["run", "turn", "call", "a", "b"]);
 const STEPS = ["view", "run", "call", "a", "b", "of"]; // to which the browser goes back
 const ENDED = new Set(["dead", "restarting", "autorestarting", "terminating"]);
-const PAGE_PANELS = ["head", "transport", "overview", "turn", "calls", "compare"];
+const PANELS = ["head", "transport", "overview", "turn", "calls", "compare"];
 
 /** What one view shows; `shared` is what all views of a widget know. */
 export function makeStore(shared, { panels, at, commands = null }) {
@@ -18,19 +18,12 @@ export function makeStore(shared, { panels, at, commands = null }) {
   store.at = { view: null, run: null, turn: null, call: null, ...at };
   store.draw = store.went = () => {}; // by the host
   store.changed = () => {
-    due ||= requestAnimationFrame(() => {
-      due = 0;
-      store.draw();
-    });
+    due ||= requestAnimationFrame(() => { due = 0; store.draw(); });
   };
-  const change = (thing, next) => {
-    Object.assign(thing, next);
-    store.changed();
-  };
-  store.set = (next) => change(store, next);
-  store.show = (next) => change(store.ui, next); // what is typed, folded or pointed at
+  store.set = (next, thing = store) => { Object.assign(thing, next); store.changed(); };
+  store.show = (next) => store.set(next, store.ui); // what is typed, folded or pointed at
   store.go = (next) => {
-    change(store, { at: { ...store.at, ...next } });
+    store.set(next, store.at = { ...store.at });
     store.went();
   };
   /** Keep what `build` returns while the things it depends on stay the same. */
@@ -53,8 +46,6 @@ async function unpack(bytes) {
   return JSON.parse(await new Response(stream).text());
 }
 
-// --- drawing -----------------------------------------------------------------------------------
-
 /** Draw into an element, behind a shadow root; returns what takes it away again. */
 function draw(el, store) {
   const root = el.attachShadow({ mode: "open" }), place = document.createElement("div");
@@ -62,8 +53,7 @@ function draw(el, store) {
   sheet.replaceSync(CSS);
   root.adoptedStyleSheets = [sheet];
   root.append(place);
-  place.className = "root";
-  place.tabIndex = -1; // so that a click makes keys ours
+  Object.assign(place, { className: "root", tabIndex: -1 }); // so that a click makes keys ours
   store.draw = () => {
     try {
       patch(place, h(App, { store }));
@@ -90,9 +80,8 @@ function followTheme(place) {
   };
   const later = () => requestAnimationFrame(look), watch = new MutationObserver(later);
   const sizes = new ResizeObserver(look); // which tells as well when we come into the page
-  const names = ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "data-theme"];
   for (const node of [document.documentElement, document.body]) {
-    watch.observe(node, { attributeFilter: names });
+    watch.observe(node, { attributes: true });
   }
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", later);
@@ -105,40 +94,26 @@ function followTheme(place) {
   };
 }
 
-/**
- * Take keys before the host does: JupyterLab, which sees no further than the shadow root, takes
- * keys typed into our fields as its own, and a cell was cut that way.
- */
+/** Take keys before JupyterLab: it does not see our fields in the shadow root, and cuts cells. */
 function takeKeys(place, store) {
   const guest = Boolean(store.commands); // else a page, which is all ours
   const hear = (event) => {
     const path = event.composedPath(), ours = path.includes(place);
     const free = !guest && [document.body, document.documentElement].includes(path[0]);
     if (!(ours || free) || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (guest && event.key !== "Tab") stopAtUs(event, path);
+    if (guest && event.key !== "Tab") event.stopImmediatePropagation();
     if (!event.isComposing && !event.defaultPrevented) onKey(store, event, path[0]);
   };
   addEventListener("keydown", hear, guest);
   return () => removeEventListener("keydown", hear, guest);
 }
 
-/** Keep a key from the host; a field or list of ours that listens hears of it from here. */
-function stopAtUs(event, path) {
-  event.stopImmediatePropagation();
-  if (event.isComposing) return;
-  const { key, code, shiftKey } = event;
-  const props = { key, code, shiftKey, bubbles: true, cancelable: true };
-  if (!path[0].dispatchEvent(new KeyboardEvent("keydown", props))) event.preventDefault();
-}
-
-// --- a page ------------------------------------------------------------------------------------
-
 export async function mountPage(el) {
   try {
     const { title, start, records } = await pageData();
     const shared = { ...nothing(), title };
     shared.reading.take(0, records);
-    const store = makeStore(shared, { panels: PAGE_PANELS, at: { run: start } });
+    const store = makeStore(shared, { panels: PANELS, at: { run: start } });
     followAddress(store, start);
     draw(el, store);
   } catch (error) {
@@ -163,41 +138,31 @@ function followAddress(store, start) {
   let written = store.at, timer = 0;
   const write = () => {
     const told = Object.entries(store.at).filter(([, value]) => value != null && value !== "");
-    const step = STEPS.some((name) => (store.at[name] ?? null) !== (written[name] ?? null));
-    written = store.at;
     const address = `#${new URLSearchParams(told)}`;
+    const step = STEPS.some((name) => store.at[name] != written[name]); // null or undefined
+    written = store.at;
     if (address === location.hash) return;
     try {
       history[step ? "pushState" : "replaceState"](null, "", address);
     } catch { /* a frame without an address of its own */ }
   };
   const read = () => {
-    const at = { view: null, run: start, turn: null, call: null };
-    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
-      at[name] = NUMBERS.has(name) ? numberIn(value) : value;
-    }
+    const told = [...new URLSearchParams(location.hash.slice(1))].map(([name, text]) => (
+      [name, !NUMBERS.has(name) ? text : /^-?\d+$/.test(text) ? Number(text) : null]));
+    const at = { view: null, turn: null, call: null, ...Object.fromEntries(told) };
+    at.run ??= store.reading.calls.get(at.call)?.run;
     if (!store.reading.runs.has(at.run)) at.run = start;
-    if (!location.hash.includes("run=")) at.run = store.reading.calls.get(at.call)?.run ?? at.run;
-    store.at = written = at;
-    store.changed();
+    written = at;
+    store.set({ at });
   };
-  store.went = () => {
-    clearTimeout(timer);
-    timer = setTimeout(write, ADDRESS_MS);
-  };
+  store.went = () => { clearTimeout(timer); timer = setTimeout(write, ADDRESS_MS); };
   addEventListener("popstate", read);
   addEventListener("hashchange", read);
   read();
 }
 
-const numberIn = (text) => (/^-?\d+$/.test(text) ? Number(text) : null);
-
-// --- a widget ----------------------------------------------------------------------------------
-
-/**
- * A widget: what is known is shared by all views of its model in this page. A factory, since
- * `initialize` and `render` are given different proxies of the model.
- */
+// A factory: `initialize` and `render` are given different proxies of the model. What is known is
+// shared by all views of it in this page.
 export default function widget() {
   const shared = nothing(), stores = new Set();
   let first = {}, panels = [], send = () => {}, timer = 0;
@@ -214,22 +179,19 @@ export default function widget() {
     send(message);
   }
 
-  function take({ at, records, live, form, ask, show, fault }) {
+  const since = (at = shared.reading.size) => send({ do: "since", at });
+  const lost = () => tell({ gone: true, live: {} }); // an answer takes it back
+
+  /** Take a message: records, a run to show, or what else is new: live, form, ask or fault. */
+  function take({ at, records, show, ...news }) {
     clearTimeout(timer);
-    const next = { slow: false, gone: false };
-    if (records && !shared.reading.take(at, records)) {
-      send({ do: "since", at: shared.reading.size });
-    }
-    if (live) next.live = live;
-    if (form) next.form = form;
-    if (ask !== undefined) next.ask = ask;
-    if (fault !== undefined) next.fault = fault;
+    if (records && !shared.reading.take(at, records)) since();
     if (show) {
       first = { ...first, turn: null, ...show };
-      next.form = null;
+      news.form = null;
       for (const store of stores) store.at = { ...store.at, turn: null, ...show };
     }
-    tell(next);
+    tell({ slow: false, gone: false, ...news });
   }
 
   function initialize({ model }) {
@@ -237,7 +199,7 @@ export default function widget() {
       try {
         model.send(message);
       } catch { // the kernel's end of the line is closed
-        tell({ gone: true, live: {} });
+        lost();
       }
     };
     first = model.get("first") ?? {};
@@ -246,16 +208,12 @@ export default function widget() {
     const hear = (message, buffers) => {
       queue = queue.then(async () => take(message.packed ? await unpack(buffers[0]) : message));
     };
-    const lost = () => { // an answer takes it back
-      tell({ gone: true, live: {} });
-      send({ do: "since", at: shared.reading.size });
-    };
-    const status = (_, now) => { if (ENDED.has(now)) tell({ gone: true, live: {} }); };
+    const status = (_, now) => ENDED.has(now) && lost();
     const signal = model.widget_manager?.kernel?.statusChanged;
     model.on("msg:custom", hear);
-    model.on("comm_live_update", lost);
+    model.on("comm_live_update", () => { lost(); since(); });
     signal?.connect(status);
-    send({ do: "since", at: 0 });
+    since(0);
     return () => signal?.disconnect(status);
   }
 

@@ -8,15 +8,13 @@ const COUNTS = new Set(["turn", "period", "calls", "ok", "repaired", "fallback",
   "tokens", "seconds", "interventions"]);
 
 export class Reading {
-  constructor() {
-    this.size = 0;
-    this.runs = new Map();
-    this.calls = new Map();
-    this.lines = [];
-    this.texts = [];
-    this.forms = [];
-    this.kept = new Map(); // answers, until the log grows
-  }
+  size = 0;
+  runs = new Map();
+  calls = new Map();
+  lines = [];
+  texts = [];
+  forms = [];
+  kept = new Map(); // answers, until the log grows
 
   /** Take the records from a place in the log on; false if some before it are missing. */
   take(at, records) {
@@ -40,14 +38,13 @@ export class Reading {
   }
 
   addRun(run) {
-    let known = this.runs.get(run.id);
-    if (!known) {
-      known = { parent: null, fork: null, changes: [], notes: [], columns: [], series: [] };
-      Object.assign(known, { name: "", model: "", own: new Map(), look: this.runs.size });
-      this.runs.set(run.id, known);
-    }
+    const known = this.runs.get(run.id) ?? {
+      name: "", model: "", parent: null, fork: null, changes: [], notes: [], columns: [],
+      series: [], own: new Map(), look: this.runs.size,
+    };
     Object.assign(known, run);
     known.place = new Map(known.columns.map((name, index) => [name, index]));
+    this.runs.set(run.id, known);
   }
 
   /** Keep what `build` returns until the log grows. */
@@ -59,8 +56,6 @@ export class Reading {
   text(number) {
     return number == null ? "" : this.texts[number].map((line) => this.lines[line]).join("\n");
   }
-
-  // --- turns -----------------------------------------------------------------------------------
 
   /** Which turns led to a run's latest: of each run, the last that it played for this one. */
   lineOf(run) {
@@ -80,17 +75,14 @@ export class Reading {
   /** All turns of a run in their order, with those that its ancestors played for it. */
   turns(run) {
     return this.keep(`turns ${run.id}`, () => {
-      const found = new Map();
-      for (const [id, last] of this.lineOf(run)) {
-        for (const [n, turn] of this.runs.get(id).own) {
-          if (n <= last && !found.has(n)) found.set(n, turn);
-        }
-      }
-      return new Map([...found].sort(([a], [b]) => a - b));
+      const all = [...this.lineOf(run)].reverse().flatMap(([id, last]) => (
+        [...this.runs.get(id).own].filter(([n]) => n <= last)));
+      return new Map([...new Map(all)].sort(([a], [b]) => a - b)); // the run's own come last
     });
   }
 
   turn(run, n) { return this.turns(run).get(n); }
+  valueAt(run, column, n) { return this.value(this.turn(run, n), column); }
   first(run) { return this.turns(run).keys().next().value ?? 0; }
   last(run) { return this.keep(`last ${run.id}`, () => Math.max(0, ...this.turns(run).keys())); }
 
@@ -115,10 +107,8 @@ export class Reading {
   charted(run) {
     return this.keep(`charted ${run.id}`, () => {
       const some = (column) => this.points(run, column).some(([, value]) => value != null);
-      const named = run.series.filter((it) => some(it.column));
-      const known = new Set([...named.map((it) => it.column), ...COUNTS]);
-      const rest = [...this.columns(run)].filter((column) => !known.has(column) && some(column));
-      return [...named, ...rest.map((column) => ({ column, label: column, unit: "" }))];
+      const rest = this.otherColumns(run).map((column) => ({ column, label: column, unit: "" }));
+      return [...run.series, ...rest].filter((it) => some(it.column));
     });
   }
 
@@ -128,36 +118,26 @@ export class Reading {
     return [...this.columns(run)].filter((column) => !known.has(column));
   }
 
-  // --- calls -----------------------------------------------------------------------------------
-
   /** The calls of a run, or of one of its turns, those of its ancestors included. */
   callsOf(run, n) {
     const byTurn = this.keep(`calls ${run.id}`, () => {
-      const line = this.lineOf(run), found = [];
-      for (const [id, last] of line) {
-        for (const call of this.callsByRun().get(id) ?? []) {
-          if (call.n == null ? id === run.id : call.n <= last) found.push(call);
-        }
-      }
-      found.sort((a, b) => (a.n ?? Infinity) - (b.n ?? Infinity) || a.k - b.k || 0);
-      return { all: found, turns: groupBy(found, (call) => call.n) };
+      const last = this.lineOf(run), all = this.allCalls().filter((call) => (
+        call.n == null ? call.run === run.id : call.n <= last.get(call.run)));
+      return { all, turns: groupBy(all, (call) => call.n) };
     });
-    return n === undefined ? byTurn.all : byTurn.turns.get(n) ?? [];
+    return n == null ? byTurn.all : byTurn.turns.get(n) ?? [];
   }
 
-  callsByRun() {
-    return this.keep("calls", () => groupBy([...this.calls.values()], (call) => call.run));
+  allCalls() {
+    return this.keep("calls", () => [...this.calls.values()].sort((a, b) => (
+      (a.n ?? Infinity) - (b.n ?? Infinity) || a.k - b.k)));
   }
 
-  /** How many of a run's own calls ended in which way. */
+  /** A run's own calls by how they ended. */
   statuses(run) {
-    return this.keep(`statuses ${run.id}`, () => {
-      const calls = groupBy(this.callsByRun().get(run.id) ?? [], (call) => call.status);
-      return new Map([...calls].map(([status, its]) => [status, its.length]));
-    });
+    const byRun = this.keep("calls by run", () => groupBy(this.allCalls(), (call) => call.run));
+    return groupBy(byRun.get(run.id) ?? [], (call) => call.status);
   }
-
-  // --- the tree of runs ------------------------------------------------------------------------
 
   children() {
     return this.keep("children", () => groupBy([...this.runs.values()], (run) => (
@@ -166,24 +146,13 @@ export class Reading {
 
   /** Runs in the order of the tree: `{run, depth}`, or `{runs, depth}` for a group of seeds. */
   tree() {
-    return this.keep("tree", () => {
-      const rows = [], children = this.children();
-      const below = (parent, depth) => {
-        const groups = groupBy(children.get(parent) ?? [], (run) => this.likeness(run));
-        for (const runs of groups.values()) {
-          if (runs.length >= FOLD_FROM) {
-            rows.push({ runs, run: { ...runs[0], changes: unseeded(runs[0]) }, depth });
-            continue;
-          }
-          for (const run of runs) {
-            rows.push({ run, depth });
-            below(run.id, depth + 1);
-          }
-        }
-      };
-      below(null, 0);
-      return rows;
-    });
+    const below = (parent, depth) => {
+      const groups = groupBy(this.children().get(parent) ?? [], (run) => this.likeness(run));
+      return [...groups.values()].flatMap((runs) => (runs.length >= FOLD_FROM
+        ? [{ runs, run: { ...runs[0], changes: unseeded(runs[0]) }, depth }]
+        : runs.flatMap((run) => [{ run, depth }, ...below(run.id, depth + 1)])));
+    };
+    return this.keep("tree", () => below(null, 0));
   }
 
   /** The same for runs that differ only in their seed and have no forks. */
@@ -197,9 +166,8 @@ export class Reading {
     return this.keep(`relatives ${run.id} ${most}`, () => {
       if (this.runs.size <= most) return [...this.runs.values()];
       const line = [...this.lineOf(run).keys()].map((id) => this.runs.get(id));
-      const children = this.children();
-      const siblings = run.fork == null ? [] : children.get(run.parent) ?? [];
-      const near = [...siblings, ...children.get(run.id) ?? []];
+      const parents = run.fork == null ? [run.id] : [run.parent, run.id];
+      const near = parents.flatMap((id) => this.children().get(id) ?? []);
       return [...new Set([...line, ...near])].slice(0, Math.max(most, line.length));
     });
   }

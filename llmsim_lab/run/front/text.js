@@ -13,16 +13,11 @@ export const visible = (text) => String(text).replaceAll("\r\n", "\n").replace(H
   return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
 });
 
-/** A text on one line. */
-export const oneLine = (text) => visible(text).replace(/\s+/g, " ").trim();
-
 /** The beginning of a text; a pair of surrogates stays whole. */
 export function clip(text, most) {
   if (text.length <= most) return text;
   return `${text.slice(0, most - 1 - (text.codePointAt(most - 2) > 0xffff))}…`;
 }
-
-// --- numbers -----------------------------------------------------------------------------------
 
 const [WHOLE, DECIMAL] = [0, 2].map((digits) => new Intl.NumberFormat("en-US", {
   minimumFractionDigits: digits, maximumFractionDigits: digits,
@@ -42,11 +37,24 @@ export function figure(value) {
     const short = size < 1e6 && size >= 0.005;
     return short ? inThousands(value, DECIMAL) : value.toPrecision(3).replaceAll("-", "−");
   }
-  if (typeof value === "string") return visible(value);
+  if (typeof value === "string") return value;
   const plain = Array.isArray(value) && value.length > 0 && value.every(isPlain);
   if (plain) return value.map(figure).join(", ");
-  return visible(JSON.stringify(value));
+  return JSON.stringify(value);
 }
+
+/** Facts in a line, without those that are missing. */
+export const facts = (...all) => all.flat().filter(Boolean).join(" · ");
+
+/** Fields by their paths, in words: "is not valid", "new rate 5.25"; an action for itself. */
+export const inWords = (leaves) => facts(leaves.map(([path, value]) => {
+  const name = path.replaceAll("_", " ").split(" · ").slice(-2).join(" · ");
+  if (value === "true") return name;
+  if (value === "false") return name.replace(/^(is |has )?/, "$1not ");
+  if (value === "null" || value === "") return "";
+  const alone = path === "action" || (leaves.length === 1 && typeof value === "string");
+  return alone ? value : `${name} ${figure(value)}`;
+}));
 
 /** By how much a number changed, with its sign; nothing where it did not. */
 export function change(was, now) {
@@ -57,14 +65,10 @@ export function change(was, now) {
   return sign + (whole ? inThousands(by, DECIMAL) : figure(by));
 }
 
-// --- pieces of a text --------------------------------------------------------------------------
-
 /** The fields of a reply, where it is an object that can be shown by them; else null. */
 export function fieldsIn(text) {
-  const from = text.indexOf("{"), to = text.lastIndexOf("}");
-  if (from < 0 || to < from) return null;
   try {
-    const read = JSON.parse(text.slice(from, to + 1));
+    const read = JSON.parse(text.slice(text.indexOf("{"), text.lastIndexOf("}") + 1));
     return flatten(read).size <= MOST_FIELDS ? read : null; // or fails: nested too deeply
   } catch { return null; }
 }
@@ -79,42 +83,26 @@ export function flatten(value, path = [], leaves = new Map()) {
   return leaves;
 }
 
-/** Where a text has what is searched for, in any case: pairs of start and end. */
-function hitsIn(text, wanted) {
+/** Where a text has what is searched for, in any case: start and end of each hit, in a row. */
+function edgesOfHits(text, wanted) {
   if (!wanted) return [];
-  const pattern = new RegExp(wanted.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu"), hits = [];
-  for (const hit of text.matchAll(pattern)) {
-    hits.push([hit.index, hit.index + hit[0].length]);
-    if (hits.length === MOST_MARKS) break;
-  }
-  return hits;
+  const pattern = new RegExp(wanted.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu");
+  const hits = [...text.matchAll(pattern)].slice(0, MOST_MARKS);
+  return hits.flatMap((hit) => [hit.index, hit.index + hit[0].length]);
 }
-
-/** The part of a text from `from` to `to` as pieces, those of a hit with `hit: true`. */
-function cut(text, hits, from, to) {
-  const pieces = [];
-  let at = from;
-  for (const [start, end] of hits) {
-    if (end <= at || start >= to) continue;
-    if (start > at) pieces.push({ text: text.slice(at, start) });
-    pieces.push({ text: text.slice(Math.max(at, start), Math.min(end, to)), hit: true });
-    at = Math.min(end, to);
-  }
-  if (at < to) pieces.push({ text: text.slice(at, to) });
-  return pieces;
-}
-
-/** A text as pieces, with what is searched for marked. */
-export const marks = (text, wanted) => cut(text, hitsIn(text, wanted), 0, text.length);
 
 /** Pieces of a text, each with `parts` in which hits are marked, also those over a border. */
 export function marksIn(pieces, wanted) {
-  const text = pieces.map((piece) => piece.text).join(""), hits = hitsIn(text, wanted);
-  let at = 0;
+  const edges = edgesOfHits(pieces.map((piece) => piece.text).join(""), wanted);
+  let start = 0;
   return pieces.map((piece) => {
-    const start = at;
-    at += piece.text.length;
-    return { ...piece, parts: cut(text, hits, start, at) };
+    const end = start + piece.text.length, before = edges.filter((at) => at <= start).length;
+    const cuts = [start, ...edges.filter((at) => at > start && at < end), end];
+    const parts = cuts.slice(1).map((to, index) => ({
+      text: piece.text.slice(cuts[index] - start, to - start), hit: (before + index) % 2 === 1,
+    }));
+    start = end;
+    return { ...piece, parts: parts.filter((part) => part.text) };
   });
 }
 
@@ -142,32 +130,21 @@ export function beginning(pieces, most) {
   });
 }
 
-// --- differences -------------------------------------------------------------------------------
-
 const MOST_EDITS = 1200, MOST_EFFORT = 4e6; // beyond these a passage counts as changed as a whole
 const WORD = /\s+|\p{Script=Han}|\d+(?:[.,]\d+)*|[\p{L}\p{N}\p{M}_]+|[^\s\p{L}\p{N}\p{M}_]/gu;
 
-/**
- * Two texts as rows of lines side by side: `{same, a, b}`, where a side is pieces, those that
- * differ with `changed: true`, or null where it has no such line.
- */
+/** Two texts as rows of lines, `{same, a, b}`: a side is pieces (`changed: true`), or null. */
 export function diff(one, other) {
-  const rows = [], effort = { left: MOST_EFFORT };
-  let removed = [], added = [];
-  const flush = () => {
-    for (let at = 0; at < Math.max(removed.length, added.length); at += 1) {
-      rows.push(changedRow(removed[at], added[at], effort));
-    }
-    removed = [];
-    added = [];
-  };
+  const effort = { left: MOST_EFFORT }, pairs = [], next = [0, 0]; // each side's next row
   for (const [a, b] of edits(one.split("\n"), other.split("\n"), effort)) {
-    if (a === undefined) added.push(b);
-    else if (b === undefined) removed.push(a);
-    else { flush(); rows.push({ same: true, a: [{ text: a }], b: [{ text: b }] }); }
+    if (a !== undefined && b !== undefined) next.fill(pairs.push([a, b]));
+    else {
+      const side = a === undefined ? 1 : 0, row = (pairs[next[side]++] ??= []);
+      row[side] = a ?? b;
+    }
   }
-  flush();
-  return rows;
+  return pairs.map(([a, b]) => (
+    a === b ? { same: true, a: [{ text: a }], b: [{ text: b }] } : changedRow(a, b, effort)));
 }
 
 function changedRow(one, other, effort) {

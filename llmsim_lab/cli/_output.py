@@ -290,7 +290,10 @@ def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list
     if shadow is not None:
         frames["shadow"] = shadow.to_frame()
     texts = {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
-    texts["config.yaml"] = yaml_text(simulation.config.model_dump(mode="json", by_alias=True))
+    # A world in a user's file is named on the command line, and never by data.
+    kind = {} if ":" in simulation.kind else {"kind": simulation.kind}
+    config = kind | simulation.config.model_dump(mode="json", by_alias=True)
+    texts["config.yaml"] = yaml_text(config)
     return [write_file(out / name, text.encode()) for name, text in texts.items()]
 
 

@@ -142,6 +142,24 @@ class Question:
         """The question as a model would be sent it."""
         return self._ask._rendered(self._batch, self.player)
 
+    async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
+        """Ask a model, as the run asks its own; for a player who prepares the prompt first.
+
+        Args:
+            client: the model.
+            prompt: the whole prompt, instead of the question's own.
+
+        Raises:
+            LLMFailureException: the model failed to answer.
+        """
+        text = prompt or self.prompt
+        return await self._ask._put(client, self._batch, self.player, self._allowed, text)
+
+    @property
+    def site(self) -> CallSite:
+        """Where in the run it is asked."""
+        return self._ask._site(self._batch, self.player)
+
     def __repr__(self) -> str:
         return f"<Question to {self.player}: {self.reply.__name__}, turn {self.turn}>"
 
@@ -658,19 +676,27 @@ class Ask:
     async def _called(
         self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
     ) -> Sequence[_Outcome]:
-        limited = allowed.choices or allowed.ranges
         try:
-            decision = await client.call_with_retry(
-                prompt=text,
-                response_model=batch.reply,
-                choices=allowed.choices or None,
-                limits=allowed.ranges or None,
-                check=allowed.complaint if limited else None,
-                site=CallSite(component=batch.component, agent=name, turn=self.turn),
-            )
+            return [(await self._put(client, batch, name, allowed, text), None)]
         except LLMFailureException as failure:
             return [self._stand_in(failure, batch, name)]
-        return [(decision, None)]
+
+    async def _put(
+        self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
+    ) -> Any:
+        """Ask a model and return its decision."""
+        limited = allowed.choices or allowed.ranges
+        return await client.call_with_retry(
+            prompt=text,
+            response_model=batch.reply,
+            choices=allowed.choices or None,
+            limits=allowed.ranges or None,
+            check=allowed.complaint if limited else None,
+            site=self._site(batch, name),
+        )
+
+    def _site(self, batch: _Batch, name: str) -> CallSite:
+        return CallSite(component=batch.component, agent=name, turn=self.turn)
 
     def _stand_in(self, failure: LLMFailureException, batch: _Batch, name: str) -> _Outcome:
         """Return what stands in for an answer; raise where nothing may, or no model is there."""
@@ -697,7 +723,10 @@ class Ask:
         return _random_reply(question.reply, question._allowed, question.rng)
 
     async def _waited(self, answer: Awaitable[Any], question: Question) -> Sequence[_Outcome]:
-        return [self._settled(await answer, question)]
+        try:
+            return [self._settled(await answer, question)]
+        except LLMFailureException as failure:  # of a player that asks a model by itself
+            return [self._stand_in(failure, question._batch, question.player)]
 
     def _settled(self, answer: Any, question: Question) -> _Outcome:
         player, reply, allowed = question.player, question.reply, question._allowed

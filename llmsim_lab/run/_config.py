@@ -294,8 +294,10 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
     _check_names(cls, base)
     # Last, so that runs are called after this class and not after its parent.
-    fields["name"] = (Annotated[str, Field(min_length=1)], cls.__name__)
     parent: type[RunConfig] = cls.config_type
+    for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
+        known = parent.model_fields[name]
+        fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
     made: type[RunConfig] = create_model(
         f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
     )

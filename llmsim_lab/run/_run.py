@@ -37,6 +37,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
@@ -120,8 +121,6 @@ _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)
 """A slot as an f-string has it, and no form of an answer: ``{name: ..., amount: ...}``."""
 _SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
-_OWN_CODE = ("file", "methods", "parameters", "state")
-"""Digests of a world's own code, as ``code_digests`` names them."""
 CLIENT_SETTINGS = (
     *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
 )
@@ -213,6 +212,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     intervention_type: ClassVar[type[RunIntervention]] = StateChange
     part_names: ClassVar[tuple[str, ...]] = ("players",)
     repeats_interventions: ClassVar[bool] = False
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """Parameters that there were once, each with what is written now."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -305,12 +308,19 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         super().__setattr__(name, value)
 
     @classmethod
+    def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
+        """Return the parameters that a file means; by default its keys, ``kind`` left out."""
+        return file.values
+
+    @classmethod
     def _configured(
         cls, config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
     ) -> ConfigT:
         """Return the configuration that parameters make, or a given one with them."""
         fields = cls.config_type.model_fields
         for name in parameters:
+            if name in cls.gone:
+                raise ConfigError(f"{cls.__name__} has no {name}= any more: {cls.gone[name]}")
             if name not in fields:
                 raise ConfigError(
                     f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
@@ -981,10 +991,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
         end = self.turn_number + self.config.turns
-        if self.config.turns and intervention.turn > end:  # with 0 turns it is stepped by hand
+        # What is set in a state acts on the way to the next one, so that the last has none.
+        last = end - 1 if isinstance(intervention, StateChange) and self._is_own() else end
+        if self.config.turns and intervention.turn > last:  # with 0 turns it is stepped by hand
             reason = f"run() called now ends at turn {end}"
+            if intervention.turn == end:
+                reason += ", and what is set there acts on the way to the next"
             _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
@@ -1947,7 +1961,7 @@ def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
     if digests_in(simulation.parts):
         return ""
     then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
-    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    changed = [name for name, digest in then.items() if now.get(name) != digest]
     if not changed:
         return ""
     return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"

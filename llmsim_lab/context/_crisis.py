@@ -390,7 +390,12 @@ def _happened(events: Any) -> list[Happening]:
         ConfigError: one says nothing, or is not an event.
     """
     found = []
-    for item in [events] if isinstance(events, str | Mapping) else events:
+    for item in events if isinstance(events, list | tuple) else [events]:
+        if not isinstance(item, str | Mapping):
+            raise ConfigError(
+                f"events: {item!r:.60} is not an event; give a text, or a dict of type and "
+                "description"
+            )
         made = {"description": item} if isinstance(item, str) else item
         event = ScenarioEvent(**{"type": OUTSIDE, **made})
         found.append(Happening(event.description, event.type, source=OUTSIDE))

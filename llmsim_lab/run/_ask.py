@@ -526,7 +526,8 @@ class Ask:
             return []
         batch.filled = cache(self._prepared(batch, names[0]))
         found: list[Any] = [None] * len(names)
-        work: list[Coroutine[Any, Any, Sequence[_Outcome]]] = []
+        # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
+        work: list[Callable[[], Coroutine[Any, Any, Sequence[_Outcome]]]] = []
         those: list[list[int]] = []
         measured: dict[Any, list[int]] = {}
         answers: list[Answer | None] = [None] * len(names)
@@ -538,7 +539,7 @@ class Ask:
                 question = Question(self, batch, name, place, allowed)
                 answer = who(question) if callable(who) else self._by_chance(question)
                 if isawaitable(answer):
-                    work.append(self._waited(answer, question))
+                    work.append(partial(self._waited, answer, question))
                     those.append([at])
                 else:
                     found[at], answers[at] = self._settled(answer, question)
@@ -553,7 +554,7 @@ class Ask:
                 )
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
             if batch.decide is None:
-                work.append(self._called(who, batch, name, allowed, text))
+                work.append(partial(self._called, who, batch, name, allowed, text))
                 those.append([at])
             else:
                 field_name, texts = _options(who, batch, name, allowed)
@@ -561,9 +562,10 @@ class Ask:
         for (_, text, field_name, *options), ats in measured.items():
             who = self._run.seat(names[ats[0]], by=batch.by, tag=batch.tag)
             asked = [(names[at], places[at]) for at in ats]
-            work.append(self._chosen(who, batch, text, field_name, dict(options), asked))
+            work.append(partial(self._chosen, who, batch, text, field_name, dict(options), asked))
             those.append(ats)
-        done = await gather_all(work) if len(work) > 1 else [await one for one in work]
+        begun = [begin() for begin in work]
+        done = await gather_all(begun) if len(begun) > 1 else [await one for one in begun]
         for ats, outcomes in zip(those, done, strict=True):
             for at, (decision, record) in zip(ats, outcomes, strict=True):
                 found[at], answers[at] = decision, record

@@ -47,6 +47,7 @@ from llmsim_lab.llm._scope import Recorder, scope, scoped
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Question
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 _COMPONENT = "tool"
@@ -284,9 +285,9 @@ class ToolLookup:
     otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
     the decisions.
 
-    Agents of any simulation take one: ``LLMCrisisAgent(..., lookup=ToolLookup(tools))``,
-    ``Reasoner(..., lookup=ToolLookup(tools))``; the economic one has ``ToolUsingNationAgent``.
-    Several agents may share one.
+    In any world it makes a player: ``players={"Ann": ToolLookup(tools).player(client)}``. There is
+    also ``Reasoner(..., lookup=ToolLookup(tools))``, and the economic ``ToolUsingNationAgent``.
+    Several players may share one.
 
     Args:
         tools: runs the tools; they act for the agent that asks.
@@ -351,6 +352,19 @@ class ToolLookup:
                     findings.append(f"- {_call_text(call)}: {text}")
                 messages.append(LLMMessage("tool", text, tool_name=call.name))
         return _with_findings(prompt, findings) if findings else prompt
+
+    def player(self, client: LLMClient) -> Callable[[Question], Awaitable[Any]]:
+        """Return a player that looks things up, then answers with what was found.
+
+        Args:
+            client: the model that looks up and answers.
+        """
+
+        async def answer(question: Question) -> Any:
+            prompt = await self.look_up(question.prompt, client, question.site)
+            return await question.put_to(client, prompt)
+
+        return answer
 
     async def _run(self, call: FunctionCall, toolbox: Toolbox, user: str) -> str:
         checked = toolbox.check(call)

@@ -114,8 +114,8 @@ class CrisisSimulation(Run[CrisisState]):
         "llm": LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180),
     }
     gone: ClassVar[Mapping[str, str]] = {
-        "engine": "players={'engine': 'rule'}",
-        "agents": "players={'agent': 'rule'}",
+        "engine": "players={'engine': 'rule'}; in a file, players: {engine: rule}",
+        "agents": "players={'agent': 'rule'}; in a file, players: {agent: rule}",
         "modules": "a class derived from CrisisSimulation whose compose() adds them",
     }
 

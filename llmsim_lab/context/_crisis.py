@@ -47,6 +47,8 @@ class CrisisState(State):
         events: what had happened, as the agents read in the turn.
         pending: what they will read in the next turn, besides the engine's events.
         muted: agents that are not asked.
+        changes: how many variables the turn changed.
+        refused: how many changes it did not make, since they are impossible.
     """
 
     global_vars: dict[str, Scalar]
@@ -55,15 +57,18 @@ class CrisisState(State):
     events: tuple[Happening, ...] = ()
     pending: tuple[Happening, ...] = ()
     muted: tuple[str, ...] = ()
+    changes: int = 0
+    refused: int = 0
 
     def columns(self) -> dict[str, Any]:
-        """Return all variables, the agents' as ``agent.variable``, and how many events."""
+        """Return all variables, the agents' as ``agent.variable``, and how much happened."""
         own = {
             f"{agent}.{name}": it
             for agent, its in self.agent_vars.items()
             for name, it in its.items()
         }
-        return {**self.global_vars, **own, "events": len(self.events)}
+        counts = {"events": len(self.events), "changes": self.changes, "refused": self.refused}
+        return {**self.global_vars, **own, **counts}
 
 
 def _scenario(given: Any, info: ValidationInfo) -> Any:
@@ -180,8 +185,11 @@ class CrisisSimulation(Run[CrisisState]):
         said = {
             agent: replies[agent].public if agent in replies else "" for agent in state.agent_vars
         }
-        self._tell(ask, after.events, judged.reasoning, updates, said)
-        return after.replace(responses=said)
+        made = [it for it in updates if it.status != "failed" and it.after != it.before]
+        refused = [it for it in updates if it.status == "failed"]
+        after = after.replace(responses=said, changes=len(made), refused=len(refused))
+        _tell(ask, after, judged.reasoning, made, refused)
+        return after
 
     def _prompt(
         self,
@@ -211,33 +219,6 @@ class CrisisSimulation(Run[CrisisState]):
     def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
         """Return who answers; for an agent with a script that is the rule."""
         return self.rule if name in self.scripts else super().seat(name, by=by, tag=tag)
-
-    @staticmethod
-    def _tell(
-        ask: Ask,
-        events: Iterable[Happening],
-        why: str,
-        updates: Sequence[UpdateRecord],
-        said: Mapping[str, str],
-    ) -> None:
-        """Note what became of the changes asked for, and tell the turn's story."""
-        changed = [it for it in updates if it.status != "failed" and it.after != it.before]
-        refused = [it for it in updates if it.status == "failed"]
-        ask.note(changes=len(changed), refused=len(refused))
-        ask.note(
-            "world",
-            changes=sum(it.source == ENGINE for it in changed),
-            refused=sum(it.source == ENGINE for it in refused),
-        )
-        lines = [f"event: {clip(it.description, 200)}" for it in events]
-        lines += [f"engine: {clip(why, 300)}"] if why else []
-        lines += [f"{it.column}: {it.before} -> {it.after} ({it.source})" for it in changed]
-        for it in refused:
-            asked = clip(repr(it.asked), 60)
-            lines.append(f"{it.column}: {asked} REFUSED: {it.reason} ({it.source})")
-        lines += [f"{who}: {clip(words, 300) or '(said nothing)'}" for who, words in said.items()]
-        for line in lines:
-            ask.note(text=line)
 
     # --- from outside ------------------------------------------------------------------------
 
@@ -381,6 +362,31 @@ class CrisisSimulation(Run[CrisisState]):
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
         return {**super().code_digests, **self._modules.digests}
+
+
+def _tell(
+    ask: Ask,
+    state: CrisisState,
+    why: str,
+    made: Sequence[UpdateRecord],
+    refused: Sequence[UpdateRecord],
+) -> None:
+    """Note what became of the changes that the engine asked for, and tell the turn's story."""
+    ask.note(
+        "world",
+        changes=sum(it.source == ENGINE for it in made),
+        refused=sum(it.source == ENGINE for it in refused),
+    )
+    lines = [f"event: {clip(it.description, 200)}" for it in state.events]
+    lines += [f"engine: {clip(why, 300)}"] if why else []
+    lines += [f"{it.column}: {it.before} -> {it.after} ({it.source})" for it in made]
+    for it in refused:
+        asked = clip(repr(it.asked), 60)
+        lines.append(f"{it.column}: {asked} REFUSED: {it.reason} ({it.source})")
+    for agent, words in state.responses.items():
+        lines.append(f"{agent}: {clip(words, 300) or '(said nothing)'}")
+    for line in lines:
+        ask.note(text=line)
 
 
 def _happened(events: Any) -> list[Happening]:

@@ -55,7 +55,7 @@ class AgentReply(Decision):
         return self
 
     @classmethod
-    def saying(cls, words: str) -> Self:
+    def saying(cls, words: str) -> AgentReply:
         """Return an answer of these public words, in the first part that is public.
 
         Without words it is silence, which no model may answer.

@@ -150,6 +150,7 @@ class _Described:
         if config is None:
             return cls
         try:
+            cls.check_gone(config)
             return cls.config_type(**config)
         except ConfigError as error:
             raise ConfigError(self.source.fault(("config",), str(error))) from error

@@ -27,6 +27,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run._config import one_or_more
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series
 
@@ -79,9 +80,9 @@ def _scenario(given: Any, info: ValidationInfo) -> Any:
 
 
 def _folders(given: Any, info: ValidationInfo) -> Any:
-    one_or_more = [given] if isinstance(given, str | Path) else given
+    folders = [given] if isinstance(given, str | Path) else given
     try:
-        return tuple(_folder(info) / item for item in one_or_more)
+        return tuple(_folder(info) / item for item in folders)
     except TypeError:  # whose message pydantic has
         return given
 
@@ -121,7 +122,7 @@ class CrisisSimulation(Run[CrisisState]):
     gone: ClassVar[Mapping[str, str]] = {
         "engine": "players={'engine': 'rule'}; in a file, players: {engine: rule}",
         "agents": "players={'agent': 'rule'}; in a file, players: {agent: rule}",
-        "modules": "a class derived from CrisisSimulation whose compose() adds them",
+        "modules": "a class derived from CrisisSimulation, whose compose() adds them",
     }
 
     scenario: Annotated[CrisisScenario, BeforeValidator(_scenario)]
@@ -236,8 +237,9 @@ class CrisisSimulation(Run[CrisisState]):
         """
         left, world = dict(values), self.world(state)
         pending = (*state.pending, *_happened(left.pop("events", ())))
-        muted = left.pop("muted", state.muted)
-        muted = (muted,) if isinstance(muted, str) else tuple(muted)
+        muted = one_or_more(left.pop("muted", state.muted))
+        if not isinstance(muted, tuple):
+            raise ConfigError(f"muted: {muted!r:.60} are not agents; name them: ['Japan']")
         _check_agents("muted", muted, state.agent_vars)
         updates: dict[str, Any] = {"global_vars": {}, "agent_vars": {}}
         for name, value in left.items():

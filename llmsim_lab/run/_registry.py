@@ -239,6 +239,9 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
         return read(path)
     values = {"name": path.stem, **cls.parameters_in(source)}
     values.pop("kind", None)
-    if gone := next((key for key in values if key in cls.gone), None):
-        raise ConfigError(source.fault((gone,), f"there is no such key any more: {cls.gone[gone]}"))
+    for key in values:
+        try:
+            cls.check_gone([key])
+        except ConfigError as error:
+            raise ConfigError(source.fault((key,), str(error))) from error
     return replace(source, values=values).parse(cls.config_type)

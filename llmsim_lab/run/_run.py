@@ -313,14 +313,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return file.values
 
     @classmethod
+    def check_gone(cls, names: Iterable[str]) -> None:
+        """Raise ConfigError for a parameter that there once was; it shows what is written now."""
+        for name in names:
+            if name in cls.gone:
+                raise ConfigError(f"there is no {name} any more; write {cls.gone[name]}")
+
+    @classmethod
     def _configured(
         cls, config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
     ) -> ConfigT:
         """Return the configuration that parameters make, or a given one with them."""
         fields = cls.config_type.model_fields
+        cls.check_gone(parameters)
         for name in parameters:
-            if name in cls.gone:
-                raise ConfigError(f"{cls.__name__} has no {name}= any more: {cls.gone[name]}")
             if name not in fields:
                 raise ConfigError(
                     f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "

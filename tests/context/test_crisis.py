@@ -292,8 +292,8 @@ def test_a_missing_model_is_named_with_the_way_out(players: dict[str, str], who:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ({"engine": "rule"}, r"no engine= any more: players=\{'engine': 'rule'\}"),
-        ({"agents": []}, r"no agents= any more: players=\{'agent': 'rule'\}"),
+        ({"engine": "rule"}, r"no engine any more; write players=\{'engine': 'rule'\}"),
+        ({"agents": []}, r"no agents any more; write players=\{'agent': 'rule'\}"),
         ({"modules": []}, "a class derived from CrisisSimulation"),
     ],
 )
@@ -486,6 +486,7 @@ def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
         ({"Bo.trust": "much"}, r"Bo.trust = 'much': 'much' is not a number"),
         ({"Eve.trust": 1}, "unknown agent"),
         ({"muted": "Eve"}, "muted: there is no agent 'Eve'; there are: Ada, Bo"),
+        ({"muted": 3}, "muted: 3 are not agents; name them"),
         ({"events": 3}, "events: 3 is not"),
         ({"events": ["  "]}, "it says nothing"),
         ({"events": [{"text": "Rain"}]}, "text: Extra inputs are not permitted"),

@@ -317,7 +317,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Raise ConfigError for a parameter that there once was; it shows what is written now."""
         for name in names:
             if name in cls.gone:
-                raise ConfigError(f"there is no {name} any more; write {cls.gone[name]}")
+                raise ConfigError(f"{name!r} is not a parameter any more; write {cls.gone[name]}")
 
     @classmethod
     def _configured(

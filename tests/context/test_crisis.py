@@ -292,8 +292,14 @@ def test_a_missing_model_is_named_with_the_way_out(players: dict[str, str], who:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ({"engine": "rule"}, r"no engine any more; write players=\{'engine': 'rule'\}"),
-        ({"agents": []}, r"no agents any more; write players=\{'agent': 'rule'\}"),
+        (
+            {"engine": "rule"},
+            r"'engine' is not a parameter any more; write players=\{'engine': 'rule'\}",
+        ),
+        (
+            {"agents": []},
+            r"'agents' is not a parameter any more; write players=\{'agent': 'rule'\}",
+        ),
         ({"modules": []}, "a class derived from CrisisSimulation"),
     ],
 )

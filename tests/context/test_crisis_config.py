@@ -75,7 +75,7 @@ def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
         ("kind: crisis\nscenario: nowhere.yaml", "cannot read the configuration"),
         (
             "kind: crisis\nscenario: strait\nagents: rule",
-            r"line 3: agents: there is no agents any more; write players=\{'agent': 'rule'\}",
+            r"line 3: agents: .* not a parameter any more; write players=\{'agent': 'rule'\}",
         ),
         ("kind: crisis\nscenario: strait\nplayers: rules", "line 3: players"),
         ("kind: weather\nscenario: strait", "no kind of simulation is called 'weather'"),

@@ -161,8 +161,8 @@ class StateChange(RunIntervention):
         if isinstance(values, Mapping):
             for name in values.keys() - cls.model_fields.keys():
                 raise ValueError(
-                    f"{name} is not one of {', '.join(cls.model_fields)}; new values go by name: "
-                    "{'turn': 3, 'set': {'coins.Ann': 5}}"
+                    f"{name}: unknown; there are {', '.join(cls.model_fields)}; new values go by "
+                    "name: {'turn': 3, 'set': {'coins.Ann': 5}}"
                 )
         return values
 

@@ -412,7 +412,7 @@ def _happened(events: Any) -> list[Happening]:
 
 def _check_agents(what: str, names: Iterable[str], agents: Iterable[str]) -> None:
     """Raise ConfigError for a name that no agent has."""
-    known = list(agents)
+    known = dict.fromkeys(agents)
     for name in names:
         if name not in known:
             raise ConfigError(

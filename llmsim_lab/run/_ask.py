@@ -36,7 +36,17 @@ from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, Status, reply_schema
+from llmsim_lab.types import (
+    Attempt,
+    CallRecord,
+    CallSite,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    Reply,
+    Status,
+    reply_schema,
+)
 
 if TYPE_CHECKING:
     from llmsim_lab.run._config import RunConfig
@@ -402,23 +412,7 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
-        recorder: Any = scope().recorder
-        if recorder is None:
-            return await work()
-        found = recorder.find_outside(what, key)
-        if found.is_done:
-            return otherwise if found.stopped else found.result
-        record = partial(recorder.outside, what, key, nth=found.nth)
-        if once:
-            record(once=True)
-        try:
-            result = await work()
-        except BaseException:
-            if once:
-                record(once=True, stopped=True)
-            raise
-        record(result=result, **({"once": True} if once else {}))
-        return loads(dumps(result))  # as a replay will have it
+        return await from_outside(what, key, work, once=once, otherwise=otherwise)
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
         """Record what became of a player's decisions, or of the turn.
@@ -877,6 +871,45 @@ def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
         return reply.model_validate(answer)
     except ValidationError as error:
         raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
+
+
+async def from_outside(
+    what: str,
+    key: Any,
+    work: Callable[[], Awaitable[Any]],
+    *,
+    once: bool = False,
+    otherwise: Any = None,
+) -> Any:
+    """Do what ``Ask.outside`` does, for the run that is being played, if there is one.
+
+    For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
+    """
+    recorder: Any = scope().recorder
+    if recorder is None:
+        return await work()
+    found = recorder.find_outside(what, key)
+    if found.is_done:
+        return otherwise if found.stopped else found.result
+    record = partial(recorder.outside, what, key, nth=found.nth)
+    if once:
+        record(once=True)
+    watch, came = scope().watch, None
+    waiting = ChatRequest(model=what, messages=(), site=CallSite(component=what))
+    if watch is not None:
+        watch.began(waiting)
+    try:
+        result = await work()
+        came = Attempt(request=waiting, reply=ChatReply(text=""), seconds=0.0)
+    except BaseException:
+        if once:
+            record(once=True, stopped=True)
+        raise
+    finally:
+        if watch is not None:
+            watch.ended(waiting, came, taped=False)
+    record(result=result, **({"once": True} if once else {}))
+    return loads(dumps(result))  # as a replay will have it
 
 
 # --- what is allowed -----------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from llmsim_lab.run._turn import (
     RunTurn,
     Series,
     Turn,
+    outside_in_words,
     own_numbers,
     told_of,
 )
@@ -47,7 +48,7 @@ class Recorded:
     """
 
     def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
-        self.tape = tape
+        self.tape, self.run_id = tape, info.id
         self._rows = tape.frame_rows(info.id)
         self.series = series
         self.notes = [
@@ -251,7 +252,7 @@ class Reading:
             "run": run,
             "n": turn.number,
             "row": [plain(row.get(name)) for name in columns],
-            "words": [self._text(str(it)) for it in source.in_words(turn)] if turn.number else [],
+            "words": [self._text(it) for it in _words(source, turn)] if turn.number else [],
             "done": [str(it) for it in turn.interventions],
             "seconds": round(turn.seconds, 2),
             "tokens": turn.tokens,
@@ -428,6 +429,16 @@ class Reading:
         self.calls |= {call["k"]: call for call in record.get("calls", ())}
         new, self._new = self._new, {}
         self.records.append({**new, **record})
+
+
+def _words(source: Any, turn: Turn | RunTurn) -> list[str]:
+    """Return a turn's story, and what came to it from outside, as its tape has that."""
+    tape, lines = getattr(source, "tape", None), []
+    if tape is not None:
+        own, at = source.run_id, turn.number
+        # A fork's first turns are its parent's.
+        lines = tape.outside(next((it for it, last in tape.line(own) if at <= last), own), at)
+    return [*map(str, source.in_words(turn)), *outside_in_words(lines)]
 
 
 def _calls_of(turn: Turn | RunTurn) -> Iterator[CallRecord]:

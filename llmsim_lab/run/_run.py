@@ -29,6 +29,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
@@ -71,6 +72,7 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
+    interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -186,8 +188,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         part_names: the constructor's arguments by which users may give parts of their own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
             parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
-        repeats_interventions: whether a rerun does again also what was done from outside while the
-            run was played, and not only what was planned when it began.
+        repeats_interventions: whether a rerun or a fork does again also what was done from outside
+            while the run was played, and not only what was planned before.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -982,9 +984,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
         """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
         end = self.turn_number + self.config.turns
-        # What is set in a state acts on the way to the next one, so that the last has none.
-        last = end - 1 if isinstance(intervention, StateChange) and self._is_own() else end
-        if self.config.turns and intervention.turn > last:  # with 0 turns it is stepped by hand
+        # What is set at a turn acts on the way to the next.
+        late = intervention.turn >= end if self._is_own() else intervention.turn > end
+        if self.config.turns and late:  # with 0 turns it is stepped by hand
             reason = f"run() called now ends at turn {end}"
             if intervention.turn == end:
                 reason += ", and what is set there acts on the way to the next"
@@ -1295,6 +1297,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if state is not None:
             turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
         planned = [item for when, items in self.planned.items() if when > at for item in items]
+        if self.repeats_interventions:  # also those that were not planned
+            done = [item for turn in self.turns if turn.number > at for item in turn.interventions]
+            planned = [*done, *(item for item in planned if item.turn > self.turn_number)]
         made = self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
         made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
         return made
@@ -1675,7 +1680,10 @@ def rerun(
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     start = load_turns(cls, tape, info.id, records[:1])
-    planned = planned_in(cls, records if cls.repeats_interventions else records[:1])
+    planned = planned_in(cls, records[:1])
+    if cls.repeats_interventions:
+        done = (interventions_of(cls, record, "interventions") for record in records[1:])
+        planned = [*chain(*done), *interventions_of(cls, records[-1], "planned")]
     simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     if simulation.config.replicate is not None:

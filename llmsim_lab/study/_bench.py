@@ -48,9 +48,6 @@ NO_SAMPLE: frozenset[FailureReason] = frozenset(
 )
 """Failures that say nothing about a prompt: the server's, not the model's."""
 
-TOOL = "tool"
-"""The component of a tool's calls, which are a part of whoever asks it."""
-
 _SLOT = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _TELLING = 16
 """Characters of a line by which a template is known again in a prompt."""
@@ -214,7 +211,6 @@ class Bench:
         if number in self._earlier:
             return self._earlier[number]
         attempts = [a for call in self.turn(number).calls for a in call.history]
-        attempts += self._tools_used(number)
         attempts.sort(key=lambda attempt: attempt.number or 0)
         stages = dict.fromkeys(a.request.site.component for a in attempts if a.request.site)
         before = list(stages)[: list(stages).index(self.stage)] if self.stage in stages else []
@@ -229,21 +225,10 @@ class Bench:
                 continue
             beside = site.component == self.stage and self._at_once
             is_before = not reached and site.component in (*before, self.stage)
-            # A tool that is called as it was does not run again, whoever calls it.
-            if beside or is_before or site.component == TOOL:
+            if beside or is_before:
                 found.setdefault(_question(attempt.request), []).append(attempt)
         self._earlier[number] = found
         return found
-
-    def _tools_used(self, number: int) -> list[Attempt]:
-        """Return what tools were asked in a turn, which is on its tape alone."""
-        tape, run = self.simulation.tape, self.simulation.run_id
-        if tape is None or run is None:
-            return []
-        # A fork's first turns are its parent's.
-        part = next((part for part, last in tape.line(run) if number <= last), run)
-        found = (call.attempt for call in tape.calls(part, turn=number))
-        return [a for a in found if a.request.site and a.request.site.component == TOOL]
 
     def check(self, prompt: Prompt, *, name: str) -> None:
         """Raise ConfigError if a variant's slots are not the component's; it names the slots."""
@@ -414,8 +399,6 @@ class _SampleSession(Session):
         self._earlier = {question: list(answers) for question, answers in known.items()}
         self._changed: dict[CallSite, int] = {}
         self._outside: Known | None = None
-        if knows := getattr(self._writer, "knows", None):
-            self.knows = knows
 
     # --- of a session ------------------------------------------------------------------------
 
@@ -461,8 +444,7 @@ class _SampleSession(Session):
         if not self._bench.tests(request.site):
             if known := self._earlier.get(_question(request)):
                 return known.pop(0)
-            # A tool is looked up by the component itself.
-            if self._bench.only_component and request.site and request.site.component != TOOL:
+            if self._bench.only_component and request.site:
                 raise _EnoughError
         return self._writer.find(request, previous) if self._writer is not None else None
 

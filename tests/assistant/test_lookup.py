@@ -118,7 +118,7 @@ def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -
     assert again.to_frame().equals(live.to_frame())
 
 
-def test_tools_are_listed_once_for_each_agent_of_a_run(tmp_path: Path) -> None:
+def test_tools_are_listed_in_each_turn_for_each_agent(tmp_path: Path) -> None:
     class Starting(MemoryTasks):
         starts = 0
 
@@ -138,9 +138,12 @@ def test_tools_are_listed_once_for_each_agent_of_a_run(tmp_path: Path) -> None:
     live = crisis(path, crisis_client(asking), tools)
     live.run(2)
     live.close()
-    listed = Tape(path, read_only=True).calls_frame()["prompt"].str.contains("which tools")
-    assert listed.sum() == 2
-    assert tools.starts == 2
+    lines = [line for turn in (1, 2) for line in Tape(path, read_only=True).outside(1, turn)]
+    assert sorted((line["what"], line["key"]) for line in lines) == [
+        *[("tools", "Ada")] * 2,
+        *[("tools", "Bo")] * 2,
+    ]
+    assert tools.starts == 4
 
 
 async def test_a_model_given_later_is_asked_instead_of_the_first() -> None:

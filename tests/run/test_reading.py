@@ -10,6 +10,7 @@ import pytest
 from worlds import PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.run._reading import Reading, plain
 
 
@@ -46,6 +47,31 @@ def test_records_hold_what_a_turn_was_in_json() -> None:
     assert settings["model"] == "scripted"
     assert "amount" in settings["schema"]["properties"]
     assert tried["seed"] == 5
+
+
+class Weather(State):
+    rain: str = ""
+
+
+class Walk(Run[Weather]):
+    async def turn(self, state: Weather, ask: Ask) -> Weather:
+        async def found() -> dict[str, bool]:
+            return {"rain": True}
+
+        ask.note(text="They looked out.")
+        rain = await ask.outside("weather", {"in": "Rome"}, found, once=True)
+        return state.replace(rain=str(rain))
+
+
+def test_what_came_from_outside_ends_a_turns_story(tmp_path: Path) -> None:
+    walk = Walk(tape=tmp_path / "walk.tape")
+    walk.run(1)
+    reading = Reading("a walk")
+    reading.add(walk.about(1), walk)
+    assert [reading.text(words) for words in reading.turns[1, 1]["words"]] == [
+        "They looked out.",
+        'weather {"in":"Rome"}: {"rain":true}',
+    ]
 
 
 def test_a_repaired_call_has_both_attempts_with_what_was_wrong() -> None:

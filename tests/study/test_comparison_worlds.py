@@ -20,7 +20,6 @@ from worlds import PublicGoods
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.assistant import Chat
-from llmsim_lab.assistant._chat import ChatConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ChatReply, LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
@@ -323,8 +322,8 @@ async def test_a_conversation_is_asked_again_and_its_tools_are_not_run_twice(
     tmp_path: Path,
 ) -> None:
     tape, tools = Tape(tmp_path / "x.tape"), MemoryTasks(ann=["Tea"])
-    settings = ChatConfig(user_id="ann", constitution="Help.")
-    chat = Chat(settings, llm_client=client_of(looking), tools=tools, tape=tape)
+    client = client_of(looking)
+    chat = Chat(user_id="ann", constitution="Help.", llm_client=client, tools=tools, tape=tape)
     await chat.send("What is due?")
     found = Comparison(chat, prompt={"more": generous}, samples=1)
     frame = await found.arun()

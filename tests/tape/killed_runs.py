@@ -25,7 +25,7 @@ import social_kit
 from tape_kit import HashBackend, hash_client, identity, steady_config
 from worlds import PublicGoods
 
-from llmsim_lab.assistant import Chat, ChatConfig, FunctionTools
+from llmsim_lab.assistant import Chat, FunctionTools
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
@@ -112,11 +112,9 @@ WORLDS = {
         cls=Chat,
         turns=12,
         parts=lambda: {
-            "config": ChatConfig(
-                user_id="ann",
-                constitution="Help.",
-                interventions=tuple({"turn": n, "message": f"Word {n}?"} for n in range(1, 13)),
-            ),
+            "user_id": "ann",
+            "constitution": "Help.",
+            "interventions": [{"turn": n, "set": {"inbox": f"Word {n}?"}} for n in range(12)],
             "tools": FunctionTools(look_up),
         },
         answer=chat_answer,

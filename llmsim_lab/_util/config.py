@@ -30,8 +30,9 @@ else:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                old = next((name for name in values if _gone(cls, (name,))), "")
-                what = f"{old}: {_gone(cls, (old,))}" if old else faults(error, names)
+                gone: Mapping[str, str] = getattr(cls, "gone", {})
+                old = next((name for name in values if name in gone), "")
+                what = f"{old}: {gone[old]}" if old else faults(error, names)
             # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
             raise ConfigError(f"{cls.__name__}: {what}")
 
@@ -127,10 +128,10 @@ class YamlFile:
 
     def _explain(self, fault: Any, model: type[BaseModel]) -> str:
         location = fault["loc"]
-        if fault["type"] == "extra_forbidden" and (way := _gone(model, location)):
-            return self.fault(location, way)
         if fault["type"] != "extra_forbidden":
             return f"{self.place(location)}: {fault_text(fault)}"
+        if way := getattr(model, "gone", {}).get(".".join(map(str, location))):
+            return self.fault(location, way)
         known = ", ".join(sorted(_known_keys(model, location[:-1])))
         return self.fault(location, f"unknown key; known here are {known}")
 
@@ -239,14 +240,6 @@ def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> set[str
 
 def _fields(model: type[BaseModel]) -> dict[str | int, Any]:
     return {info.alias or name: info.annotation for name, info in model.model_fields.items()}
-
-
-def _gone(model: type[BaseModel], location: Sequence[str | int]) -> str:
-    """Return what to write in place of a key that there was; empty for any other."""
-    if len(location) > 1 and location[0] != "interventions":
-        return ""
-    way: str = getattr(model, "gone", {}).get(location[-1], "")
-    return way
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -7,7 +7,7 @@ runs no tool.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
@@ -48,6 +48,7 @@ from llmsim_lab.llm._scope import scope, scoped
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Question
 from llmsim_lab.run._ask import from_outside
 from llmsim_lab.types import CallSite
 
@@ -196,9 +197,9 @@ class ToolLookup:
     otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
     the decisions.
 
-    Agents of any simulation take one: ``LLMCrisisAgent(..., lookup=ToolLookup(tools))``,
-    ``Reasoner(..., lookup=ToolLookup(tools))``; the economic one has ``ToolUsingNationAgent``.
-    Several agents may share one.
+    In any world it makes a player: ``players={"Ann": ToolLookup(tools).player(client)}``. There is
+    also ``Reasoner(..., lookup=ToolLookup(tools))``, and the economic ``ToolUsingNationAgent``.
+    Several players may share one.
 
     Args:
         tools: runs the tools; they act for the agent that asks.
@@ -263,6 +264,19 @@ class ToolLookup:
                     findings.append(f"- {_call_text(call)}: {text}")
                 messages.append(LLMMessage("tool", text, tool_name=call.name))
         return _with_findings(prompt, findings) if findings else prompt
+
+    def player(self, client: LLMClient) -> Callable[[Question], Awaitable[Any]]:
+        """Return a player that looks things up, then answers with what was found.
+
+        Args:
+            client: the model that looks up and answers.
+        """
+
+        async def answer(question: Question) -> Any:
+            prompt = await self.look_up(question.prompt, client, question.site)
+            return await question.put_to(client, prompt)
+
+        return answer
 
     async def _run(self, call: FunctionCall, toolbox: Toolbox, user: str) -> str:
         checked = toolbox.check(call)

@@ -152,6 +152,24 @@ class Question:
         """The question as a model would be sent it."""
         return self._ask._rendered(self._batch, self.player)
 
+    async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
+        """Ask a model, as the run asks its own; for a player who prepares the prompt first.
+
+        Args:
+            client: the model.
+            prompt: the whole prompt, instead of the question's own.
+
+        Raises:
+            LLMFailureException: the model failed to answer.
+        """
+        text = prompt or self.prompt
+        return await self._ask._put(client, self._batch, self.player, self._allowed, text)
+
+    @property
+    def site(self) -> CallSite:
+        """Where in the run it is asked."""
+        return self._ask._site(self._batch, self.player)
+
     def __repr__(self) -> str:
         return f"<Question to {self.player}: {self.reply.__name__}, turn {self.turn}>"
 
@@ -503,7 +521,8 @@ class Ask:
             return []
         batch.filled = cache(self._prepared(batch, names[0]))
         found: list[Any] = [None] * len(names)
-        work: list[Coroutine[Any, Any, Sequence[_Outcome]]] = []
+        # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
+        work: list[Callable[[], Coroutine[Any, Any, Sequence[_Outcome]]]] = []
         those: list[list[int]] = []
         measured: dict[Any, list[int]] = {}
         answers: list[Answer | None] = [None] * len(names)
@@ -515,7 +534,7 @@ class Ask:
                 question = Question(self, batch, name, place, allowed)
                 answer = who(question) if callable(who) else self._by_chance(question)
                 if isawaitable(answer):
-                    work.append(self._waited(answer, question))
+                    work.append(partial(self._waited, answer, question))
                     those.append([at])
                 else:
                     found[at], answers[at] = self._settled(answer, question)
@@ -530,7 +549,7 @@ class Ask:
                 )
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
             if batch.decide is None:
-                work.append(self._called(who, batch, name, allowed, text))
+                work.append(partial(self._called, who, batch, name, allowed, text))
                 those.append([at])
             else:
                 field_name, texts = _options(who, batch, name, allowed)
@@ -538,9 +557,10 @@ class Ask:
         for (_, text, field_name, *options), ats in measured.items():
             who = self._run.seat(names[ats[0]], by=batch.by, tag=batch.tag)
             asked = [(names[at], places[at]) for at in ats]
-            work.append(self._chosen(who, batch, text, field_name, dict(options), asked))
+            work.append(partial(self._chosen, who, batch, text, field_name, dict(options), asked))
             those.append(ats)
-        done = await gather_all(work) if len(work) > 1 else [await one for one in work]
+        begun = [begin() for begin in work]
+        done = await gather_all(begun) if len(begun) > 1 else [await one for one in begun]
         for ats, outcomes in zip(those, done, strict=True):
             for at, (decision, record) in zip(ats, outcomes, strict=True):
                 found[at], answers[at] = decision, record
@@ -648,19 +668,27 @@ class Ask:
     async def _called(
         self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
     ) -> Sequence[_Outcome]:
-        limited = allowed.choices or allowed.ranges
         try:
-            decision = await client.call_with_retry(
-                prompt=text,
-                response_model=batch.reply,
-                choices=allowed.choices or None,
-                limits=allowed.ranges or None,
-                check=allowed.complaint if limited else None,
-                site=CallSite(component=batch.component, agent=name, turn=self.turn),
-            )
+            return [(await self._put(client, batch, name, allowed, text), None)]
         except LLMFailureException as failure:
             return [self._stand_in(failure, batch, name)]
-        return [(decision, None)]
+
+    async def _put(
+        self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
+    ) -> Any:
+        """Ask a model and return its decision."""
+        limited = allowed.choices or allowed.ranges
+        return await client.call_with_retry(
+            prompt=text,
+            response_model=batch.reply,
+            choices=allowed.choices or None,
+            limits=allowed.ranges or None,
+            check=allowed.complaint if limited else None,
+            site=self._site(batch, name),
+        )
+
+    def _site(self, batch: _Batch, name: str) -> CallSite:
+        return CallSite(component=batch.component, agent=name, turn=self.turn)
 
     def _stand_in(self, failure: LLMFailureException, batch: _Batch, name: str) -> _Outcome:
         """Return what stands in for an answer; raise where nothing may, or no model is there."""

@@ -232,13 +232,11 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
         way = f"name the class: llmsim-lab run {name} --config {path}"
         raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:
-        config_type = find_class(name).config_type
+        cls = find_class(name)
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
-    read = getattr(config_type, "from_yaml", None)
-    if read is not None:
+    if (read := getattr(cls.config_type, "from_yaml", None)) is not None:
         return read(path)
-    if "kind" not in config_type.model_fields:
-        rest = {key: value for key, value in source.values.items() if key != "kind"}
-        source = replace(source, values=rest)
-    return source.parse(config_type)
+    values = {**cls.parameters_in(source)}
+    values.pop("kind", None)
+    return replace(source, values=values).parse(cls.config_type)

@@ -38,6 +38,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
@@ -120,10 +121,8 @@ _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)[^{}\n]*)\}(?!\})")
 """A slot as an f-string has it, and no form of an answer: ``{name: ..., amount: ...}``."""
-_SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
+_SET_IN_A_TURN = ("turns", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
-_OWN_CODE = ("file", "methods", "parameters", "state")
-"""Digests of a world's own code, as ``code_digests`` names them."""
 CLIENT_SETTINGS = (
     *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
 )
@@ -188,8 +187,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
         part_names: the constructor's arguments by which users may give parts of their own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
-            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
-            ``digests`` of code, by name, are not the recorded ones, the run does not continue.
+            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
         repeats_interventions: whether a rerun or a fork does again also what was done from outside
             while the run was played, and not only what was planned before.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
@@ -209,14 +207,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     _interventions_: Sequence[Any] = _option(default=(), alias="interventions")
 
     kind: ClassVar[str] = ""
-    gone: ClassVar[Mapping[str, str]] = {}
-    """What to write in place of parameters that there were: sentences by their names."""
     config_type: ClassVar[type[Any]] = WorldConfig
     state_type: ClassVar[Any] = State
     turn_type: ClassVar[type[Any]] = Turn
     intervention_type: ClassVar[type[RunIntervention]] = StateChange
     part_names: ClassVar[tuple[str, ...]] = ("players",)
     repeats_interventions: ClassVar[bool] = False
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -275,8 +275,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.given = frozenset(given)
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
-        self.code_changes = ""
-        """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
         self._told_to_reach = 0
@@ -307,6 +305,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"return state.replace({name}=...)"
             )
         super().__setattr__(name, value)
+
+    @classmethod
+    def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
+        """Return the parameters that a file means; by default its keys, ``kind`` left out."""
+        return file.values
 
     @classmethod
     def _configured(
@@ -771,10 +774,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Digests of code that is not the package's and that the run depends on, by name."""
         shipped = type(self).__module__.startswith("llmsim_lab.")
         own = self._is_own() and not shipped
-        found = code_digests(type(self), Run, WorldConfig) if own else {}
-        for digests in digests_in(self.parts).values():
-            found |= digests
-        return found
+        return code_digests(type(self), Run, WorldConfig) if own else {}
 
     # --- what a run has been through ---------------------------------------------------------
 
@@ -907,18 +907,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._session = session
         self._recount()
-        self.code_changes = ""
-        if session is not None and (whose := self._coded_parts):
-            recorded = session.tape.run(session.run).manifest.get("code") or {}
-            self.code_changes = code_changes(whose, recorded, self.code_digests)
-            if self.code_changes:
-                event = f"{whose.upper()}_DIFFER"
-                _warn(event, run=self.run_id, what=self.code_changes)
         return self
-
-    @property
-    def _coded_parts(self) -> str:
-        return "_and_".join(digests_in(self.parts))
 
     def note_unrecorded(self, reason: str) -> Self:
         """Set why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
@@ -1012,16 +1001,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
-            TapeError: the run cannot continue with the parts' code that is there now, or came out
-                differently from its recording.
+            TapeError: the turn came out differently from its recording.
             ConfigError: a turn is being played already.
         """
-        # A replay may try: each of its turns is compared with the recorded one.
-        if self.code_changes and isinstance(self._session, Recording):
-            raise TapeError(
-                f"run {self.run_id} cannot continue: {self.code_changes}. Bring back those "
-                f"{self._coded_parts}, or fork the run to continue with these"
-            )
         if self._stepping:
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
@@ -1509,8 +1491,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        changed = f", {self._coded_parts.upper()} DIFFER" if self.code_changes else ""
-        about = f"turn {self.turn_number}{self._about()}{changed}{lost}"
+        about = f"turn {self.turn_number}{self._about()}{lost}"
         return f"<{type(self).__name__} {self.config.name!r}: {about}>"
 
     def _repr_html_(self) -> str:
@@ -1630,7 +1611,7 @@ def replay(
         # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
         run_sync(simulation.play_on(wanted - first, beyond_done=True))
     except TapeError as error:
-        if changed := simulation.code_changes or _own_code_changes(info, simulation):
+        if changed := _code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error
         raise
     return simulation
@@ -1666,7 +1647,7 @@ def resume(
     turns = load_turns(cls, tape, info.id, records)
     simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
     planned = planned_in(cls, records)
-    if changed := _own_code_changes(info, simulation):
+    if changed := _code_changes(info, simulation):
         _warn(
             "CODE_CHANGED",
             run=info.id,
@@ -1966,15 +1947,10 @@ def _made(
     return made
 
 
-def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
-    """Return what of a world's own code is not as it was recorded; empty where nothing is.
-
-    Of parts with code of their own the run's ``code_changes`` tells.
-    """
-    if digests_in(simulation.parts):
-        return ""
+def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
+    """Return what of a run's own code is not as it was recorded; empty where nothing is."""
     then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
-    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    changed = [name for name in {**then, **now} if then and then.get(name) != now.get(name)]
     if not changed:
         return ""
     return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
@@ -2043,32 +2019,6 @@ def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[M
 
 
 # --- parts ----------------------------------------------------------------------------------------
-
-
-def digests_in(parts: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """Return the ``digests`` of those parts that have some, by their names."""
-    found = {name: getattr(part, "digests", None) for name, part in parts.items()}
-    return {name: digests for name, digests in found.items() if isinstance(digests, Mapping)}
-
-
-def code_changes(what: str, recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return how code differs from what a run was recorded with; empty if it does not.
-
-    Args:
-        what: what the code is of, in the plural.
-        recorded: its digests by name, as the manifest has them.
-        now: the same of the code that is there.
-    """
-    found = [f"{name} is missing" for name in recorded if name not in now]
-    found += [f"{name} is new" for name in now if name not in recorded]
-    found += [
-        f"{name} is {digest[:12]} and was {recorded[name][:12]}"
-        for name, digest in now.items()
-        if recorded.get(name, digest) != digest
-    ]
-    if not found:
-        return ""
-    return f"the {what} are not those that the run was recorded with: {', '.join(found)}"
 
 
 def placed_in(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -106,9 +106,6 @@ class SocialSimulation(Run[SocialState]):
         "wording={'social_post': 'mine.md'}",
         "guards": "they are those of a class of your own: class Town(SocialSimulation): guards = "
         "{**SocialSimulation.guards, 'mine': function}",
-        "ban": "name all who are banned: set: {banned: [Ann, Bob]}",
-        "unban": "name all who stay banned: set: {banned: [Ann]}",
-        "post": "set it: set: {post: {author: ..., text: ..., topics: [...]}}",
         "history_depth": "users remember their latest 50 moves, and moves_frame() has all",
     }
 

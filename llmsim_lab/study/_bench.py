@@ -9,6 +9,7 @@ asked.
 from __future__ import annotations
 
 import copy
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,9 @@ NO_SAMPLE: frozenset[FailureReason] = frozenset(
 )
 """Failures that say nothing about a prompt: the server's, not the model's."""
 
+_SLOT = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
+_TELLING = 16
+"""Characters of a line by which a template is known again in a prompt."""
 _MOST_RUNS = 20
 """How many runs a message lists."""
 
@@ -132,6 +136,8 @@ class Bench:
             if place == self.component
             or (not self.agent and (place.partition(":")[0] == self.stage or "#" in place))
         }
+        if len(self.stages) > 1:
+            self.places = {at: it for at, it in self.places.items() if self._reads(at, it)}
         different = set(self.places.values())
         if len(different) > 1 and not any("#" in place for place in self.places):
             raise ConfigError(
@@ -142,8 +148,18 @@ class Bench:
 
     @property
     def _at_once(self) -> bool:
-        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
-        return at_once(self.simulation, self.stage)
+        # Parts of one kind are asked at once, and so are those who are asked under a tag or by one
+        # player. Players without may be asked one after another.
+        own_kind = isinstance(self.simulation.turns[0], AnyTurn) and self.stage != "player"
+        return own_kind or at_once(self.simulation, self.stage)
+
+    def _reads(self, place: str, prompt: Prompt) -> bool:
+        """Return True if the component was asked with a world's template, by the words of it."""
+        lines = [line.strip() for part in _SLOT.split(prompt.text) for line in part.split("\n")]
+        words = [line for line in lines if len(line) >= _TELLING]
+        calls = (c for turn in self.simulation.turns[1:] for c in turn.calls)
+        asked = (c.request.prompt for c in calls if self.tests(c.request.site))
+        return "#" not in place or not words or any(any(w in t for w in words) for t in asked)
 
     @property
     def turns(self) -> list[int]:

@@ -32,7 +32,6 @@ def social(**config: Any) -> Any:
 
 KINDS = [
     pytest.param(economic, {"shock": {"supply": 2}}, id="economic"),
-    pytest.param(make_crisis, {"events": ["Rain"]}, id="crisis"),
     pytest.param(social, {"set": {"banned": ["User 1"]}}, id="social"),
 ]
 
@@ -61,6 +60,22 @@ def test_what_the_configuration_plans_after_its_turns_is_warned_of_at_once(
     make(turns=3, interventions=[{"turn": 2, **done}, {"turn": 9, **done}])
     (line,) = warned(caplog)
     assert " 9: " in line
+
+
+def test_what_is_set_in_the_state_that_run_ends_with_acts_on_nothing_and_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rain = {"set": {"events": ["Rain"]}}
+    planned = [{"turn": turn, **rain} for turn in (2, 3, 9)]
+    simulation = make_crisis(turns=3, interventions=planned)
+    last, later = warned(caplog)
+    assert "turn 3: events" in last
+    assert "ends at turn 3, and what is set there acts on the way to the next" in last
+    assert "turn 9: events" in later
+    simulation.run()
+    assert len(warned(caplog)) == 2
+    simulation.intervene(3, rain["set"])
+    assert len(warned(caplog)) == 2
 
 
 @pytest.mark.parametrize(("make", "done"), KINDS)

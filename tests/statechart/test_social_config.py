@@ -113,7 +113,7 @@ def test_an_old_name_shows_the_new_form_in_a_call_a_file_and_a_study(
 def test_an_old_intervention_in_a_file_shows_the_new_form(tmp_path: Path) -> None:
     path = tmp_path / "old.yaml"
     path.write_text("kind: social\ninterventions:\n  - turn: 2\n    ban: [User 1]\n")
-    with pytest.raises(ConfigError, match=r"line 4: interventions.0.ban: .*set: \{banned: \["):
+    with pytest.raises(ConfigError, match=r"line 3: interventions.0: ban: unknown.*'set': \{"):
         config_from_file(path)
 
 

@@ -190,17 +190,32 @@ def test_a_component_without_a_template_is_asked_with_the_changed_text() -> None
     crisis.run(2)
     client = crisis_client(lambda request: crisis_said(f"Ask {MORE in request.prompt}"))
     found = Comparison(
-        crisis, component="agent:Bo", prompt={"more": generous}, samples=1, llm_client=client
+        crisis, component="agent:Ada", prompt={"more": generous}, samples=1, llm_client=client
     )
+    assert found.plan().calls == 4  # Bo's answer is the recorded one
     frame = found.run()
     requests = requests_of(client)
-    assert {r.site.agent for r in requests if r.site} == {"Bo"}
+    assert {r.site.agent for r in requests if r.site} == {"Ada"}
     assert [r.messages[-1].content.endswith(MORE) for r in requests] == [False, True] * 2
-    assert frame["decision"].tolist() == ["ACTIONS: Ask False", "ACTIONS: Ask True"] * 2
+    said = [text.rpartition(" Ask ")[2] for text in frame["decision"]]
+    assert said == ["False", "True"] * 2
     view = found.sample("more", 2)
     assert (view.turn_number, view.tape) == (2, None)
-    with pytest.raises(ConfigError, match=r"agent:Bo has no template.*give a function of the text"):
-        Comparison(crisis, component="agent:Bo", prompt={"more": "Do {{ what }}."})
+    with pytest.raises(
+        ConfigError, match=r"agent:Ada has no template.*give a function of the text"
+    ):
+        Comparison(crisis, component="agent:Ada", prompt={"more": "Do {{ what }}."})
+
+
+@pytest.mark.parametrize("component", ["engine", "agent"])
+def test_a_function_changes_the_prompt_of_the_component_and_no_other(component: str) -> None:
+    crisis, client = make_crisis(), crisis_client()
+    crisis.run(1)
+    Comparison(
+        crisis, component=component, prompt={"more": generous}, samples=1, llm_client=client
+    ).run()
+    changed = {r.site.component for r in requests_of(client) if r.site and MORE in r.prompt}
+    assert changed == {component}
 
 
 def test_a_second_attempt_is_asked_with_the_changed_text_too() -> None:

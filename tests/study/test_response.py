@@ -470,9 +470,14 @@ def test_an_event_and_numbers_have_a_response_in_a_crisis() -> None:
         return answer(request)
 
     crisis = make_crisis(replies=plays)
-    numbers = [column for column, value in crisis.state.columns.items() if type(value) is not str]
+    numbers = [name for name, value in crisis.state.columns().items() if type(value) is not str]
     response = impulse_response(
-        crisis, shock={"events": "The dam breaks"}, at=1, horizon=2, seeds=1, columns=numbers[:1]
+        crisis,
+        shock={"set": {"events": "The dam breaks"}},
+        at=1,
+        horizon=2,
+        seeds=1,
+        columns=numbers[:1],
     )
     assert "The dam breaks" in response.shock
     column = next(name for name in numbers if "." in name)

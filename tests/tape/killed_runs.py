@@ -26,7 +26,7 @@ from tape_kit import HashBackend, hash_client, identity, steady_config
 from worlds import PublicGoods
 
 from llmsim_lab.assistant import Chat, FunctionTools
-from llmsim_lab.context import CrisisConfig, CrisisSimulation
+from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._world import Economics
@@ -108,7 +108,7 @@ WORLDS = {
     "crisis": World(
         cls=CrisisSimulation,
         turns=10,
-        parts=lambda: {"config": CrisisConfig(scenario=crisis_kit.make_scenario())},
+        parts=lambda: {"scenario": crisis_kit.make_scenario()},
         answer=lambda request, _: crisis_kit.answer(request),
     ),
     "social": World(

@@ -6,8 +6,7 @@ import { clip, facts, figure, flatten, inWords, plural } from "./text.js";
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 340, GAP = 28; // of a chart, between charts
-const FEW_CHARTS = 6, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5;
-const DRAG_PX = 6;
+const FEW_CHARTS = 6, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
 
 /** How a run is drawn: one of six colours, then the same ones dashed. */
 export const look = (run) => `k${run.look % 6} dash${Math.floor(run.look / 6) % 4}`;
@@ -31,7 +30,7 @@ export function limited(store, id, all, most, word) {
 
 /** What a run is called in a list: where it left its parent and what it changed, or its name. */
 export function runLabel(reading, run, changes = reading.changes(run)) {
-  const words = changes.join("; "), how = facts(run.verb, run.fork).replace(" · ", " at ");
+  const words = changes.join("; "), how = run.verb + (run.fork == null ? "" : ` at ${run.fork}`);
   if (!reading.runs.has(run.parent)) return facts(run.name, words);
   return words ? facts(run.fork != null && how, words) : `${how} of run ${run.parent}`;
 }
@@ -72,39 +71,26 @@ export function ticks(from, to, most, whole = false) {
     Number(((first + at) * step).toPrecision(12))));
 }
 
-function pathOf(points, x, y) {
-  let text = "", pen = "M";
-  for (const [n, value] of points) {
-    if (value != null) text += `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
-    pen = value == null ? "M" : "L";
-  }
-  return text;
-}
+const pathOf = (points, x, y) => points.map(([n, value], at) => {
+  const pen = points[at - 1]?.[1] == null ? "M" : "L";
+  return value == null ? "" : `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
+}).join("");
 
 function rangeOf(values) {
-  let low = Infinity, high = -Infinity;
-  for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
-  if (low > high) return [0, 1];
+  const [low, high] = [Math.min, Math.max].map((of) => (
+    values.reduce((a, b) => of(a, b), values[0] ?? 0)));
   const size = Math.max(Math.abs(low), Math.abs(high)), apart = high - low > 1e-9 * size;
   const pad = apart ? (high - low) * 0.08 : size * 0.1 || 1; // not of rounding alone
   return [low - pad, high + pad];
 }
 
-/** Follow an element's width and height in `store.ui[name]`. */
-export function followSize(store, name) {
-  const sizes = new ResizeObserver(([{ target: { clientWidth: width, clientHeight: height } }]) => (
-    width && store.show({ [name]: { width, height } })));
-  return { ref: (el) => sizes.observe(el), gone: () => sizes.disconnect() };
-}
-
-/** A line across a chart at a turn. */
 const upright = (kind, at, x) => h("line", {
   key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: HEIGHT - BOTTOM,
 });
 
 /** Charts of a run and its relatives, or of given runs, the last of them drawn strong. */
 export function Charts({ store, runs, run = runs.at(-1), turn }) {
-  const { reading, ui } = store, width = ui.charts?.width ?? 0;
+  const { reading, ui } = store, { width = 0 } = ui;
   const all = reading.charted(run);
   const [count, more] = limited(store, "charts", all.length, FEW_CHARTS, "more chart");
   const shown = all.slice(0, count);
@@ -117,8 +103,10 @@ export function Charts({ store, runs, run = runs.at(-1), turn }) {
     inside: (n) => n != null && n >= from && n <= to,
     x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - RIGHT),
   };
-  const sizes = store.keep("charts", [], () => followSize(store, "charts"));
-  return h("section", { class: "charts", "aria-label": "Charts", ...sizes },
+  const sizes = store.keep("charts", [], () => new ResizeObserver(([{ target }]) => (
+    target.clientWidth && store.show({ width: target.clientWidth }))));
+  return h("section", { class: "charts", "aria-label": "Charts",
+    ref: (el) => sizes.observe(el), gone: () => sizes.disconnect() },
     h("div", { class: "panels", style: `--across: ${across}` },
       width > 0 && shown.map((item) => h(Panel, { key: item.column, item, ...view }))),
     h("div", { class: "row end" },

@@ -117,13 +117,10 @@ function decisionsByPlace(reading, run) {
 /** How two decisions differ in words: what was answered, what became of it, or the reasons. */
 function wordsApart(reading, pair) {
   const whys = pair.map((decision) => (decision ? reading.text(decision.why) : "—"));
-  for (const part of ["answer", "became"]) {
-    const sides = pair.map((decision) => flatten(decision?.[part] ?? {}));
-    const paths = pathsApart(sides), words = sides.map((fields) => (
-      inWords(paths.map((path) => [path, fields.get(path) ?? ""]))));
-    if (words[0] !== words[1]) return words.map((text, side) => text || whys[side]);
-  }
-  return whys;
+  const sides = pair.map((it) => flatten({ ...it?.answer, ...it?.became, ...it?.answer }));
+  const paths = pathsApart(sides), words = sides.map((fields) => (
+    inWords(paths.map((path) => [path, fields.get(path) ?? ""]))));
+  return words[0] === words[1] ? whys : words.map((text, side) => text || whys[side]);
 }
 
 function CallPair({ store, kinds }) {

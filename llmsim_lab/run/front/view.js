@@ -79,8 +79,7 @@ export function onKey(store, event, target) {
     "/": views.includes("calls")
       && (() => { store.go({ view: "calls" }); store.draw(); ui.search?.focus(); }),
     Escape: (ui.help || store.form) && (() => { ui.help = false; store.set({ form: null }); }),
-    " ": plays && (() => (
-      live.busy ? commands({ do: "pause" }) : play(store, run.id, ui.turns))),
+    " ": plays && (() => (live.busy ? commands({ do: "pause" }) : play(store, run.id, ui.turns))),
     Enter: plays && !live.busy && (() => play(store, run.id, 1)),
   }[key] ?? (views[key - 1] && (() => store.go({ view: views[key - 1] })));
   if (!act) return;
@@ -174,10 +173,9 @@ function Transport({ store, run, n, ...turns }) {
     { class: kind, "aria-disabled": gone || off, onclick: () => gone || off || act() },
     h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
       h("path", { d: ICONS[name] })), name);
-  const count = ({ target }) => {
-    ui.turns = target.value = Math.min(Math.max(1, Math.round(target.value) || 1), MOST_TURNS);
-  };
-  const openForm = () => (form ? store.set({ form: null })
+  const count = ({ target: field }) => (
+    ui.turns = field.value = Math.min(Math.max(1, Math.round(field.value) || 1), MOST_TURNS));
+  const toggle = () => (form ? store.set({ form: null })
     : commands({ do: "form", run: run.id, turn: n }));
   return h("div", { class: "row mid bar" },
     h("div", { class: "row mid buttons" },
@@ -190,7 +188,7 @@ function Transport({ store, run, n, ...turns }) {
       button("Stop", !busy, () => commands({ do: "stop" }))),
     h(Slider, { store, run, n, ...turns }),
     h("button", { "aria-disabled": busy || fixed, "aria-expanded": Boolean(form),
-      onclick: () => busy || fixed || openForm() }, "Fork or change …"));
+      onclick: () => busy || fixed || toggle() }, "Fork or change …"));
 }
 
 const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine" }, first,

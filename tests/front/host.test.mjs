@@ -30,7 +30,7 @@ function makeWidget() {
   return {
     say: async (message) => {
       heard["msg:custom"](message, []);
-      await new Promise((done) => { setTimeout(done); });
+      await new Promise((done) => { setTimeout(done, 10); });
     },
     fault: () => all(root.place).find((it) => it.attributes?.class === "fault")?.textContent,
   };

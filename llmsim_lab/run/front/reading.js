@@ -15,6 +15,7 @@ export class Reading {
   texts = [];
   forms = [];
   kept = new Map(); // answers, until the log grows
+  ofRuns = new Map(); // answers, until more is known of a run than its turns
 
   /** Take the records from a place in the log on; false if some before it are missing. */
   take(at, records) {
@@ -38,6 +39,7 @@ export class Reading {
   }
 
   addRun(run) {
+    this.ofRuns.clear();
     const known = this.runs.get(run.id) ?? {
       name: "", model: "", parent: null, fork: null, changes: [], notes: [], columns: [],
       series: [], own: new Map(), look: this.runs.size,
@@ -47,10 +49,10 @@ export class Reading {
     this.runs.set(run.id, known);
   }
 
-  /** Keep what `build` returns until the log grows. */
-  keep(name, build) {
-    if (!this.kept.has(name)) this.kept.set(name, build());
-    return this.kept.get(name);
+  /** Keep what `build` returns until the log grows, or for as long as another map does. */
+  keep(name, build, kept = this.kept) {
+    if (!kept.has(name)) kept.set(name, build());
+    return kept.get(name);
   }
 
   text(number) {
@@ -149,7 +151,7 @@ export class Reading {
 
   children() {
     return this.keep("children", () => groupBy([...this.runs.values()], (run) => (
-      this.runs.has(run.parent) ? run.parent : null)));
+      this.runs.has(run.parent) ? run.parent : null)), this.ofRuns);
   }
 
   /** Runs in the order of the tree: `{run, depth}`, or `{runs, depth}` for a group of seeds. */
@@ -160,7 +162,7 @@ export class Reading {
         ? [{ runs, run: runs[0], changes: this.unseeded(runs[0]), depth }]
         : runs.flatMap((run) => [{ run, depth }, ...below(run.id, depth + 1)])));
     };
-    return this.keep("tree", () => below(null, 0));
+    return this.keep("tree", () => below(null, 0), this.ofRuns);
   }
 
   /** The same for runs that differ only in their seed and have no forks. */
@@ -180,7 +182,7 @@ export class Reading {
       const paths = pathsApart(configs);
       return new Map(roots.map(({ id }, at) => [id, paths.filter((path) => configs[at].has(path))
         .map((path) => `${path.replaceAll(" · ", " ")} ${configs[at].get(path)}`)]));
-    }).get(run.id);
+    }, this.ofRuns).get(run.id);
   }
 
   /** Runs to chart with one: all, if they are few; else its line and its siblings. */
@@ -199,7 +201,6 @@ export class Reading {
 export const pathsApart = (maps) => [...new Set(maps.flatMap((it) => [...it.keys()]))]
   .filter((path) => maps.some((it) => it.get(path) !== maps[0].get(path)));
 
-/** Things by what `key` says of them, in a Map. */
 export function groupBy(things, key) {
   const groups = new Map();
   for (const thing of things) {

@@ -21,6 +21,7 @@ test("Space and Enter play where there are controls, and nowhere else", () => {
     assert.deepEqual(preset.sent, []);
     assert.match(preset.text(), /the next turn/);
     assert.doesNotMatch(preset.text(), /play one turn/);
+    assert.equal(/search the calls/.test(preset.text()), panels.includes("calls"));
   }
 });
 

@@ -88,12 +88,14 @@ export function onKey(store, event, target) {
 }
 
 function Help({ store, run }) {
+  const lists = store.panels.includes("calls"), plays = canPlay(store, run);
   const keys = [["← →", "the turn before, the next turn"], ["1 … 4", "another view"],
-    ["/", "search the calls"], ["j k ↓ ↑", "in the list of calls: next, previous"],
-    ["Enter", "in the list: to the call"], ["Esc", "back to the list; close a form"],
-    ...(canPlay(store, run) ? [["Space", "play, pause"], ["Enter", "play one turn"]] : [])];
+    ["/", "search the calls", lists], ["j k ↓ ↑", "in the list of calls: next, previous", lists],
+    ["Enter", "in the list: to the call", lists], ["Esc", "back to the list; close a form"],
+    ["Space", "play, pause", plays], ["Enter", "play one turn", plays]];
   return h("section", { class: "card", "aria-label": "Keys" }, h("dl", { class: "keys" },
-    keys.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
+    keys.map(([key, what, can = true]) => can && [
+      h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
 }
 
 function Head({ store, run, n }) {
@@ -223,7 +225,6 @@ function liveWords({ live, slow, gone, panels }, run) {
     finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more wait`)}`;
 }
 
-/** What went wrong: a sentence or two, the rest of a long one on a click. */
 const Fault = ({ store, text }, button) => h("div", { class: "fault", role: "alert" },
   h(Passage, { store, id: `fault ${text}`, text: titled(text), most: LONG_TELLING }), button);
 

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llmsim_lab.assistant import AgentDecision, DecisionContext, LLMAgentEngine
+from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, LLMAgentEngine
+from llmsim_lab.assistant._engine import context_of
 from llmsim_lab.assistant._types import (
     AgentEngineConfig,
     FunctionCall,
     LLMMessage,
     LLMResponse,
+    Said,
     ToolDeclaration,
     ToolResult,
 )
@@ -158,6 +160,16 @@ def engine(
         config=config,
         decision_log=log,
     )
+
+
+def conversation(who: Any, **options: Any) -> Chat:
+    """Return a conversation of Ann's with an engine, or with a function of its context."""
+
+    async def answer(question: Any) -> Said:
+        return Said.by(await who(context_of(question.run, question.state)))
+
+    sits = who if isinstance(who, LLMAgentEngine) else answer
+    return Chat(**{"user_id": "ann", **options}, players={"assistant": sits})
 
 
 async def decide(message: str, *script: Any, **options: Any) -> AgentDecision:

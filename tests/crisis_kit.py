@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from llmsim_lab.context import BehaviorModule, ComposedModules, CrisisConfig, CrisisSimulation
+from llmsim_lab.context import BehaviorModule, ComposedModules, CrisisSimulation
 from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.types import ChatRequest
@@ -20,6 +20,7 @@ __all__ = [
     "make_scenario",
     "said",
     "talking",
+    "with_modules",
 ]
 
 
@@ -87,14 +88,25 @@ def make_crisis(
     *,
     replies: Any = answer,
     scenario: CrisisScenario | str | None = None,
-    modules: Iterable[BehaviorModule] | None = None,
+    modules: Iterable[BehaviorModule] = (),
     client: LLMClient | None = None,
-    **config: Any,
+    **parameters: Any,
 ) -> CrisisSimulation:
     """Return a crisis on scripted replies, by default the river."""
-    return CrisisSimulation(
-        CrisisConfig(scenario=scenario or make_scenario(), **config),
+    cls = with_modules(*modules) if modules else CrisisSimulation
+    return cls(
+        scenario=scenario or make_scenario(),
         llm_client=client or crisis_client(replies),
-        modules=None if modules is None else ComposedModules(modules),
         tape=tape,
+        **parameters,
     )
+
+
+def with_modules(*modules: BehaviorModule) -> type[CrisisSimulation]:
+    """Return a class of one's own, with these modules."""
+
+    class Modular(CrisisSimulation):
+        def compose(self) -> ComposedModules:
+            return ComposedModules(modules)
+
+    return Modular

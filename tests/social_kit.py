@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig, SocialSimulation
+from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialSimulation
 from llmsim_lab.statechart._reasoner import MoveQuestion
 from llmsim_lab.statechart._state import SocialState
 from llmsim_lab.types import ChatRequest
@@ -20,7 +20,7 @@ __all__ = [
     "make_social",
     "picks",
     "social_client",
-    "social_config",
+    "social_values",
 ]
 
 OPTIONS = [
@@ -58,19 +58,21 @@ def social_client(replies: Any = any_option) -> LLMClient:
     return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
 
 
-def social_config(users: int = 6, **more: Any) -> SocialConfig:
-    values: dict[str, Any] = {
+def social_values(users: int = 6, **more: Any) -> dict[str, Any]:
+    """Return parameters of a small town where set phrases stand in for what users write."""
+    return {
         "seed": 3,
         "turns": 8,
-        "agents": [
+        "population": [
             {"name": f"User {n}", "interests": ["tea", "chess"], "activity": 1.0}
             for n in range(1, users + 1)
         ],
-        "posts": [
+        "seed_posts": [
             {"author": "Press", "text": f"Story {n}", "topics": ["tea"]} for n in range(1, 5)
         ],
+        "players": {"writer": "rule"},
+        **more,
     }
-    return SocialConfig(**{**values, **more})
 
 
 def make_social(
@@ -81,9 +83,8 @@ def make_social(
     state: SocialState | None = None,
     **more: Any,
 ) -> SocialSimulation:
-    config = social_config(users, **more)
-    client = social_client(replies) if config.needs_model else None
-    return SocialSimulation(config, llm_client=client, tape=tape, state=state)
+    values, client = social_values(users, **more), social_client(replies)
+    return SocialSimulation(**values, llm_client=client, tape=tape, state=state)
 
 
 def make_question(

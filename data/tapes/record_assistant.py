@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from llmsim_lab import LLMConfig, connect
-from llmsim_lab.assistant import Chat, ChatConfig, MCPToolExecutor, load_constitution
+from llmsim_lab.assistant import Chat, MCPToolExecutor, load_constitution
 from llmsim_lab.assistant._types import AgentEngineConfig
 from llmsim_lab.llm import Tape
 
@@ -45,8 +45,14 @@ async def main() -> None:
         await tools.execute("add_task", {"description": INJECTION}, "ann")
         await tools.execute("add_task", {"description": "Buy milk"}, "ann")
         await tools.execute("add_task", {"description": "Bob's own business"}, "bob")
-        config = ChatConfig(user_id="ann", constitution=load_constitution(), engine=ENGINE)
-        chat = Chat(config, llm_client=client, tools=tools, tape=tape)
+        chat = Chat(
+            user_id="ann",
+            constitution=load_constitution(),
+            engine=ENGINE,
+            llm_client=client,
+            tools=tools,
+            tape=tape,
+        )
         for message in MESSAGES:
             await chat.send(message)
             sys.stderr.write(f"{chat!r}\n\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 from record_tapes import HERE
 
 from llmsim_lab import LLMClient, connect
-from llmsim_lab.context import CrisisConfig, CrisisSimulation
+from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.run import load, resume
 from llmsim_lab.study import Comparison
@@ -29,7 +29,7 @@ SETTINGS = LLMConfig(
     timeout_s=600,
     retry_wait_s=1,
 )
-CONFIG = CrisisConfig(
+CONFIG = CrisisSimulation.config_type(
     name="the strait", scenario="strait", seed=7, turns=4, stable_first=True, llm=SETTINGS
 )
 STEPS = 2

@@ -2,7 +2,7 @@
 
 ``python data/tapes/record_social.py`` plays ``data/scenarios/harbour_town.yaml`` twice: run 1 asks
 the model for no reasons, and so for shorter answers; run 2 does as the file says, but for six of
-its seven rounds. It takes some ten minutes on two cores with the embedded model
+its seven turns. It takes some ten minutes on two cores with the embedded model
 ``qwen2.5-coder-1.5b``. What the model says differs from one recording to the next, so notebooks
 that show it must be run again afterwards.
 """
@@ -12,24 +12,22 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from llmsim_lab import connect
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape
-from llmsim_lab.statechart import SocialConfig, SocialSimulation
+from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.statechart import SocialSimulation
 
 HERE = Path(__file__).parent
 
 
-def runs() -> list[tuple[SocialConfig, int]]:
-    """Return what is played, without and with reasons asked for, and how many rounds of it."""
-    config = SocialConfig.from_yaml(data_path("scenarios/harbour_town.yaml"))
-    silent = config.model_copy(
-        update={
-            "reasoner": config.reasoner.model_copy(update={"rationale": False}),
-            "llm": config.llm.model_copy(update={"max_tokens": 48}),
-        }
-    )
+def runs() -> list[tuple[Any, int]]:
+    """Return what is played, without and with reasons asked for, and how many turns of it."""
+    config = config_from_file(data_path("scenarios/harbour_town.yaml"))
+    short = config.llm.model_copy(update={"max_tokens": 48})
+    silent = config.model_copy(update={"rationale": False, "llm": short})
     return [(silent, 7), (config, 6)]
 
 
@@ -40,7 +38,7 @@ def record(path: Path, model: str) -> None:
         for config, turns in runs():
             client = connect(model, config=config.llm, download=True)
             simulation = SocialSimulation(config, llm_client=client, tape=tape)
-            simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"round {turn.number}\n"))
+            simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
             simulation.close()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab import _util
 from llmsim_lab.assistant._adapter import OllamaAdapter
-from llmsim_lab.assistant._chat import Chat, ChatConfig, replay_chat
+from llmsim_lab.assistant._chat import Chat, replay_chat
 from llmsim_lab.assistant._constitution import load_constitution
 from llmsim_lab.assistant._decision_log import DecisionLog
 from llmsim_lab.assistant._engine import LLMAgentEngine
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentDecision",
     "Chat",
-    "ChatConfig",
     "DecisionContext",
     "DecisionLog",
     "DecisionType",
@@ -54,7 +53,7 @@ _late, __dir__ = _util.late_names(
     {
         "_mcp_executor": "MCPToolExecutor",
         "_types": "AgentEngineConfig FunctionCall LLMError LLMMessage LLMResponse Message "
-        "PendingAction RateLimitError ToolCall ToolDeclaration ToolResult",
+        "PendingAction RateLimitError Said ToolCall ToolDeclaration ToolResult",
     },
 )
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
+import uuid
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from llmsim_lab._util.text import log_event
 from llmsim_lab.assistant import _answers as answers
 from llmsim_lab.assistant._adapter import as_llm_error
 from llmsim_lab.assistant._decision_log import DecisionEntry, DecisionOutcome
+from llmsim_lab.assistant._recorded_tools import recorded
 from llmsim_lab.assistant._toolbox import (
     BadCall,
     GoodCall,
@@ -34,6 +37,7 @@ from llmsim_lab.assistant._types import (
     LLMMessage,
     LLMResponse,
     PendingAction,
+    Said,
     ToolCall,
     ToolExecutor,
     ToolResult,
@@ -47,6 +51,9 @@ _DEFAULT_ITERATIONS = 5  # named, to tell an argument that was given from one th
 _GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
 """The shared client keeps the time limit itself. Other adapters are cancelled a little later, and
 later still on a tape, since a call that is cancelled from outside leaves nothing there."""
+
+_OF_A_TRY = "@"
+"""What stands in an action's id before what tells one try of its conversation from another."""
 
 _WORDS: dict[str, Literal["yes", "no"]] = {
     **dict.fromkeys(("yes", "ok", "okay", "confirm"), "yes"),
@@ -132,6 +139,13 @@ class LLMAgentEngine:
             raise
         await entry.finish(outcome)
         return outcome.decision
+
+    async def __call__(self, question: Any) -> Said:
+        """Answer the message of a conversation in which this engine has the assistant's seat."""
+        seated = copy.copy(self)
+        seated.tool_executor = recorded(self.tool_executor, self.config.timeout_seconds)
+        context = context_of(question.run, question.state)
+        return Said.by(await seated.process_message(context))
 
     async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> DecisionOutcome:
         executed: list[ToolCall] = []
@@ -325,6 +339,32 @@ class _Deciding:
 
 
 # --- confirmations --------------------------------------------------------------------------------
+
+
+def context_of(config: Any, state: Any) -> DecisionContext:
+    """Return the message in a conversation's inbox as an engine is given it.
+
+    Args:
+        config: the conversation's.
+        state: its state.
+    """
+    pending = state.pending
+    if pending is not None:
+        # An engine runs an action once: it may serve several conversations, and a replay again.
+        call_id = f"{pending.call_id}{_OF_A_TRY}{uuid.uuid4().hex}"
+        pending = pending.model_copy(update={"call_id": call_id})
+    return DecisionContext(
+        user_id=config.user_id,
+        message=state.inbox,
+        conversation_id=config.name,
+        message_history=list(state.said),
+        pending_confirmation=pending,
+    )
+
+
+def asks_again(pending: PendingAction, asked: PendingAction) -> bool:
+    """Return True if a decision asks about the action that its context had, as of that state."""
+    return pending.call_id.startswith(f"{asked.call_id}{_OF_A_TRY}")
 
 
 def _which(pending: PendingAction) -> tuple[str, str, str]:

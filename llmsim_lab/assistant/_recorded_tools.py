@@ -1,23 +1,22 @@
 """Tools in a run: results go on its tape, and agents look things up before they decide.
 
-What a tool returns is an input from outside, as a model's reply is: so it is recorded like one, and
-a replay runs no tool.
+What a tool returns comes from outside, as a model's reply does: so it is recorded, and a replay
+runs no tool.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
+from pydantic import ValidationError
+
 from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, faults
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.assistant._adapter import OllamaAdapter
@@ -29,9 +28,11 @@ from llmsim_lab.assistant._toolbox import (
     by_name,
     deletes_by_name,
     failed_result,
+    json_ready,
     make_ready,
     result_text,
     run_tool,
+    value_of,
 )
 from llmsim_lab.assistant._types import (
     DeclaresTools,
@@ -43,232 +44,144 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._scope import Recorder, scope, scoped
+from llmsim_lab.llm._scope import scope, scoped
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab.run import Question
+from llmsim_lab.run._ask import from_outside
+from llmsim_lab.types import CallSite
 
-_COMPONENT = "tool"
-_LIST = "(which tools are there)"
 _STOPPED = {
     "success": False,
     "error": "it was stopped before it answered, so it may have been done or not; look before "
     "you ask for it again",
     "error_code": "STOPPED",
 }
+_SHARE = 0.8
 _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
 _MAX_ARGUMENT_CHARS = 300
 _MAX_FINDINGS_CHARS = 6_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """Which tools exist, and since which turn."""
-
-    turn: int | None
-    tools: dict[str, Any]
-
-
 class RecordedTools:
-    """Runs another executor's tools; within a recorded run, their results are on the tape.
+    """Runs another executor's tools; within a recorded run, what they answer is on its tape.
 
-    A live run records a tool's result as a call of the component ``tool``. A replay answers from
-    there and runs nothing, and so does a resumed run for what its broken turn had done. Outside a
-    run, calls are only passed on. The list of tools is recorded once for each agent that asks, and
-    again if a run was resumed.
+    A replay takes it from there and runs nothing, and so does a resumed run for what its broken
+    turn had done. A call that deletes is never made twice: stopped halfway, it counts as done.
+    Outside a run, calls are only passed on. Which tools there are is asked, and recorded, each time
+    that they are made ready.
 
     Args:
-        executor: runs the tools; not asked for anything in a replay.
+        executor: runs the tools; not asked for anything in a replay. None where there is none any
+            more, as in a recorded run.
         timeout_s: longest wait for one tool, seconds; below that of whoever waits for this, since
             a call that is cancelled from outside leaves nothing on the tape.
     """
 
-    def __init__(self, executor: ToolExecutor, *, timeout_s: float = 25.0) -> None:
+    def __init__(self, executor: ToolExecutor | None, *, timeout_s: float = 25.0) -> None:
         self.executor = executor
         self.timeout_s = timeout_s
-        # Weak, since these tools may outlive many runs.
-        self._listed: WeakKeyDictionary[Recorder, dict[str | None, _Listing]] = WeakKeyDictionary()
+        self._names: list[str] = []
+        self._declared: list[ToolDeclaration] = []
 
     async def ready(self) -> None:
-        """Start the executor if its tools are not known yet; never in a replay."""
-        recorder = scope().recorder
-        known = hasattr(recorder, "knows") or (  # which a replay's has
-            recorder is not None and scope().asker in self._listed.get(recorder, ())
-        )
-        if not known:
-            await make_ready(self.executor)
+        """Ask the executor which tools there are, after its start if it needs one."""
+
+        async def listed() -> Any:
+            executor = self._there()
+            await make_ready(executor)
+            names = list(await value_of(executor.get_available_tools()))
+            known: Mapping[str, ToolDeclaration] = {}
+            if isinstance(executor, DeclaresTools):
+                known = by_name(await value_of(executor.get_tool_declarations(names)))
+            declared = [
+                [it.name, it.description, {**it.parameters}, it.destructive]
+                for it in known.values()
+            ]
+            return {"names": names, "declared": declared}
+
+        # Agents of one run may have different tools.
+        found = await from_outside("tools", scope().asker or "", listed)
+        self._names = found["names"]
+        self._declared = [ToolDeclaration(*fields) for fields in found["declared"]]
 
     def get_available_tools(self) -> list[str]:
-        """Return the tools' names; within a run, those it started with."""
-        return list(self._listing()["names"])
+        """Return the names of the tools that there were when it was made ready."""
+        return list(self._names)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the executor knows them."""
-        # Four, whatever a later version may write besides.
-        declared = [ToolDeclaration(*fields[:4]) for fields in self._listing()["declared"]]
-        return [tool for tool in declared if tool.name in names]
+        return [tool for tool in self._declared if tool.name in names]
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         """Run a tool, or take its result from the tape.
 
         Raises:
             TapeMiss: a replay has no such call.
+            TapeError: it is to be run, and there is no executor.
         """
 
-        async def run() -> ToolResult:
-            return await run_tool(
-                self.executor, tool_name, parameters, user_id, timeout_s=self.timeout_s
+        async def run() -> dict[str, Any]:
+            result = await run_tool(
+                self._there(), tool_name, parameters, user_id, timeout_s=self.timeout_s
             )
+            known = recordable(result).model_dump()
+            return {name: value for name, value in known.items() if value is not None}
 
-        async def run_as_json() -> str:
-            result = await run()
-            # The tool has run, so an unreadable result must still get onto the tape, as a failure:
-            # a replay would otherwise lack the call.
-            try:
-                return _dumps(result.model_dump())
-            except ValueError as error:
-                what = f"its result is not ready for JSON: {error}"
-                return _dumps(failed_result(what, "INVALID_RESULT").model_dump())
-
-        recorder = scope().recorder
-        if recorder is None:
-            return await run()
         try:
-            asked = f"{tool_name}({_dumps(parameters)})"
+            asked = json.dumps(json_ready(parameters), ensure_ascii=False)
         except ValueError as error:
             return failed_result(f"the arguments: {error}", "INVALID_PARAMETERS")
-
-        # A function, since it is only needed if the call is cancelled. Then the executor may have
-        # been closed, or its server be silent: it is asked only if the run has no list of it.
-        def deletes() -> bool:
-            known = [listing.tools for listing in self._listed.get(recorder, {}).values()]
-            return deletes_by_name(tool_name) or any(
-                tool[0] == tool_name and tool[3]
-                for tools in known or [self._ask_executor()]
-                for tool in tools["declared"]
-            )
-
-        return ToolResult.model_validate(
-            await _through(recorder, asked, user_id, run_as_json, once=deletes)
+        destructive = any(it.destructive for it in self.get_tool_declarations([tool_name]))
+        found = await from_outside(
+            "tool",
+            f"{tool_name}({asked}) for {user_id}",
+            run,
+            once=destructive or deletes_by_name(tool_name),
+            otherwise=_STOPPED,
         )
+        try:
+            return ToolResult.model_validate(found)
+        except ValidationError as error:
+            raise TapeError(
+                f"what the tape has of {tool_name} is not a tool's result: {faults(error)}"
+            ) from error
 
-    def _listing(self) -> dict[str, Any]:
-        recorder = scope().recorder
-        if recorder is None:
-            return self._ask_executor()
-        asker = scope().asker
-        listings = self._listed.setdefault(recorder, {})
-        request = recorder.place(_request(_LIST, asker))
-        latest = listings.get(asker)
-        # A run that was resumed lists its tools again, and so does its replay, in that turn.
-        if latest is None or (
-            latest.turn != _turn_of(request)
-            and (knows := getattr(recorder, "knows", None)) is not None
-            and knows(request)
-        ):
-            known = recorder.find(request)
-            if known is None:
-                reply = ChatReply(text=_dumps(self._ask_executor()))
-                known = recorder.keep(Attempt(request=request, reply=reply, seconds=0.0))
-            latest = listings[asker] = _Listing(_turn_of(request), _reply_of(known))
-        return latest.tools
-
-    def _ask_executor(self) -> dict[str, Any]:
-        names = list(self.executor.get_available_tools())
-        known: dict[str, ToolDeclaration] = {}
-        if isinstance(self.executor, DeclaresTools):
-            known = by_name(self.executor.get_tool_declarations(names))
-        declared = [
-            [tool.name, tool.description, dict(tool.parameters), tool.destructive]
-            for tool in known.values()
-        ]
-        return {"names": names, "declared": declared}
+    def _there(self) -> ToolExecutor:
+        if self.executor is None:
+            raise TapeError(
+                "what comes after the tape is live, and no tape can hold tools: give them, "
+                "fork(tape, ..., tools=...) or resume(tape, ..., tools=...); tools=FunctionTools() "
+                "has none"
+            )
+        return self.executor
 
     def __repr__(self) -> str:
         return f"RecordedTools({self.executor!r})"
 
 
-def _turn_of(request: ChatRequest) -> int | None:
-    return request.site.turn if request.site is not None else None
-
-
-async def _through(
-    recorder: Recorder,
-    asked: str,
-    user_id: str,
-    run: Callable[[], Awaitable[str]],
-    *,
-    once: Callable[[], bool],
-) -> dict[str, Any]:
-    """Answer from the tape, or run and record the result.
+def recorded(executor: ToolExecutor | None, patience_s: float) -> RecordedTools:
+    """Return an executor whose tools are recorded where a run is; such a one as it is.
 
     Args:
-        recorder: the run's.
-        asked: the call, as the tape has it.
-        user_id: who the tool acts for.
-        run: runs the tool and returns its result as JSON.
-        once: returns True if the call must not be made twice. If such a call is cancelled halfway,
-            nobody knows how far it came: that is recorded, and a resumed run does not repeat it.
+        executor: runs the tools.
+        patience_s: how long a tool is waited for. It times out before, since the tape would lack
+            its result then.
     """
-    request = recorder.place(_request(asked, user_id))
-    known, watch = recorder.find(request), scope().watch
-    if known is not None:
-        if watch is not None:
-            watch.ended(request, known, taped=True)
-        return _reply_of(known)
-    if watch is not None:
-        watch.began(request)
-    attempt, began = None, time.perf_counter()
+    if isinstance(executor, RecordedTools):
+        return executor
+    return RecordedTools(executor, timeout_s=_SHARE * patience_s)
 
-    def attempt_of(text: str) -> Attempt:
-        seconds = time.perf_counter() - began
-        return Attempt(request=request, reply=ChatReply(text=text), seconds=seconds)
 
+def recordable(result: ToolResult) -> ToolResult:
+    """Return a result as a tape gives it back; a failure where no JSON can hold it."""
     try:
-        attempt = attempt_of(await run())
-    except asyncio.CancelledError:
-        if once():
-            recorder.keep(attempt_of(_dumps(_STOPPED)))
-        raise
-    finally:
-        if watch is not None:
-            watch.ended(request, attempt, taped=False)
-    # Read back even if it was just made, so that a live run sees what its replay will see.
-    return _reply_of(recorder.keep(attempt))
-
-
-def _request(asked: str, user_id: str | None) -> ChatRequest:
-    return ChatRequest(
-        model=_COMPONENT,
-        messages=(Message("user", asked),),
-        site=CallSite(component=_COMPONENT, agent=user_id),
-    )
-
-
-def _reply_of(attempt: Attempt) -> dict[str, Any]:
-    try:
-        value = json.loads(attempt.reply.text if attempt.reply else "")
-        if not isinstance(value, dict):
-            raise TypeError("it is not an object")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise TapeError(
-            f"call {attempt.number} on the tape is not a tool's result: {error}"
-        ) from error
-    return value
-
-
-def _dumps(value: Any) -> str:
-    """Return a value as JSON.
-
-    Raises:
-        ValueError: it has odd keys, contains itself, or is nested too deeply.
-    """
-    try:
-        return json.dumps(value, default=str)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"no JSON can be made of it: {error}") from error
+        return ToolResult.model_validate(json_ready(result.model_dump()))
+    except ValueError as error:
+        # The tool has run, so its call must still get onto the tape: a replay would lack it.
+        return failed_result(f"its result is not ready for JSON: {error}", "INVALID_RESULT")
 
 
 # --- looking things up before a decision ----------------------------------------------------------
@@ -284,9 +197,9 @@ class ToolLookup:
     otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
     the decisions.
 
-    Agents of any simulation take one: ``LLMCrisisAgent(..., lookup=ToolLookup(tools))``,
-    ``Reasoner(..., lookup=ToolLookup(tools))``; the economic one has ``ToolUsingNationAgent``.
-    Several agents may share one.
+    In any world it makes a player: ``players={"Ann": ToolLookup(tools).player(client)}``. There is
+    also ``Reasoner(..., lookup=ToolLookup(tools))``, and the economic ``ToolUsingNationAgent``.
+    Several players may share one.
 
     Args:
         tools: runs the tools; they act for the agent that asks.
@@ -351,6 +264,19 @@ class ToolLookup:
                     findings.append(f"- {_call_text(call)}: {text}")
                 messages.append(LLMMessage("tool", text, tool_name=call.name))
         return _with_findings(prompt, findings) if findings else prompt
+
+    def player(self, client: LLMClient) -> Callable[[Question], Awaitable[Any]]:
+        """Return a player that looks things up, then answers with what was found.
+
+        Args:
+            client: the model that looks up and answers.
+        """
+
+        async def answer(question: Question) -> Any:
+            prompt = await self.look_up(question.prompt, client, question.site)
+            return await question.put_to(client, prompt)
+
+        return answer
 
     async def _run(self, call: FunctionCall, toolbox: Toolbox, user: str) -> str:
         checked = toolbox.check(call)

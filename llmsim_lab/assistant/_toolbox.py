@@ -18,6 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole_text
 from llmsim_lab.assistant._types import (
     DeclaresTools,
@@ -54,6 +57,9 @@ _UNCHECKED = ("pattern", "patternProperties", "unevaluatedProperties")
 """Keywords that match regular expressions, such as ``^(a+)+$``, which can take for ever: the tool
 itself checks them."""
 _MAX_DEPTH = 50
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+_INSIDE = 20
+"""How deep a result may stand in a line of a tape, all of which has to be read."""
 _MAX_FAULTS = 3
 _MAX_NAMES = 40
 
@@ -401,6 +407,20 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"
+
+
+def json_ready(value: object) -> Any:
+    """Return a value as JSON gives it back, with None for numbers that JSON lacks.
+
+    Raises:
+        ValueError: it has odd keys, contains itself, or is nested too deeply.
+    """
+    try:
+        text = json.dumps(value, default=str)
+        read(_ANYTHING, f"{'[' * _INSIDE}{text}{']' * _INSIDE}")
+        return json.loads(text, parse_constant=lambda _: None)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON can be made of it: {error}") from error
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:

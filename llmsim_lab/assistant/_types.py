@@ -23,11 +23,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.types import Value
+from llmsim_lab.types import Reply, Value
 
 ToolErrorCode = Literal[
     "INVALID_PARAMETERS",
@@ -181,6 +181,30 @@ class AgentDecision(Value):
     def text(self) -> str:
         """What to show the user."""
         return self.response_text or self.clarification_question or ""
+
+
+class Said(Reply):
+    """What the assistant says, where no model sits in its seat.
+
+    Attributes:
+        text: what the user reads.
+    """
+
+    text: str
+    _decision: AgentDecision | None = PrivateAttr(default=None)
+
+    @classmethod
+    def by(cls, decision: AgentDecision) -> Said:
+        """Return what a decision says; the conversation keeps all of it."""
+        said = cls(text=decision.text)
+        said._decision = decision
+        return said
+
+    @property
+    def decision(self) -> AgentDecision:
+        """What was decided."""
+        answer = AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text=self.text)
+        return self._decision or answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,11 @@ def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list
     if shadow is not None:
         frames["shadow"] = shadow.to_frame()
     texts = {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
-    texts["config.yaml"] = yaml_text(simulation.config.model_dump(mode="json", by_alias=True))
+    # An economic run's file needs none; one's own world is named on the command line, not by data.
+    unsaid = ":" in simulation.kind or simulation.kind == Simulation.kind
+    kind = {} if unsaid else {"kind": simulation.kind}
+    config = kind | simulation.config.model_dump(mode="json", by_alias=True)
+    texts["config.yaml"] = yaml_text(config)
     return [write_file(out / name, text.encode()) for name, text in texts.items()]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, kind_name
 from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
+from llmsim_lab.run._turn import outside_in_words
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
@@ -260,16 +261,20 @@ def _show_turn(tape: Tape, info: RunInfo, number: int) -> None:
         return
     # From 0 on at least, so that the error can say which turns there are.
     turns = {turn.number: turn for turn in turns_of(tape, info.id, up_to=max(number, 0))}
+    # A fork's first turns are its parent's.
+    part = next((part for part, last in tape.line(info.id) if number <= last), info.id)
+    outside = tape.outside(part, number)
     if number in turns:
-        _show_whole_turn(run_class, info, turns[number])
+        _show_whole_turn(run_class, info, turns[number], outside)
         return
     # A turn that failed has calls on the tape, but no state that it led to.
     calls = tape.calls(info.id, turn=number, forgotten=True)
-    if not calls:
+    if not calls and not outside:
         raise TapeError(
             f"run {info.id} has turns {min(turns)} to {max(turns)}, and none numbered {number}"
         )
     say(f"Turn {number} of run {info.id} was not finished; its calls:", style="bold")
+    _show_outside(outside)
     for call in calls:
         console.print()
         _show_call(call)
@@ -291,18 +296,27 @@ def _show_as_recorded(tape: Tape, info: RunInfo, number: int, *, why: TapeError)
     for name, value in rows[number].items():
         if value not in ("", None):
             say(f"{name}: {value}")
+    _show_outside(tape.outside(info.id, number))
     for call in tape.calls(info.id, turn=number):
         console.print()
         _show_call(call)
 
 
-def _show_whole_turn(run_class: RunClass, info: RunInfo, turn: Any) -> None:
+def _show_outside(lines: Iterable[Mapping[str, Any]]) -> None:
+    for words in outside_in_words(lines):
+        say(f"asked outside: {words}")
+
+
+def _show_whole_turn(
+    run_class: RunClass, info: RunInfo, turn: Any, outside: Iterable[Mapping[str, Any]]
+) -> None:
     period = run_class.own_columns(turn).get("period")
     say(f"Turn {turn.number}{f', {period}' if period else ''} of run {info.id}", style="bold")
     for intervention in turn.interventions:
         say(f"from outside: {intervention}")
     for line in run_class.in_words(turn):
         say(line)
+    _show_outside(outside)
     for answer in turn.answers:
         console.print()
         who = f"{answer.component} of {answer.player}" if answer.player else answer.component

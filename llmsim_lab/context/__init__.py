@@ -5,21 +5,18 @@ sections and rules. A model judges what the agents' actions lead to, and models 
 """
 
 from llmsim_lab.context._builder import AgentContextBuilder
-from llmsim_lab.context._crisis import CrisisConfig, CrisisSimulation
+from llmsim_lab.context._crisis import CrisisSimulation
 from llmsim_lab.context._engine import EngineOutput, SimulatorAgent
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
-from llmsim_lab.context._players import LLMCrisisAgent
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
 
 __all__ = [
     "AgentContextBuilder",
     "BehaviorModule",
     "ComposedModules",
-    "CrisisConfig",
     "CrisisSimulation",
     "EngineOutput",
     "GameEngine",
-    "LLMCrisisAgent",
     "ModuleLoader",
     "SimulatorAgent",
     "apply_deterministic_updates",

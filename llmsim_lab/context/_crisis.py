@@ -1,54 +1,44 @@
-"""The crisis simulation: its state and turns, what may be done from outside, its configuration."""
+"""The crisis world: rules change it, an engine judges, and agents answer, all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo
 
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.text import clip, number
-from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context._builder import AgentContextBuilder, StableFirst
-from llmsim_lab.context._engine import CrisisEngine, RuleCrisisEngine, SimulatorAgent, TurnEngine
+from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
-from llmsim_lab.context._players import (
-    CrisisAction,
-    CrisisAgent,
-    LLMCrisisAgent,
-    RuleCrisisAgent,
-    ScriptedCrisisAgent,
-)
+from llmsim_lab.context._reply import reply_model
 from llmsim_lab.context._scenario import CrisisScenario, Happening, ScenarioEvent
-from llmsim_lab.context._variables import (
-    NumericVariable,
-    Scalar,
-    ScaleVariable,
-    Variable,
-    Variables,
+from llmsim_lab.context._variables import NumericVariable, Scalar, ScaleVariable, Variable
+from llmsim_lab.context._world import (
+    ENGINE,
+    OUTSIDE,
+    GameEngine,
+    UpdateRecord,
+    apply_deterministic_updates,
 )
-from llmsim_lab.context._world import ENGINE, OUTSIDE, GameEngine, UpdateRecord
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.prompts import Prompt
+from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.run import Run
-from llmsim_lab.run._config import RunConfig, RunIntervention, one_or_more
+from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run._config import one_or_more
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import RunTurn, Series
-from llmsim_lab.types import FrozenDict, LLMReasoningChain
+from llmsim_lab.run._turn import Series
 
-_COUNTS = ("events", "changes", "refused")
-"""The frame's columns besides the variables."""
+_TAKEN = {"events", "changes", "refused", "muted", *COMMON_COLUMNS}
+"""Columns of every crisis's frame, and what an intervention sets, besides the variables."""
 _MOST_AGENTS = 20
-"""With more, nobody would find one in a list; the frame has their columns all the same."""
+"""With more, a list of their columns would be too long to find one; the frame has them all."""
+_MOST_TEXT_CHARS = 240
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrisisState:
+class CrisisState(State):
     """The world after a turn.
 
     Attributes:
@@ -58,531 +48,245 @@ class CrisisState:
         events: what had happened, as the agents read in the turn.
         pending: what they will read in the next turn, besides the engine's events.
         muted: agents that are not asked.
+        changes: how many variables the turn changed.
+        refused: how many changes it did not make, since they are impossible.
     """
 
     global_vars: dict[str, Scalar]
     agent_vars: dict[str, dict[str, Scalar]]
-    responses: dict[str, str] = field(default_factory=dict)
+    responses: dict[str, str] = Field(default_factory=dict)
     events: tuple[Happening, ...] = ()
     pending: tuple[Happening, ...] = ()
     muted: tuple[str, ...] = ()
+    changes: int = 0
+    refused: int = 0
 
-    def __post_init__(self) -> None:
-        own = {agent: FrozenDict(values) for agent, values in self.agent_vars.items()}
-        # Frozen dicts inside too, else ``state.global_vars["tension"] = 0`` would rewrite history.
-        # ``object.__setattr__`` is the one way to set a field of a frozen dataclass.
-        object.__setattr__(self, "global_vars", FrozenDict(self.global_vars))
-        object.__setattr__(self, "agent_vars", FrozenDict(own))
-        object.__setattr__(self, "responses", FrozenDict(self.responses))
-
-    @property
-    def columns(self) -> dict[str, Scalar]:
-        """All variables: the world's by name, the agents' as ``agent.variable``."""
-        columns: dict[str, Scalar] = dict(self.global_vars)
-        for agent, values in self.agent_vars.items():
-            columns |= {f"{agent}.{name}": value for name, value in values.items()}
-        return columns
-
-
-class CrisisIntervention(RunIntervention):
-    """Something done from outside after a turn; it matters from the next turn on.
-
-    Attributes:
-        turn: the number of the turn whose state is changed.
-        set_to: new values of the world's variables by name; ``set`` in files.
-        set_agents: new values of agents' variables: ``{"Taiwan": {"trust_level": 30}}``.
-        events: what everybody will read has happened: texts, or ``{type, description}``.
-        mute: agents that are no longer asked.
-        unmute: agents that are asked again.
-        note: why, for the record.
-    """
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    set_to: dict[str, Any] = Field(default_factory=dict, alias="set")
-    set_agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    events: tuple[ScenarioEvent, ...] = ()
-    mute: tuple[str, ...] = ()
-    unmute: tuple[str, ...] = ()
-    note: Annotated[str, Field(max_length=500)] = ""
-
-    @field_validator("events", mode="before")
-    @classmethod
-    def _texts_are_events(cls, events: Any) -> Any:
-        if isinstance(events, str):
-            events = [events]
-        # Anything else goes to pydantic as it is, whose message says what is wrong.
-        if not isinstance(events, list | tuple):
-            return events
-        return [
-            {"type": OUTSIDE, "description": item} if isinstance(item, str) else item
-            for item in events
-        ]
-
-    _names = field_validator("mute", "unmute", mode="before")(one_or_more)
-
-    @model_validator(mode="after")
-    def _does_something(self) -> Self:
-        own = any(self.set_agents.values())
-        if not (self.set_to or own or self.events or self.mute or self.unmute):
-            raise ValueError(
-                "an intervention needs 'set', 'set_agents', 'events', 'mute' or 'unmute'"
-            )
-        return self
-
-    def __str__(self) -> str:
-        parts = [f"{name} = {value}" for name, value in self.set_to.items()]
-        for agent, values in self.set_agents.items():
-            parts += [f"{agent}.{name} = {value}" for name, value in values.items()]
-        parts += [f'event "{clip(event.description, 60)}"' for event in self.events]
-        parts += [f"mute {name}" for name in self.mute]
-        parts += [f"unmute {name}" for name in self.unmute]
-        note = f" ({self.note})" if self.note else ""
-        return f"turn {self.turn}: {clip(', '.join(parts), 200)}{note}"
-
-    def applied(self, state: CrisisState, run: CrisisSimulation) -> CrisisState:
-        """Return a state after the intervention.
-
-        Args:
-            state: the state.
-            run: whose agents and variables it has.
-
-        Raises:
-            ConfigError: there is no such variable or agent, or the value is impossible.
-        """
-        world = run.world(state)
-        named = (*self.mute, *self.unmute)
-        if unknown := [name for name in named if name not in world.agents]:
-            raise ConfigError(
-                f"there is no agent {unknown[0]!r} to mute or unmute; there are: "
-                f"{', '.join(world.agents)}"
-            )
-        if both := set(self.mute) & set(self.unmute):
-            raise ConfigError(f"{', '.join(sorted(both))}: cannot be muted and unmuted at once")
-        updates = {"global_vars": self.set_to, "agent_vars": self.set_agents}
-        for record in world.apply_state_updates(updates, source=OUTSIDE):
-            # For a model an impossible value is a record; a person can correct it.
-            if record.status == "failed":
-                raise ConfigError(f"{record.column} = {record.asked!r}: {record.reason}")
-        injected = [
-            Happening(event.description, event.type, source=OUTSIDE) for event in self.events
-        ]
-        # In the agents' order, so that equal states are equal however they came about.
-        muted = {*state.muted, *self.mute} - {*self.unmute}
-        return replace(
-            state,
-            **world.get_current_state(),
-            pending=(*state.pending, *injected),
-            muted=tuple(name for name in state.agent_vars if name in muted),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrisisTurn(RunTurn[CrisisState, CrisisIntervention]):
-    """A turn.
-
-    Attributes:
-        actions: what the agents did, in the scenario's order; muted ones are left out.
-        updates: every change asked for, first by modules, then by the engine, and what became of
-            it.
-        reasoning: the engine's.
-    """
-
-    actions: tuple[CrisisAction, ...] = ()
-    updates: tuple[UpdateRecord, ...] = ()
-    reasoning: str = ""
-
-    @property
-    def changes(self) -> tuple[UpdateRecord, ...]:
-        """The changes that were made and made a difference."""
-        return tuple(
-            record
-            for record in self.updates
-            if record.status != "failed" and record.after != record.before
-        )
-
-    @property
-    def refused(self) -> tuple[UpdateRecord, ...]:
-        """The changes that were not made."""
-        return tuple(record for record in self.updates if record.status == "failed")
-
-    def own_columns(self) -> dict[str, Any]:
-        """Return all variables, and what became of the changes asked for.
-
-        Columns: the world's variables by name; each agent's as ``agent.variable``; ``events``, how
-        many the agents read of in the turn; ``changes``, how many values changed in it;
-        ``refused``, how many changes were impossible.
-        """
-        return {
-            **self.state.columns,
-            "events": len(self.state.events),
-            "changes": len(self.changes),
-            "refused": len(self.refused),
+    def columns(self) -> dict[str, Any]:
+        """Return all variables, the agents' as ``agent.variable``, and how much happened."""
+        own = {
+            f"{agent}.{name}": it
+            for agent, its in self.agent_vars.items()
+            for name, it in its.items()
         }
-
-    def in_words(self) -> Sequence[str]:
-        """Return the events, the engine's reasoning, the changes and the agents' words."""
-        lines = [f"event: {clip(item.description, 200)}" for item in self.state.events]
-        if self.reasoning:
-            lines.append(f"engine: {clip(self.reasoning, 300)}")
-        lines += [
-            f"{record.column}: {record.before} -> {record.after} ({record.source})"
-            for record in self.changes
-        ]
-        for record in self.refused:
-            asked = clip(repr(record.asked), 60)
-            lines.append(f"{record.column}: {asked} REFUSED: {record.reason} ({record.source})")
-        lines += [
-            f"{action.agent_name}: {clip(action.action_string, 300) or '(said nothing)'}"
-            for action in self.actions
-        ]
-        return lines
-
-    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
-        """Return how many changes the engine asked for that were made, and that were refused."""
-        counts = {
-            "changes": sum(record.source == ENGINE for record in self.changes),
-            "refused": sum(record.source == ENGINE for record in self.refused),
-        }
-        # The same keys for every chain, since they become columns of one table.
-        none = dict.fromkeys(counts)
-        return [counts if chain.component == "engine" else none for chain in chains]
+        counts = {"events": len(self.events), "changes": self.changes, "refused": self.refused}
+        return {**self.global_vars, **own, **counts}
 
 
-def _check_columns(names: Iterable[str]) -> None:
-    """Raise ConfigError for a variable that has the name of another column of the frame."""
-    columns = {*_COUNTS, *COMMON_COLUMNS}
-    if taken := [name for name in names if name in columns]:
-        raise ConfigError(
-            f"the variable {taken[0]!r} has the name of a column that every crisis's frame has: "
-            f"{', '.join(sorted(columns))}; rename it"
-        )
+def _scenario(given: Any, info: ValidationInfo) -> Any:
+    """Return the scenario that a parameter names: a shipped one, or a file."""
+    if isinstance(given, str) and given.endswith((".yaml", ".yml")):
+        given = _folder(info) / given
+    return CrisisScenario.load(given) if isinstance(given, str | Path) else given
 
 
-def _state_faults(state: CrisisState, agents: Sequence[str], variables: Variables) -> Iterator[str]:
-    """Yield what is wrong with a state but for its values, which ``GameEngine`` judges."""
-    yield from _name_faults("global_vars", state.global_vars, variables.global_vars)
-    for agent, own in state.agent_vars.items():
-        yield from _name_faults(f"agent_vars.{agent}", own, variables.agent_vars)
-    for where, names in (("muted", state.muted), ("responses", state.responses)):
-        for name in names:
-            if name not in agents:
-                yield f"{where}: there is no agent {name!r}; there are: {', '.join(agents)}"
-    for agent, words in state.responses.items():
-        if not isinstance(words, str):
-            yield f"responses: what {agent!r} said is {type(words).__name__}, not a text"
-    for where, happened in (("events", state.events), ("pending", state.pending)):
-        for item in happened:
-            if not isinstance(item, Happening):
-                yield f"{where}: {item!r:.80} is not a Happening; make it Happening({item!r:.80})"
-            elif not item.description.strip():
-                yield f"{where}: an event of type {item.type!r} says nothing; describe it"
+def _folders(given: Any, info: ValidationInfo) -> Any:
+    folders = [given] if isinstance(given, str | Path) else given
+    try:
+        return tuple(_folder(info) / item for item in folders)
+    except TypeError:  # whose message pydantic has
+        return given
 
 
-def _name_faults(
-    where: str, given: Mapping[str, object], defined: Mapping[str, object]
-) -> Iterator[str]:
-    for name in given:
-        if name not in defined:
-            known = ", ".join(defined) or "none"
-            yield f"{where}.{name}: unknown variable; defined are: {known}"
-    for name in defined:
-        if name not in given:
-            yield f"{where}: no value for {name!r}, which a state must have even at its default"
+def _folder(info: ValidationInfo) -> Path:
+    """Return what paths are relative to: the folder of the file that names them, if any does."""
+    return Path((info.context or {}).get("folder", ""))
 
 
-class CrisisConfig(RunConfig):
-    """All that defines a crisis simulation but what the model answers.
+class CrisisSimulation(Run[CrisisState]):
+    """A run of a crisis.
 
-    Attributes:
-        kind: ``crisis``, by which a file says what it describes.
+    In a turn the modules' rules change the world; the engine judges what the agents' last words
+    lead to; code builds what each agent reads; the agents answer, all at once. Impossible changes
+    are not made, and the turn says so. An agent without a valid answer says nothing.
+
+    In ``players`` the one who judges is ``engine``; ``agent`` stands for all agents. The rule of
+    the engine changes nothing, so that only the modules' rules do; the agents' keeps the course.
+
+    Args:
         scenario: the scenario; a shipped one's name, a file's path, or the scenario itself.
-        agents: who plays the agents that have no script: a language model, or a rule that keeps
-            the course.
-        engine: who judges: a language model, or nobody (only the modules' rules apply).
-        scripts: by agent, what it says in each turn; nobody is asked.
+        scripts: by agent, what it says in each turn; it is not asked.
         module_folders: where modules are looked for before the package's own. Their Python files
             are run, so name only folders that you trust.
         stable_first: whether what does not change in a run stands first in the agents' prompts:
             ``shared``, what all agents read before each one's role; true, each one's role before
             it; false, nothing, the usual order.
         max_events: the most events that the engine may name in a turn.
-        interventions: what is done from outside, and when.
     """
 
-    kind: Literal["crisis"] = "crisis"
-    name: Annotated[str, Field(min_length=1)] = "crisis"
-    turns: Annotated[int, Field(ge=0, le=100_000)] = 6
-    llm: LLMConfig = Field(
-        default_factory=lambda: LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180)
-    )
-    scenario: CrisisScenario
-    agents: Literal["llm", "rule"] = "llm"
-    engine: Literal["llm", "rule"] = "llm"
+    kind: ClassVar[str] = "crisis"
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "name": "crisis",
+        "turns": 6,
+        "llm": LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180),
+    }
+    gone: ClassVar[Mapping[str, str]] = {
+        "engine": "say who answers by the seat, players={'engine': 'rule'}; in a file, players: "
+        "{engine: rule}",
+        "agents": "say who answers by the seat, players={'agent': 'rule'}; in a file, players: "
+        "{agent: rule}",
+        "modules": "they are added by a class derived from CrisisSimulation, in its compose()",
+    }
+
+    scenario: Annotated[CrisisScenario, BeforeValidator(_scenario)]
     scripts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    module_folders: tuple[Path, ...] = ()
+    module_folders: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
     stable_first: StableFirst = "shared"
     max_events: Annotated[int, Field(ge=0, le=20)] = 3
-    interventions: tuple[CrisisIntervention, ...] = ()
 
-    @field_validator("scenario", mode="before")
-    @classmethod
-    def _by_name(cls, scenario: Any) -> Any:
-        return CrisisScenario.load(scenario) if isinstance(scenario, str | Path) else scenario
+    def compose(self) -> ComposedModules:
+        """Return the modules: the scenario's. A class derived from this one may add its own."""
+        return self.scenario.compose(ModuleLoader(*self.module_folders, ModuleLoader.shipped))
 
-    @model_validator(mode="after")
-    def _scripts_are_of_agents(self) -> Self:
-        if unknown := [name for name in self.scripts if name not in self.scenario.agents]:
-            raise ValueError(
-                f"scripts: there is no agent {unknown[0]!r}; there are: "
-                f"{', '.join(self.scenario.agents)}"
+    def ready(self) -> None:
+        """Make what follows from the parameters: the modules, the prompts' builder, the reply."""
+        self._modules = self.compose()
+        self._builder = self.scenario.builder(self._modules, stable_first=self.stable_first)
+        self._reply = reply_model(self.scenario.briefing.response_format)
+        self._start = self.scenario.engine(self._modules)
+        if taken := [name for name in self._start.variables.global_vars if name in _TAKEN]:
+            raise ConfigError(
+                f"the variable {taken[0]!r} has a name that every crisis has for something else: "
+                f"{', '.join(sorted(_TAKEN))}; rename it"
             )
-        return self
+        _check_agents("scripts", self.scripts, self.scenario.agents)
 
-    @property
-    def needs_model(self) -> bool:
-        """True if a language model judges or plays."""
-        return self.engine == "llm" or (
-            self.agents == "llm" and any(name not in self.scripts for name in self.scenario.agents)
+    def start(self) -> CrisisState:
+        """Return the scenario's start."""
+        now = self._start.get_current_state()
+        return CrisisState(**now, pending=self.scenario.first_happenings())
+
+    async def turn(self, state: CrisisState, ask: Ask) -> CrisisState:
+        """Play a turn: rules, the engine's judgement, the agents' prompts and answers."""
+        world, number = self.world(state), ask.turn
+        updates = apply_deterministic_updates(self._modules, world, number)
+        # The engine reads what agents know already and what is pending; agents only what is new.
+        judged = await ask(
+            "world",
+            engine_output_for(world, max_events=self.max_events, max_text_chars=_MOST_TEXT_CHARS),
+            lambda _: engine_prompt(
+                self.prompt("crisis_engine"),
+                self.scenario,
+                world,
+                step_number=number,
+                responses=state.responses,
+                events=(*state.events, *state.pending),
+            ),
+            by=ENGINE,
         )
+        updates += world.apply_state_updates(judged.state_updates)
+        after = state.replace(
+            **world.get_current_state(), events=(*state.pending, *happenings(judged)), pending=()
+        )
+        replies = await ask.each(
+            [agent for agent in state.agent_vars if agent not in state.muted],
+            self._reply,
+            lambda agent: self._prompt(agent, number, after),
+            tag="agent",
+            otherwise=lambda _: self._reply.saying(""),
+        )
+        # Everyone has an entry, so that the others read of a muted agent that it said nothing.
+        said = {
+            agent: replies[agent].public if agent in replies else "" for agent in state.agent_vars
+        }
+        made = [it for it in updates if it.status != "failed" and it.after != it.before]
+        refused = [it for it in updates if it.status == "failed"]
+        after = after.replace(responses=said, changes=len(made), refused=len(refused))
+        _tell(ask, after, judged.reasoning, made, refused)
+        return after
 
-    @property
-    def seed_idle(self) -> bool:
-        """True: nothing in a crisis is drawn at random but what the model says."""
-        return True
-
-    @property
-    def series(self) -> Sequence[Series]:
-        """The variables that can be charted, the world's first."""
-        scenario = self.scenario
-        try:
-            definitions = scenario.engine(scenario.compose(self.loader)).variables
-        # A tape from elsewhere: the modules' folders are not on this machine.
-        except ConfigError:
-            definitions = scenario.variables
-        return _series_in(definitions, scenario.agents)
-
-    def by_rules(self) -> CrisisConfig:
-        """Return the same configuration without any model: the baseline."""
-        return self.model_copy(update={"agents": "rule", "engine": "rule"})
-
-    @property
-    def loader(self) -> ModuleLoader:
-        """What finds the scenario's modules."""
-        return ModuleLoader(*self.module_folders, ModuleLoader.shipped)
-
-    @classmethod
-    def from_yaml(cls, path: str | Path) -> CrisisConfig:
-        """Return a run's configuration from a file that holds one, or a scenario to run as it is.
-
-        A configuration has the key ``scenario``: the scenario itself, a shipped one's name, or a
-        file's path; paths in it are relative to the file.
-
-        Raises:
-            ConfigError: the file cannot be read or something in it is wrong, with its line.
-        """
-        path = Path(path)
-        source = YamlFile.read(path, example="scenario: strait")
-        if "scenario" not in source.values:
-            return cls(name=path.stem, scenario=CrisisScenario.load(path))
-        values = {"name": path.stem, **source.values}
-        named = values["scenario"]
-        if isinstance(named, str) and named.endswith((".yaml", ".yml")):
-            values["scenario"] = path.parent / named
-        folders = values.get("module_folders", ())
-        # Anything else is left for pydantic, whose message has the line.
-        if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
-            values["module_folders"] = [path.parent / item for item in folders]
-        # Not ``cls(**values)``: faults get the file's lines this way.
-        return replace(source, values=values).parse(cls)
-
-
-def _series_in(definitions: Variables, agents: Collection[str]) -> tuple[Series, ...]:
-    """Return the variables that are numbers: the world's, then the agents' by agent.
-
-    Args:
-        definitions: of all variables.
-        agents: by name; the variables of more than twenty are left out.
-    """
-
-    def numbers(kind: Mapping[str, Variable]) -> list[tuple[str, str, str]]:
-        """Return name, label and unit of the variables that are numbers."""
-        return [
-            (name, definitions.label(name), _unit(variable))
-            for name, variable in kind.items()
-            if isinstance(variable, NumericVariable)
-        ]
-
-    found = [
-        Series(column=name, label=label, unit=unit, short=label.lower())
-        for name, label, unit in numbers(definitions.global_vars)
-    ]
-    if len(agents) <= _MOST_AGENTS:
-        found += [
-            Series(column=f"{agent}.{name}", label=f"{agent}: {label.lower()}", unit=unit)
-            for agent in agents
-            for name, label, unit in numbers(definitions.agent_vars)
-        ]
-    return tuple(found)
-
-
-def _unit(variable: NumericVariable) -> str:
-    # A scale's suffix, "/100", is written after each value; an axis has the range once.
-    if isinstance(variable, ScaleVariable):
-        return f"{number(variable.min)} to {number(variable.max)}"
-    return variable.suffix.strip()
-
-
-class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisIntervention]):
-    """A run of a crisis.
-
-    In a turn the modules' rules change the world; the engine judges what the agents' last words
-    lead to; code builds what each agent reads; the agents answer, all at once. Impossible changes
-    are not made; the turn's ``updates`` and ``chains`` record them.
-
-    Args:
-        config: what to run.
-        llm_client: the model, where the configuration calls for one.
-        agents: who plays, instead of the configured ones: objects with ``name`` and ``respond``.
-        engine: who judges, instead of the configured one: an object with ``judge``.
-        modules: the modules, instead of those that the scenario names.
-        state: the state to start from; the scenario's if not given.
-        tape: where to record the run: a tape, or a file that becomes or is one.
-        prompts: recorded prompts by place, for the engine.
-
-    Attributes:
-        agents: who plays, in the scenario's order.
-        engine: who judges.
-        modules: what they add to prompts, and their rules.
-        builder: writes what agents read.
-    """
-
-    kind = "crisis"
-    part_names = ("agents", "engine", "modules")
-
-    def __init__(
+    def _prompt(
         self,
-        config: CrisisConfig,
-        *,
-        llm_client: LLMClient | None = None,
-        agents: Sequence[CrisisAgent] | None = None,
-        engine: TurnEngine | None = None,
-        modules: Iterable[BehaviorModule] | None = None,
-        state: CrisisState | None = None,
-        tape: Tape | str | Path | None = None,
-        prompts: Mapping[str, Prompt] | None = None,
-    ) -> None:
-        # Recorded: the configuration does not describe them, so a replay must be given them again.
-        parts = {"agents": agents, "engine": engine, "modules": modules}
-        given = {name for name, part in parts.items() if part is not None}
-        scenario = config.scenario
-        self._scenario = scenario
-        self.modules: ComposedModules = (
-            scenario.compose(config.loader) if modules is None else ComposedModules(modules)
+        agent: str,
+        number: int,
+        state: CrisisState,
+        builder: AgentContextBuilder | None = None,
+    ) -> RenderedPrompt:
+        return (builder or self._builder).build_prompt(
+            agent_name=agent,
+            step_number=number,
+            agent_state=state.agent_vars[agent],
+            global_state=state.global_vars,
+            other_responses=state.responses,
+            events=[item.event for item in state.events],
         )
-        self.agents: tuple[CrisisAgent, ...] = _in_order(
-            scenario.agents, _make_agents(config, llm_client) if agents is None else agents
-        )
-        self.engine: TurnEngine = engine or _make_engine(
-            config, llm_client, (prompts or {}).get("engine")
-        )
-        self.builder: AgentContextBuilder = scenario.builder(
-            self.modules,
-            stable_first=config.stable_first,
-        )
-        at_start = scenario.engine(self.modules)
-        self._definitions = at_start.variables
-        if state is None:
-            state = CrisisState(**at_start.get_current_state(), pending=scenario.first_happenings())
-        else:
-            self._check(state)
-        first = CrisisTurn(number=0, state=state)
-        _check_columns(state.columns)
-        super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
 
-    # --- a turn ------------------------------------------------------------------------------
+    def rule(self, question: Question) -> Any:
+        """Return what needs no model: no change, a script's line, or the course kept."""
+        if question.by == ENGINE:
+            return {"state_updates": {}, "events": [], "reasoning": ""}
+        lines = self.scripts.get(question.player)
+        if lines is None:
+            return self._reply.saying("We keep our course and change nothing.")
+        return self._reply.saying("".join(lines[question.turn - 1 : question.turn]).strip())
 
-    def simulator(self, state: CrisisState) -> SimulatorAgent:
-        """Return what plays the turn after a state, up to the agents' prompts.
+    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
+        """Return who answers; for an agent with a script that is the rule."""
+        return self.rule if name in self.scripts else super().seat(name, by=by, tag=tag)
+
+    # --- from outside ------------------------------------------------------------------------
+
+    def changed(self, state: CrisisState, values: Mapping[str, Any]) -> CrisisState:
+        """Return a state with values that are set from outside.
 
         Args:
-            state: the state; it is not changed.
-        """
-        return SimulatorAgent(
-            self.world(state),
-            self.builder,
-            self.engine,
-            pending=state.pending,
-            known=state.events,
-        )
-
-    def world(self, state: CrisisState) -> GameEngine:
-        """Return a copy of a state's variables with their definitions, to be changed."""
-        return GameEngine(
-            state.global_vars,
-            state.agent_vars,
-            self.modules,
-            variables=self._scenario.variables,
-        )
-
-    async def _play(self, before: CrisisTurn, planned: Sequence[CrisisIntervention]) -> CrisisTurn:
-        number, start = before.number + 1, before.state
-        simulator = self.simulator(start)
-        prompts = await simulator.aprocess_step(number, start.responses)
-        record = simulator.last
-        assert record is not None  # it is what the turn just played left
-        asked = [agent for agent in self.agents if agent.name not in start.muted]
-        # All at once: nobody reads another's answer of the same turn.
-        deeds = await gather_all(
-            [agent.respond(prompts[agent.name], step_number=number) for agent in asked]
-        )
-        # Everybody has an entry, so that the others read of a muted agent that it said nothing.
-        responses = dict.fromkeys((agent.name for agent in self.agents), "")
-        responses |= {deed.action.agent_name: deed.action.action_string for deed in deeds}
-        return CrisisTurn(
-            number=number,
-            state=CrisisState(
-                **simulator.game_engine.get_current_state(),
-                responses=responses,
-                events=record.events,
-                muted=start.muted,
-            ),
-            chains=(*record.chains, *(deed.chain for deed in deeds)),
-            actions=tuple(deed.action for deed in deeds),
-            updates=record.updates,
-            reasoning=record.reasoning,
-        )
-
-    # --- what is done from outside -----------------------------------------------------------
-
-    def state_at(self, turn: CrisisTurn, state: Any) -> CrisisState:
-        """Return another state in a turn's place, for a fork.
+            state: the state.
+            values: of the variables by name, ``tension`` or ``Japan.trust_level``; ``events``, what
+                all agents will read has happened, a text or several, or ``{type, description}``;
+                ``muted``, the agents that are not asked from now on.
 
         Raises:
-            ConfigError: it is not a state, has other agents or variables, or an impossible value.
+            ConfigError: there is no such variable or agent, or a value is impossible.
         """
-        found = super().state_at(turn, state)
-        self._check(found)
-        return found
+        left, world = dict(values), self.world(state)
+        pending = (*state.pending, *_happened(left.pop("events", ())))
+        muted = one_or_more(left.pop("muted", state.muted))
+        if not isinstance(muted, tuple):
+            raise ConfigError(f"muted: {muted!r:.60} are not agents; name them: ['Japan']")
+        _check_agents("muted", muted, state.agent_vars)
+        updates: dict[str, Any] = {"global_vars": {}, "agent_vars": {}}
+        for name, value in left.items():
+            agent, dot, own = name.rpartition(".")  # an agent's name may have a dot
+            place = updates["agent_vars"].setdefault(agent, {}) if dot else updates["global_vars"]
+            place[own] = value
+        for record in world.apply_state_updates(updates, source=OUTSIDE):
+            # For a model an impossible value is a record; a person can correct it.
+            if record.status == "failed":
+                raise ConfigError(f"{record.column} = {record.asked!r}: {record.reason}")
+        # In the agents' order, so that equal states are equal however they came about.
+        muted = tuple(agent for agent in state.agent_vars if agent in muted)
+        return state.replace(**world.get_current_state(), pending=pending, muted=muted)
 
-    def _check(self, state: CrisisState) -> None:
-        agents, given = list(self._scenario.agents), list(state.agent_vars)
-        if sorted(given) != sorted(agents):
-            raise ConfigError(f"the state has agents {given}; the scenario's are {agents}")
-        if fault := next(_state_faults(state, agents, self._definitions), ""):
-            raise ConfigError(f"the state is not valid: {fault}")
-        self.world(state)  # raises for values that are impossible
+    def world(self, state: CrisisState) -> GameEngine:
+        """Return a copy of a state's variables with their definitions, to be changed.
+
+        Raises:
+            ConfigError: the state is not one of this scenario.
+        """
+        agents, now = list(self.scenario.agents), self._start
+        if sorted(state.agent_vars) != sorted(agents):
+            raise ConfigError(
+                f"the state has agents {list(state.agent_vars)}; the scenario's are {agents}"
+            )
+        _check_agents("muted", state.muted, agents)
+        _check_agents("responses", state.responses, agents)
+        _check_names("global_vars", state.global_vars, now.definitions_of())
+        for agent, own in state.agent_vars.items():
+            _check_names(f"agent_vars.{agent}", own, now.definitions_of(agent))
+        variables = self.scenario.variables
+        return GameEngine(state.global_vars, state.agent_vars, self._modules, variables=variables)
 
     @classmethod
-    def rebuilt(
-        cls, config: CrisisConfig, *, state: Any, parts: Mapping[str, Any], **recorded: Any
-    ) -> Self:
-        """Return a run made of recorded parts, which gets its turns afterwards."""
-        # The state is not checked: modules that have changed since may define other variables, and
-        # the run can be looked at all the same.
-        return cls(config, **recorded, **parts)
+    def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
+        """Return the parameters that a file holds; a scenario's file is one, to be run as it is."""
+        own = file.values if "scenario" in file.values else {"scenario": file.path}
+        return {"name": file.path.stem, **own}
 
-    # --- prompts -----------------------------------------------------------------------------
+    # --- views -------------------------------------------------------------------------------
+
+    @property
+    def modules(self) -> ComposedModules:
+        """The modules: what they add to prompts, and their rules."""
+        return self._modules
 
     def context_of(
         self,
@@ -605,102 +309,131 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         Raises:
             ConfigError: there is no such agent, turn or module.
         """
-        builder = self.builder
+        builder, first = self._builder, self.turns[0].number
         if silenced or modules is not None:
-            speaking = self.modules if modules is None else ComposedModules(modules)
-            builder = self.config.scenario.builder(
-                speaking.silenced(*([silenced] if isinstance(silenced, str) else silenced)),
-                stable_first=self.config.stable_first,
+            speaking = self._modules if modules is None else ComposedModules(modules)
+            names = [silenced] if isinstance(silenced, str) else silenced
+            builder = self.scenario.builder(
+                speaking.silenced(*names), stable_first=self.stable_first
             )
-        if agent not in self.config.scenario.agents:
-            raise ConfigError(
-                f"there is no agent {agent!r}; there are: {', '.join(self.config.scenario.agents)}"
-            )
-        number, before, state, events = self._prompted_with(turn)
-        return builder.build_prompt(
-            agent_name=agent,
-            step_number=number,
-            agent_state=state["agent_vars"][agent],
-            global_state=state["global_vars"],
-            other_responses=before.responses,
-            events=[item.event for item in events],
-        )
-
-    def _prompted_with(
-        self, turn: int | None
-    ) -> tuple[int, CrisisState, dict[str, Any], Sequence[Happening]]:
-        """Return a turn's number, the state before it, and variables and events of its prompts."""
-        first = self.turns[0].number
+        _check_agents("context_of", [agent], self.scenario.agents)
         number = max(self.turn_number, first + 1) if turn is None else turn
-        place = number - first
-        if not 1 <= place <= len(self.turns):
+        if not first < number <= self.turn_number + 1:
             raise ConfigError(
                 f"there is no prompt of turn {number}: turns {first + 1} to {self.turn_number} "
                 f"were played, and turn {self.turn_number + 1} can be previewed"
             )
-        before = self.turns[place - 1].state
-        world = self.world(before)
-        if place == len(self.turns):
-            return number, before, world.get_current_state(), before.pending
-        played = self.turns[place]
-        # Recorded changes are made again; neither rules nor engine are asked. The turn's own state
-        # would not do, since interventions after the prompts may have changed it.
-        for record in played.updates:
-            if record.status != "failed":
-                change = {record.variable: record.after}
-                updates = (
-                    {"global_vars": change}
-                    if record.agent is None
-                    else {"agent_vars": {record.agent: change}}
-                )
-                world.apply_state_updates(updates, source=record.source)
-        return number, before, world.get_current_state(), played.state.events
+        return self._prompt(agent, number, self._read_in(number), builder)
 
-    # --- views -------------------------------------------------------------------------------
+    def _read_in(self, number: int) -> CrisisState:
+        """Return the state as a turn's agents read it: after rules and engine, without answers."""
+        place = number - self.turns[0].number
+        before: CrisisState = self.turns[place - 1].state
+        if place == len(self.turns):
+            return before.replace(events=before.pending)
+        # Done again, since what was set from outside after the prompts may have changed the state.
+        world, turn = self.world(before), self.turns[place]
+        apply_deterministic_updates(self._modules, world, number)
+        for answer in turn.answers:
+            if answer.component == ENGINE:
+                world.apply_state_updates(answer.fields["state_updates"])
+        return before.replace(**world.get_current_state(), events=turn.state.events)
 
     @property
     def series(self) -> Sequence[Series]:
-        """The variables that can be charted, the world's first."""
-        return _series_in(self._definitions, self.config.scenario.agents)
+        """The variables that are numbers, the world's first; not those of more than 20 agents."""
+        world = self._start
+        found = [
+            Series(column=name, label=label, unit=unit, short=label.lower())
+            for name, label, unit in self._numbers(world.definitions_of())
+        ]
+        for agent in world.agents if len(world.agents) <= _MOST_AGENTS else ():
+            found += [
+                Series(column=f"{agent}.{name}", label=f"{agent}: {label.lower()}", unit=unit)
+                for name, label, unit in self._numbers(world.definitions_of(agent))
+            ]
+        return found
+
+    def _numbers(self, definitions: Mapping[str, Variable]) -> list[tuple[str, str, str]]:
+        """Return name, label and unit of the variables that are numbers."""
+        label = self._start.variables.label
+        return [
+            (name, label(name), _unit(variable))
+            for name, variable in definitions.items()
+            if isinstance(variable, NumericVariable)
+        ]
+
+    @property
+    def code_digests(self) -> dict[str, str]:
+        """Digests of the modules, and of a derived class's own code."""
+        return {**super().code_digests, **self._modules.digests}
 
 
-def _make_agents(config: CrisisConfig, llm_client: LLMClient | None) -> tuple[CrisisAgent, ...]:
-    """Return who plays the scenario's agents: a script where there is one, else as configured."""
-    form = config.scenario.briefing.response_format
-    found: list[CrisisAgent] = []
-    for name in config.scenario.agents:
-        if name in config.scripts:
-            found.append(ScriptedCrisisAgent(name, config.scripts[name]))
-        elif config.agents == "rule":
-            found.append(RuleCrisisAgent(name))
-        else:
-            client = _model(llm_client, f"agent {name!r} is", "agents: rule")
-            found.append(LLMCrisisAgent(name, client, response_format=form))
-    return tuple(found)
+def _tell(
+    ask: Ask,
+    state: CrisisState,
+    why: str,
+    made: Sequence[UpdateRecord],
+    refused: Sequence[UpdateRecord],
+) -> None:
+    """Note what became of the changes that the engine asked for, and tell the turn's story."""
+    ask.note(
+        "world",
+        changes=sum(it.source == ENGINE for it in made),
+        refused=sum(it.source == ENGINE for it in refused),
+    )
+    lines = [f"event: {clip(it.description, 200)}" for it in state.events]
+    lines += [f"engine: {clip(why, 300)}"] if why else []
+    lines += [f"{it.column}: {it.before} -> {it.after} ({it.source})" for it in made]
+    for it in refused:
+        asked = clip(repr(it.asked), 60)
+        lines.append(f"{it.column}: {asked} REFUSED: {it.reason} ({it.source})")
+    for agent, words in state.responses.items():
+        lines.append(f"{agent}: {clip(words, 300) or '(said nothing)'}")
+    for line in lines:
+        ask.note(text=line)
 
 
-def _make_engine(
-    config: CrisisConfig, llm_client: LLMClient | None, prompt: Prompt | None
-) -> TurnEngine:
-    if config.engine == "rule":
-        return RuleCrisisEngine()
-    client = _model(llm_client, "the engine is", "engine: rule")
-    prompt = prompt or Prompt.load("crisis_engine")
-    return CrisisEngine(client, config.scenario, prompt=prompt, max_events=config.max_events)
+def _happened(events: Any) -> list[Happening]:
+    """Return events that are set from outside.
+
+    Raises:
+        ConfigError: one says nothing, or is not an event.
+    """
+    found = []
+    for item in events if isinstance(events, list | tuple) else [events]:
+        if not isinstance(item, str | Mapping):
+            raise ConfigError(
+                f"events: {item!r:.60} is not an event; give a text, or a dict of type and "
+                "description"
+            )
+        made = {"description": item} if isinstance(item, str) else item
+        event = ScenarioEvent(**{"type": OUTSIDE, **made})
+        found.append(Happening(event.description, event.type, source=OUTSIDE))
+    return found
 
 
-def _model(llm_client: LLMClient | None, who: str, instead: str) -> LLMClient:
-    if llm_client is None:
-        raise ConfigError(
-            f"{who} of kind 'llm' and needs a model: CrisisSimulation(config, "
-            f"llm_client=connect('auto')); or set '{instead}' in the configuration"
-        )
-    return llm_client
+def _check_agents(what: str, names: Iterable[str], agents: Iterable[str]) -> None:
+    """Raise ConfigError for a name that no agent has."""
+    known = dict.fromkeys(agents)
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"{what}: there is no agent {name!r:.60}; there are: {', '.join(known)}"
+            )
 
 
-def _in_order(names: Iterable[str], agents: Sequence[CrisisAgent]) -> tuple[CrisisAgent, ...]:
-    """Return the agents in the scenario's order."""
-    wanted, by_name = list(names), {agent.name: agent for agent in agents}
-    if sorted(given := [agent.name for agent in agents]) != sorted(wanted):
-        raise ConfigError(f"agents={given} do not play the scenario's agents, {wanted}, each once")
-    return tuple(by_name[name] for name in wanted)
+def _check_names(where: str, given: Mapping[str, Any], defined: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a variable that is unknown, or lacks a value."""
+    for name in given.keys() - defined.keys():
+        known = ", ".join(defined) or "none"
+        raise ConfigError(f"{where}.{name}: unknown variable; defined are: {known}")
+    for name in defined.keys() - given.keys():
+        raise ConfigError(f"{where}: no value for {name!r}, which a state must have")
+
+
+def _unit(variable: NumericVariable) -> str:
+    # A scale's suffix, "/100", is written after each value; an axis has the range once.
+    if isinstance(variable, ScaleVariable):
+        return f"{number(variable.min)} to {number(variable.max)}"
+    return variable.suffix.strip()

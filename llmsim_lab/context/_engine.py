@@ -1,20 +1,19 @@
-"""The engine of a crisis: what a turn leads to, up to the agents' prompts.
+"""The engine of a crisis: what it is asked, what it may answer, and the contract's simulator.
 
-A language model judges which variables change and what happens; without one only the modules' rules
-apply. The model reads the variables with their limits and values, and what the agents did. A JSON
-schema holds its answer to the scenario's variables, and ``GameEngine`` checks each value.
+A language model judges which variables change and what happens. It reads the variables with their
+limits and values, and what the agents did. A JSON schema limits its answer to the scenario's
+variables, and ``GameEngine`` checks each value.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, NotRequired, Protocol
+from typing import Any, ClassVar, NotRequired, Self
 
-from pydantic import ConfigDict, GetJsonSchemaHandler, with_config
+from pydantic import ConfigDict, GetJsonSchemaHandler, model_validator, with_config
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
@@ -25,15 +24,12 @@ from llmsim_lab.context._builder import AgentContextBuilder, event_line, quote
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, value_text
-from llmsim_lab.context._world import GameEngine, UpdateRecord, apply_deterministic_updates, plain
+from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.types import CallSite, Decision, LLMReasoningChain
-
-logger = logging.getLogger(__name__)
+from llmsim_lab.types import CallSite, Decision
 
 _SOURCES = {
     "world": "the world's variables after the modules' rules of turn {step}",
@@ -122,6 +118,12 @@ def engine_output_for(
 @lru_cache(maxsize=64)
 def _output_model(schema_json: str) -> type[EngineOutput]:
     class ScenarioOutput(EngineOutput):
+        @model_validator(mode="after")
+        def _events_say_something(self) -> Self:
+            if not all(event["description"].strip() for event in self.events):
+                raise ValueError("an event has no description; describe it, or leave it out")
+            return self
+
         @classmethod
         def __get_pydantic_json_schema__(
             cls, _core: CoreSchema, _handler: GetJsonSchemaHandler
@@ -210,33 +212,49 @@ def _values(values: Mapping[str, Any]) -> str:
     return ", ".join(written) or "nothing is recorded"
 
 
-class Judgement(NamedTuple):
-    """What an engine says a turn leads to, and why."""
+def engine_prompt(
+    prompt: Prompt,
+    scenario: CrisisScenario,
+    game_engine: GameEngine,
+    *,
+    step_number: int,
+    responses: Mapping[str, str],
+    events: Iterable[Happening],
+) -> RenderedPrompt:
+    """Return what the engine reads of a turn.
 
-    output: EngineOutput
-    chain: LLMReasoningChain | None = None
+    Args:
+        prompt: one with slots of the shipped ``crisis_engine``; it may do without some of them.
+        scenario: what it is about.
+        game_engine: the world as the modules' rules have left it.
+        step_number: the turn's number.
+        responses: each agent's public words of the turn before.
+        events: what has happened.
 
-
-class TurnEngine(Protocol):
-    """An engine: anything that judges a turn; a class of your own may be one."""
-
-    async def judge(
-        self,
-        game_engine: GameEngine,
-        *,
-        step_number: int,
-        responses: Mapping[str, str],
-        events: Sequence[Mapping[str, Any]],
-    ) -> Judgement:
-        """Return what changes in a turn and what happens; change nothing.
-
-        Args:
-            game_engine: the world as the modules' rules have left it.
-            step_number: the turn's number.
-            responses: each agent's public words of the turn before.
-            events: what has happened, dicts with a ``description``.
-        """
-        ...
+    Raises:
+        PromptError: an edited prompt has slots that nothing fills.
+    """
+    state, agents = game_engine.get_current_state(), game_engine.agents
+    names = frozenset(name.casefold() for name in agents)
+    # In the scenario's order, whatever the order of ``responses``: same state, same prompt.
+    actions = [quote(name, responses[name], names) for name in agents if name in responses]
+    happened = [f"- {event_line(item.event) or 'Something'}" for item in events]
+    parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
+    slots = {
+        "title": scenario.title,
+        "description": scenario.description,
+        "time_step_duration": scenario.time_step_duration,
+        "agents": ", ".join(agents),
+        "variables": _definitions(game_engine),
+        "step": step_number,
+        "world": _values(state["global_vars"]),
+        "parties": "\n".join(parties),
+        "events": "\n".join(happened) or "Nothing yet.",
+        "actions": "\n\n".join(actions) or "Nobody has acted yet.",
+    }
+    wanted = {name: value for name, value in slots.items() if name in prompt.slots}
+    sources = {name: words for name, words in _SOURCES.items() if name in wanted}
+    return prompt.render(**wanted).sourced(sources, step=step_number, before=step_number - 1)
 
 
 @dataclass(eq=False, repr=False)
@@ -264,99 +282,27 @@ class CrisisEngine:
         *,
         step_number: int,
         responses: Mapping[str, str],
-        events: Sequence[Mapping[str, Any]],
-    ) -> Judgement:
-        """Ask the model about a turn.
+        events: Iterable[Happening],
+    ) -> EngineOutput:
+        """Ask the model about a turn, with the arguments of ``engine_prompt``.
 
         Raises:
             LLMFailureException: the model failed.
         """
-        prompt = self.build_prompt(
-            game_engine, step_number=step_number, responses=responses, events=events
-        )
-        site = CallSite(component="engine", turn=step_number)
-        output = await self.llm_client.call_with_retry(
-            prompt=prompt,
+        return await self.llm_client.call_with_retry(
+            prompt=engine_prompt(
+                self.prompt,
+                self.scenario,
+                game_engine,
+                step_number=step_number,
+                responses=responses,
+                events=events,
+            ),
             response_model=engine_output_for(
                 game_engine, max_events=self.max_events, max_text_chars=self.max_text_chars
             ),
-            check=_events_say_something,
-            site=site,
+            site=CallSite(component="engine", turn=step_number),
         )
-        return Judgement(output, chain_of(output, site, logger=logger, prompt=prompt))
-
-    def build_prompt(
-        self,
-        game_engine: GameEngine,
-        *,
-        step_number: int,
-        responses: Mapping[str, str],
-        events: Sequence[Mapping[str, Any]],
-    ) -> RenderedPrompt:
-        """Return the prompt about a turn, with the arguments of ``judge``.
-
-        Raises:
-            PromptError: an edited prompt has slots that nothing fills.
-        """
-        state = game_engine.get_current_state()
-        agents = game_engine.agents
-        names = frozenset(name.casefold() for name in agents)
-        # In the scenario's order, whatever the order of ``responses``: same state, same prompt.
-        actions = [quote(name, responses[name], names) for name in agents if name in responses]
-        happened = [f"- {event_line(event) or 'Something'}" for event in events]
-        parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
-        slots = {
-            "title": self.scenario.title,
-            "description": self.scenario.description,
-            "time_step_duration": self.scenario.time_step_duration,
-            "agents": ", ".join(agents),
-            "variables": _definitions(game_engine),
-            "step": step_number,
-            "world": _values(state["global_vars"]),
-            "parties": "\n".join(parties),
-            "events": "\n".join(happened) or "Nothing yet.",
-            "actions": "\n\n".join(actions) or "Nobody has acted yet.",
-        }
-        # An edited prompt may do without some of them.
-        wanted = {name: value for name, value in slots.items() if name in self.prompt.slots}
-        return self.prompt.render(**wanted).sourced(
-            {name: words for name, words in _SOURCES.items() if name in wanted},
-            step=step_number,
-            before=step_number - 1,
-        )
-
-
-class RuleCrisisEngine:
-    """No model: only the modules' rules move the world. A baseline."""
-
-    async def judge(self, game_engine: GameEngine, **_: Any) -> Judgement:
-        """Change nothing."""
-        return Judgement(EngineOutput(state_updates={}, events=[], reasoning=""))
-
-
-def _events_say_something(output: EngineOutput) -> str | None:
-    if all(event["description"].strip() for event in output.events):
-        return None
-    return "an event has no description; describe it, or leave it out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSoFar:
-    """What a turn led to, up to the agents' answers.
-
-    Attributes:
-        prompts: what each agent reads.
-        events: what they read has happened.
-        updates: every change asked for, and what became of it.
-        chains: the engine's, then one for each change that was refused or converted.
-        reasoning: the engine's.
-    """
-
-    prompts: Mapping[str, RenderedPrompt]
-    events: tuple[Happening, ...]
-    updates: tuple[UpdateRecord, ...]
-    chains: tuple[LLMReasoningChain, ...]
-    reasoning: str
 
 
 class SimulatorAgent:
@@ -365,20 +311,21 @@ class SimulatorAgent:
     Args:
         game_engine: the world.
         context_builder: writes the prompts.
-        engine: judges each turn: a ``CrisisEngine``, or a ``RuleCrisisEngine``.
+        engine: judges each turn.
         composed_modules: whose rules are applied; the builder's if not given.
-        pending: what has happened and nobody has read of yet, such as a scenario's first events.
-        known: what everybody read in the turn before.
+        pending: what has happened and the agents have not read yet, such as a scenario's first
+            events.
+        known: what they read in the turn before.
 
     Attributes:
-        last: the latest turn, or None.
+        last: the engine's latest judgement, or None.
     """
 
     def __init__(
         self,
         game_engine: GameEngine,
         context_builder: AgentContextBuilder,
-        engine: TurnEngine,
+        engine: CrisisEngine,
         *,
         composed_modules: ComposedModules | None = None,
         pending: Iterable[Happening] = (),
@@ -392,7 +339,7 @@ class SimulatorAgent:
         )
         self.pending = tuple(pending)
         self.known = tuple(known)
-        self.last: TurnSoFar | None = None
+        self.last: EngineOutput | None = None
 
     @classmethod
     def of(
@@ -441,70 +388,43 @@ class SimulatorAgent:
         self, step_number: int, agent_responses: Mapping[str, str]
     ) -> dict[str, str]:
         """Do what ``process_step`` does."""
-        agents = self.game_engine.agents
-        if unknown := [name for name in agent_responses if name not in agents]:
+        world = self.game_engine
+        if unknown := [name for name in agent_responses if name not in world.agents]:
             raise ConfigError(
-                f"there is no agent {unknown[0]!r} to respond; there are: {', '.join(agents)}"
+                f"there is no agent {unknown[0]!r} to respond; there are: {', '.join(world.agents)}"
             )
-        restore = self.game_engine.checkpoint()
+        restore = world.checkpoint()
         try:
-            record = await self._play(step_number, agent_responses)
+            apply_deterministic_updates(self.composed_modules, world, step_number)
+            # The engine reads what agents know already and what is pending; they what is new.
+            output = await self.engine.judge(
+                world,
+                step_number=step_number,
+                responses=agent_responses,
+                events=(*self.known, *self.pending),
+            )
+            world.apply_state_updates(output.state_updates)
+            events = (*self.pending, *happenings(output))
+            now = world.get_current_state()
+            prompts: dict[str, str] = {
+                name: self.context_builder.build_prompt(
+                    agent_name=name,
+                    step_number=step_number,
+                    agent_state=now["agent_vars"][name],
+                    global_state=now["global_vars"],
+                    other_responses=agent_responses,
+                    events=[item.event for item in events],
+                )
+                for name in agent_responses or world.agents
+            }
         # A turn that is cancelled must not leave half of its changes either.
         except BaseException:
             restore()
             raise
-        self.known, self.pending, self.last = record.events, (), record
-        return dict(record.prompts)
-
-    async def _play(self, step_number: int, responses: Mapping[str, str]) -> TurnSoFar:
-        updates = apply_deterministic_updates(self.composed_modules, self.game_engine, step_number)
-        # The engine reads what agents know already and what is pending; agents only what is new.
-        output, chain = await self.engine.judge(
-            self.game_engine,
-            step_number=step_number,
-            responses=responses,
-            events=[item.event for item in (*self.known, *self.pending)],
-        )
-        updates += self.game_engine.apply_state_updates(output.state_updates)
-        happened = [Happening(item["description"], item["type"]) for item in output.events]
-        events = (*self.pending, *happened)
-        updates = plain(updates)
-        state = self.game_engine.get_current_state()
-        prompts = {
-            name: self.context_builder.build_prompt(
-                agent_name=name,
-                step_number=step_number,
-                agent_state=state["agent_vars"][name],
-                global_state=state["global_vars"],
-                other_responses=responses,
-                events=[item.event for item in events],
-            )
-            for name in responses or self.game_engine.agents
-        }
-        chains = [chain] if chain is not None else []
-        return TurnSoFar(
-            prompts=prompts,
-            events=events,
-            updates=updates,
-            chains=(*chains, *_update_chains(updates, step_number)),
-            reasoning=output.reasoning,
-        )
+        self.known, self.pending, self.last = events, (), output
+        return prompts
 
 
-def _update_chains(
-    updates: Iterable[UpdateRecord], step_number: int
-) -> Iterable[LLMReasoningChain]:
-    """Yield a reasoning chain for each change that was refused or converted."""
-    # Chains are what statuses are counted from, so that a refusal is as visible as a failed call.
-    for record in updates:
-        if record.status != "ok":
-            what = "refused" if record.status == "failed" else "taken"
-            yield LLMReasoningChain(
-                component="update",
-                agent=record.agent or "world",
-                turn=step_number,
-                reasoning=f"{record.source}: {record.variable} = {record.asked!r} was {what}: "
-                f"{record.reason}",
-                confidence=None,
-                status=record.status,
-            )
+def happenings(output: EngineOutput) -> tuple[Happening, ...]:
+    """Return the events of a judgement, as agents read them."""
+    return tuple(Happening(item["description"], item["type"]) for item in output.events)

@@ -8,8 +8,8 @@ ones, and no value is moved into its bounds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llmsim_lab._util.text import clip, log_event
@@ -27,9 +27,6 @@ OUTSIDE = "outside"
 """The source of changes made by interventions; it may set what the engine's model may not."""
 
 _KINDS = ("global_vars", "agent_vars")
-_MOST_ASKED_CHARS = 200
-_LARGEST = 1e15
-"""Of the numbers that records hold as they are; larger ones become texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,17 +314,3 @@ def apply_deterministic_updates(
         restore()
         raise
     return tuple(records)
-
-
-def plain(records: Iterable[UpdateRecord]) -> tuple[UpdateRecord, ...]:
-    """Return records that JSON can hold: a value asked for that is not plain becomes a text."""
-    return tuple(replace(record, asked=_plain(record.asked)) for record in records)
-
-
-def _plain(asked: Any) -> Scalar | None:
-    if asked is None or isinstance(asked, bool):
-        return asked
-    # NaN is not less than anything.
-    if isinstance(asked, int | float) and abs(asked) < _LARGEST:
-        return asked
-    return clip(asked if isinstance(asked, str) else repr(asked), _MOST_ASKED_CHARS)

@@ -173,4 +173,4 @@ def _chat_of(chat: Chat | LLMAgentEngine, user_id: str | None) -> Chat:
         raise ConfigError(
             "say who writes: AssistantChat(engine, user_id='ann'), not AssistantChat(engine)"
         )
-    return Chat(chat, user_id=user_id)
+    return Chat(user_id=user_id, players={"assistant": chat})

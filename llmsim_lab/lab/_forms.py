@@ -17,8 +17,11 @@ from llmsim_lab.llm._human import field_fault, resolved, schema_words, typed_val
 
 Field = dict[str, Any]
 
+_TYPES = {bool: "boolean", int: "number", float: "number"}
 _KINDS = {"integer", "number", "string", "boolean"}
-_MOST_FIELDS = 120
+MOST_FIELDS = 120
+MOST_SET = 100
+"""Of them numbers of a state."""
 _NOT_HERE = {"turn", "turns", "interventions", "llm", "name", "replicate"}
 """Of a configuration or an intervention, what a form has no field for."""
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
@@ -32,7 +35,7 @@ def fields_of(
     settable: Mapping[str, float] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> list[Field]:
-    """Return the fields of a schema: numbers, texts, choices, truth values, lists of texts.
+    """Return the fields of a schema: numbers, texts, choices, truth values.
 
     Args:
         schema: of an object; what its description says of attributes is the fields' help.
@@ -41,13 +44,13 @@ def fields_of(
         labels: words for names.
     """
     made = _made((), schema, values, schema.get("$defs", {}), "", settable)
-    fields = list(islice(made, _MOST_FIELDS))
+    fields = list(islice(made, MOST_FIELDS))
     for field in fields:
         name = field["place"][-1]
-        words = [part.replace("_", " ") for part in field["place"]]
-        if words[0] == "set":  # with which all of what can be set would begin
-            words = words[1:]
-        field["label"] = (labels or {}).get(name) or " · ".join(words).capitalize()
+        words = " · ".join(part.replace("_", " ") for part in field["place"])
+        # What can be set has its own names.
+        own = name if field["place"][0] == "set" else words[:1].upper() + words[1:]
+        field["label"] = (labels or {}).get(name) or own
     return fields
 
 
@@ -69,7 +72,10 @@ def _made(
     elif part.get("type") == "object" and not inner:
         each = part.get("additionalProperties")
         names = given if place == ("set",) else part.get("propertyNames", {}).get("enum", given)
-        inner = {name: each if isinstance(each, dict) else {"type": "number"} for name in names}
+        inner = {
+            name: each if isinstance(each, dict) else {"type": _TYPES[type(given.get(name, 0.0))]}
+            for name in names
+        }
     about = _about(part.get("description", ""))
     for name, schema_of_it in inner.items():
         if place or name not in _NOT_HERE:
@@ -81,7 +87,7 @@ def _made(
         # A class's own description is no field's.
         help_ = words or ("" if about else part.get("description", ""))
         shown = {name: it for name, it in part.items() if name not in ("description", "$defs")}
-        said = "; ".join(filter(None, (help_, "" if part.get("enum") else limits)))
+        said = "; ".join(filter(None, (help_.rstrip("."), "" if part.get("enum") else limits)))
         yield {"place": [*place], "help": said, "schema": shown, "value": _shown(value)}
 
 

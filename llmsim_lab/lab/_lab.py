@@ -17,26 +17,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import traitlets as t
 from anywidget import AnyWidget
-from IPython.display import DisplayHandle, display
+from IPython import get_ipython
 from markupsafe import Markup
 from pydantic import ValidationError
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pre, styled
+from llmsim_lab._util.html import join, pre
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._forms import Field, fields_of, read_changes
+from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture
+from llmsim_lab.lab._static import Kept
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, checked_answer
 from llmsim_lab.llm._scope import InFlight, scoped
@@ -65,17 +67,9 @@ _PACK_FROM = 20_000
 """Bytes from which a message is compressed."""
 _LOOK_S = 0.1
 _KEEP_S = 0.5
-"""How long after something new the static view is written anew, which takes a fifth of a second."""
-_VIEW = "application/vnd.jupyter.widget-view+json"
-# A widget is two outputs, itself and then its static view: of a single one JupyterLab would show
-# the widget only, and in a reopened notebook that its model was not found. One of them is seen.
-_HIDE = Markup(
-    "<style>:is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
-    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
-    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
-    ":has(+.jp-OutputArea-child .llmsim-static){display:none}"
-    "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}</style>"
-)
+"""How long after something new the static view is written anew."""
+_KEEP_REST = 9
+"""For so many times as long as that took, it is not: a picture may take a second of the kernel."""
 
 
 def _sentence(error: BaseException) -> str:
@@ -98,22 +92,31 @@ def words_of(changes: object, name: str = "") -> str:
     return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
 
 
-def settable(run: Run, number: int) -> dict[str, float]:
-    """Return the numbers of a turn's state that its world lets others set, by their names."""
+def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
+    """Return numbers of a turn's state that its world lets others set, and how many there are more.
+
+    Numbers are as long as a form shows them, and no more of them than it shows.
+    """
     turn = run.turns[number - run.turns[0].number]
     columns = run.own_columns(turn)
-    found = {}
-    for name in own_numbers(columns):
-        if not math.isfinite(columns[name]):
-            continue
-        with suppress(ConfigError):  # derived from others, or an agent's own
-            done = {"turn": number, "set": {name: columns[name]}}
+    names = [name for name in own_numbers(columns) if math.isfinite(columns[name])]
+
+    def can_be_set(*names: str) -> bool:  # not those derived from others, or an agent's own
+        done = {"turn": number, "set": {name: columns[name] for name in names}}
+        with suppress(ConfigError):
             made_intervention(run.intervention_type, done).applied(turn.state, run)
-            found[name] = round(float(columns[name]), 4)
-    return found
+            return True
+        return False
+
+    # All at once first, since the whole state is checked each time.
+    its = names if can_be_set(*names) else filter(can_be_set, names)
+    shown = list(islice(its, MOST_SET))
+    values = {name: columns[name] for name in shown}
+    short = {name: it if type(it) is bool else float(f"{it:.6g}") for name, it in values.items()}
+    return short, len(names) - len(shown)
 
 
-class Lab(AnyWidget):
+class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     """Play a run, look at any turn, its charts, decisions and prompts, change it and fork it.
 
     A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn. The
@@ -161,7 +164,8 @@ class Lab(AnyWidget):
         self._latest_question: OpenQuestion | None = None
         self._timers: set[str] = set()
         self._lock = threading.RLock()
-        self._kept: DisplayHandle | None = None
+        self._kept_of: object = None
+        self._keep_from = 0.0
         self._stop_listening = []
         try:
             self._loop = asyncio.get_running_loop()
@@ -209,7 +213,7 @@ class Lab(AnyWidget):
         if isinstance(run, Run):
             self._stop_listening = [
                 *self._stop_listening,
-                run.listen(lambda _: self._grew(number)),  # also of turns played in a cell
+                run.listen(lambda turn: self._grew(number, turn)),  # also of turns played in a cell
                 *(person.listen(self._asked) for person in run.people),
             ]
 
@@ -222,7 +226,7 @@ class Lab(AnyWidget):
             calls = tuple((call.attempt, call.forgotten) for call in lost)
         self.reading.add(info, run, changes=self._changes.get(number, ()), calls=calls)
 
-    def _grew(self, number: int) -> None:
+    def _grew(self, number: int, turn: RunTurn) -> None:
         """Show a turn that was just played, on whichever thread, ten times a second at most."""
         self.reading.add(
             self._infos[number], self.runs[number], changes=self._changes.get(number, ())
@@ -255,7 +259,7 @@ class Lab(AnyWidget):
             if at == self._sent:
                 return
             self._say({"at": at, "records": self.reading.since(at)})
-        self._later(self.keep, _KEEP_S)
+        self._later(self.keep, max(_KEEP_S, self._keep_from - time.monotonic()))
 
     def _say(self, message: Message) -> None:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
@@ -271,10 +275,7 @@ class Lab(AnyWidget):
         """Take a command, on whichever thread the kernel reads messages."""
         do = message.pop("do", None)
         if do == "since":  # at once, even while a cell keeps the loop busy
-            at = message.get("at", 0)
-            self._say({"at": at, "records": self.reading.since(at)})
-            self._say({"live": self._live})
-            self._asked()
+            self._guarded(self._since, message)
             return
         if do == "answer":  # the cell that keeps the loop busy may be the one that waits for it
             self._guarded(self._answer, message)
@@ -289,6 +290,12 @@ class Lab(AnyWidget):
         }
         if (act := acts.get(do)) is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._guarded, act, message)
+
+    def _since(self, at: int = 0) -> None:
+        at = whole_number("at", at)
+        self._say({"at": at, "records": self.reading.since(at)})
+        self._say({"live": self._live})
+        self._asked()
 
     def _guarded(self, act: Callable[..., object], message: Message) -> None:
         try:
@@ -336,7 +343,7 @@ class Lab(AnyWidget):
                 raise ConfigError(f"the run has no turn {turn}; it has turns {first} to {last}")
         self.first = {"run": number, **({} if turn is None else {"turn": turn})}
         self._say({"show": {"run": number, "turn": turn}})
-        self.keep()
+        self._later(self.keep, _KEEP_S)
 
     # --- playing ------------------------------------------------------------------------------
 
@@ -352,11 +359,12 @@ class Lab(AnyWidget):
             LabError: a turn failed; those before it are kept.
         """
         await self._play_turns(turns, self.shown[0] if run is None else run)
-        self.keep()
+
+    def _check_play(self, turns: int, number: int) -> tuple[Run, int]:
+        return self._run(number), whole_number("turns", turns, least=1, most=MOST_TURNS)
 
     async def _play_turns(self, turns: int, number: int) -> None:
-        simulation = self._run(number)
-        wanted = whole_number("turns", turns, least=1, most=MOST_TURNS)
+        simulation, wanted = self._check_play(turns, number)
         if self._busy:
             raise ConfigError("turns are being played; wait for them, or stop them")
         self._busy, self._pausing = True, False
@@ -434,6 +442,7 @@ class Lab(AnyWidget):
             self._playing.cancel()
 
     def _play(self, run: int, turns: int = 1) -> None:
+        self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click meanwhile does nothing
             self._task = self._loop.create_task(self._play_turns(turns, run))
             self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -452,12 +461,9 @@ class Lab(AnyWidget):
             item.column: f"{item.label}, {item.unit}" if item.unit else item.label
             for item in simulation.series
         }
-        outside = fields_of(
-            simulation.intervention_type.model_json_schema(),
-            {},
-            settable=settable(simulation, turn),
-            labels=labels,
-        )
+        numbers, more = settable(simulation, turn)
+        schema = simulation.intervention_type.model_json_schema()
+        outside = fields_of(schema, {}, settable=numbers, labels=labels)
         prompts = {prompt.name: prompt for prompt in simulation.prompts.values()}
         outside += [
             {
@@ -473,8 +479,13 @@ class Lab(AnyWidget):
         values = config.model_dump(mode="json", by_alias=True)
         parameters = fields_of(type(config).model_json_schema(), values)
         self._forms[run, turn] = {"fork": outside, "restart": parameters}
+        left = (
+            f"; {more:,} more numbers in code: fork(intervene=...)"
+            if len(numbers) == MOST_SET
+            else ""
+        )
         parts = [
-            {"do": "fork", "title": f"From turn {turn} on", "fields": outside},
+            {"do": "fork", "title": f"From turn {turn} on{left}", "fields": outside},
             {"do": "restart", "title": "Parameters, from the beginning", "fields": parameters},
         ]
         self._say({"form": {"run": run, "turn": turn, "parts": [p for p in parts if p["fields"]]}})
@@ -676,35 +687,34 @@ class Lab(AnyWidget):
         name = self._infos[number].name
         return name if len(self.runs) == 1 else f"{number} {name}"
 
-    def _bundle(self) -> dict[str, Any]:
-        static = styled(self.static_html(), **{"class": "llmsim-static"})
-        return {"text/plain": self.static_text(), "text/html": str(_HIDE + static)}
-
     def _ipython_display_(self) -> None:
-        view = self._live_view()
-        if self.comm is not None and _VIEW in view:
-            # With no second form at all, nbconvert would warn that it cannot show that output.
-            live = {_VIEW: view[_VIEW], "text/html": ""}
-            display(live, raw=True)  # type: ignore[no-untyped-call]
-        self._kept = display(self._bundle(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._kept_of = self._log_and_turn
+        super()._ipython_display_()
+        if (shell := get_ipython()) is not None:
+            # A notebook that is executed as a whole keeps nothing that comes after its last cell.
+            shell.events.register("post_execute", self.keep)
 
-    def _live_view(self) -> dict[str, Any]:
-        made: Any = super()._repr_mimebundle_()
-        return made[0] if isinstance(made, tuple) else made or {}
-
-    def _repr_mimebundle_(self, **_: Any) -> Any:
-        return self._live_view() | self._bundle()
+    @property
+    def _log_and_turn(self) -> tuple[int, Mapping[str, int]]:
+        """What the static view depends on."""
+        return len(self.reading.records), self.first
 
     def keep(self) -> None:
-        """Write the static view into the notebook anew, where this was displayed last."""
-        if self._kept is not None and self.comm is not None:
-            self._kept.update(self._bundle(), raw=True)  # type: ignore[no-untyped-call]
+        """Write the static view into the notebook anew, unless it is as it was."""
+        if self._kept_of != self._log_and_turn:
+            self._kept_of, began = self._log_and_turn, time.monotonic()
+            super().keep()
+            ended = time.monotonic()
+            self._keep_from = ended + _KEEP_REST * (ended - began)
 
     def close(self) -> None:
         """Take the window from the page; what is under way is stopped."""
         for stop in self._stop_listening:
             stop()
         self.stop()
+        if self._kept is not None and (shell := get_ipython()) is not None:
+            with suppress(ValueError):  # closed before
+                shell.events.unregister("post_execute", self.keep)
         if self.comm is not None:
             self.layout.close()
         super().close()

@@ -11,7 +11,6 @@ import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from math import isfinite
 from numbers import Real
 from pathlib import Path
@@ -34,7 +33,7 @@ from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load, series_on
-from llmsim_lab.run._turn import Series
+from llmsim_lab.run._turn import Series, turn_row
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.tape import Tape
 
@@ -50,6 +49,7 @@ _LARGEST = 1e300
 """What an axis has room for: the difference of two larger numbers may be infinite."""
 _NOT_CHARTED = {"turn", "ok", "repaired", "fallback", "failed", "calls", "tokens", "seconds"}
 _MOST_WORDED = 8
+_MOST_NAMED = 20
 _TURN = re.compile(r"(^|; )turn \d+: ")
 _MOST_TICKS = 12
 
@@ -134,13 +134,14 @@ def _read(run: object) -> Iterator[Line]:
             notes=said.get("notes", ()),
         )
     elif isinstance(run, Run):
+        series, prediction = run.series, run.prediction()
         yield Line(
             name=run.name if run.run_id is None else f"{run.run_id} {run.name}",
-            rows=run.to_frame().to_dict("records"),
+            rows=[turn_row(turn, run.own_columns(turn)) for turn in run.turns],
             # What theory says something of comes before the rest.
-            series=sorted(run.series, key=lambda item: item.column not in run.prediction()),
-            prediction=run.prediction(),
-            bounds={item.column: (item.low, item.high) for item in run.series},
+            series=sorted(series, key=lambda item: item.column not in prediction),
+            prediction=prediction,
+            bounds={item.column: (item.low, item.high) for item in series},
             notes=run.notes,
         )
     else:
@@ -217,19 +218,24 @@ def picture(
 def _starts(lines: Sequence[Line]) -> list[int]:
     """Return the row from which each run is drawn: where it parts from those before it."""
     starts = []
-    for at, line in enumerate(lines):
-        shared = [
-            sum(takewhile(bool, (_same(a, b) for a, b in zip(other.rows, line.rows, strict=False))))
-            for other in lines[:at]
-        ]
-        starts.append(max(0, max(shared, default=0) - 1))
+    known: dict[Any, Any] = {}  # of a row, the rows that come after it in some run
+    for line in lines:
+        shared, after = 0, known
+        for place, row in enumerate(line.rows, 1):
+            key = _key(row)
+            if key in after:
+                shared = place
+            after = after.setdefault(key, {})
+        starts.append(max(0, shared - 1))
     return starts
 
 
-def _same(one: Row, other: Row) -> bool:
-    # NaN, which differs from itself, stands for None in a column of numbers.
-    return one == other or all(
-        value == other.get(name) or value != value for name, value in one.items()
+def _key(row: Row) -> object:
+    """Return what is equal for equal rows; NaN, which differs from itself, stands for None."""
+    return frozenset(
+        (name, value if isinstance(value, Real | str) else repr(value))
+        for name, value in row.items()
+        if value is not None and value == value
     )
 
 
@@ -248,8 +254,10 @@ def _panel(
             color=SERIES_COLOURS[at % len(SERIES_COLOURS)],
             linestyle=STYLES[at // len(SERIES_COLOURS) % len(STYLES)],
             linewidth=2 if large else 1.5,
-            label=drawable(line.name, 60) if large else "_",
+            label=drawable(line.name, 60) if large and at < _MOST_NAMED else "_",
         )
+    if large and len(lines) > _MOST_NAMED:
+        axes.plot([], [], " ", label=f"and {len(lines) - _MOST_NAMED} more runs")
     look: dict[str, Any] = {"color": _GREY, "linewidth": 1}
     for place, (name, points) in enumerate(beside.items()):
         if item.column in points:
@@ -317,7 +325,7 @@ def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
 def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Iterator[str]:
     """Yield what the picture shows, a line each, where there is no picture."""
     yield f"Chart: {clip(printable(title), 100)}"
-    for line in lines[:20]:
+    for line in lines[:_MOST_NAMED]:
         first, last = line.rows[0], line.rows[-1]
         parts = [
             f"{item.label} {_from_to(first.get(item.column), last.get(item.column))}"
@@ -326,8 +334,8 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
         ]
         turns = f"turns {first['turn']} to {last['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
-    if len(lines) > 20:
-        yield f"and {len(lines) - 20} more runs"
+    if len(lines) > _MOST_NAMED:
+        yield f"and {len(lines) - _MOST_NAMED} more runs"
     for turn, words in _done(lines).items():
         yield f"turn {turn}: {clip(printable(words), 120)}"
     predicted = {item for line in lines for item in line.prediction.items()}

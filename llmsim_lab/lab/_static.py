@@ -1,14 +1,15 @@
-"""What a saved notebook keeps of a window: plain text and simple HTML, the same for the same run.
+"""What a saved notebook keeps of a widget: plain text and simple HTML, the same for the same run.
 
-It is made of a ``Reading``, as what browsers show is, and holds nothing that differs from one
-replay to the next, such as seconds.
+Of a window it is made of a ``Reading``, as what browsers show is, and holds nothing that differs
+from one replay to the next, such as seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
 from llmsim_lab._util.html import badge, details, join, pre, safe, styled, table
@@ -18,6 +19,65 @@ from llmsim_lab.run._reading import Reading
 _MOST_FACTS = 12
 _MOST_DECISIONS = 10
 _MOST_RUNS = 40
+_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class Kept:
+    """A widget that is shown as two outputs: itself, and its static view, of which one is seen.
+
+    Of a single output JupyterLab would show the widget only, and in a reopened notebook that its
+    model was not found. An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and
+    nbconvert's pages, and an output_container in VS Code. Behind a live widget the style hides the
+    static view; before a static view it hides what is left of a widget that is gone: a panel, or an
+    element of the class jupyter-widgets. On a dark page a figure is dark, too: light and dark
+    change places, and hues stay.
+    """
+
+    style: ClassVar[str] = (
+        ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
+        "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
+        ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
+        ":has(+.jp-OutputArea-child .llmsim-static){display:none}"
+        "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
+    )
+    comm: Any
+    _kept: DisplayHandle | None = None
+
+    def static_text(self) -> str:
+        """Return what the widget shows, as plain text; the same for the same run."""
+        raise NotImplementedError
+
+    def static_html(self) -> Markup:
+        """Return what the widget shows, as simple HTML; the same for the same run."""
+        return pre(self.static_text())
+
+    def _ipython_display_(self) -> None:
+        if view := self._live_data().get(_VIEW):
+            # The live output's HTML is empty, so that a page without widgets shows the facts once;
+            # with no second form at all, nbconvert would warn that it cannot show that output.
+            display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
+        self._kept = display(self._static_data(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return self._live_data() | self._static_data()
+
+    def _live_data(self) -> dict[str, Any]:
+        if self.comm is None:  # closed
+            return {}
+        made: Any = super()._repr_mimebundle_()  # type: ignore[misc]
+        return made[0] if isinstance(made, tuple) else made or {}
+
+    def _static_data(self) -> dict[str, Any]:
+        html = self.static_html()
+        if self.comm is not None:
+            kept = styled(html, **{"class": "llmsim-static"})
+            html = Markup(f"<style>{self.style}</style>") + kept
+        return {"text/plain": self.static_text(), "text/html": str(html)}
+
+    def keep(self) -> None:
+        """Write the static view into the notebook anew, where the widget was displayed last."""
+        if self._kept is not None and self.comm is not None:
+            self._kept.update(self._static_data(), raw=True)  # type: ignore[no-untyped-call]
 
 
 def tree_lines(reading: Reading) -> list[str]:
@@ -37,25 +97,28 @@ def tree_lines(reading: Reading) -> list[str]:
 
 def turn_name(reading: Reading, run: int, n: int) -> str:
     """Return a turn's number and period: ``Turn 3 (1980Q2)``."""
-    columns, turn = reading.runs[run]["columns"], reading.turn(run, n)
-    name = f"Turn {n}" if n else "Start"
-    row = dict(zip(columns, turn["row"], strict=False)) if turn else {}
+    name, row = f"Turn {n}" if n else "Start", _row(reading, run, n)
     return f"{name} ({printable(str(row['period']))})" if row.get("period") else name
+
+
+def _row(reading: Reading, run: int, n: int) -> dict[str, Any]:
+    """Return a turn's values by column; nothing where there is no such turn."""
+    turn = reading.turn(run, n)
+    # Of the run that played it, since each has its own order of columns.
+    return (
+        dict(zip(reading.runs[turn["run"]]["columns"], turn["row"], strict=False)) if turn else {}
+    )
 
 
 def _facts(reading: Reading, run: int, n: int) -> Iterator[tuple[str, str, str]]:
     """Yield the values to show of a turn: name with unit, value, change since the turn before."""
-    known = reading.runs[run]
-    now, was = (
-        dict(zip(known["columns"], turn["row"], strict=False)) if turn else {}
-        for turn in (reading.turn(run, n), reading.turn(run, n - 1))
-    )
-    series = [item for item in known["series"] if item["column"] in now]
+    now, was = _row(reading, run, n), _row(reading, run, n - 1)
+    series = [item for item in reading.runs[run]["series"] if item["column"] in now]
     plain = [{"column": name, "label": name.replace("_", " "), "unit": ""} for name in now]
     for item in (series or plain)[:_MOST_FACTS]:
         value, before = now[item["column"]], was.get(item["column"])
         label = f"{item['label']} ({item['unit']})" if item["unit"] else item["label"]
-        yield label, _value(value), _change(before, value)
+        yield printable(label), _value(value), _change(before, value)
 
 
 def _value(value: Any) -> str:

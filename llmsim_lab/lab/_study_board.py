@@ -120,7 +120,15 @@ class StudyBoard(LabWidget):
         played = "Play the runs that are left"
         self.run_button = self.starter("Run", played, self._run, button_style="primary")
         self.stop_button = self.stopper("Stop", "Stop; what was played is kept", self._stop)
-        chosen, page = self._choices.on_choice, number_box("Page of runs", value=1, least=1, most=1)
+        arms, seeds = list(self.study.arms), self.study.seeds
+        self._pages = [
+            (arms[first : first + _ARMS_A_PAGE], seeds[left : left + _SEEDS_A_PAGE])
+            for first in range(0, len(arms), _ARMS_A_PAGE)
+            for left in range(0, len(seeds), _SEEDS_A_PAGE)
+        ]
+        page = number_box("Page of runs", value=1, least=1, most=len(self._pages))
+        page.layout.display = "" if len(self._pages) > 1 else "none"
+        chosen = self._choices.on_choice
         self.page_box = chosen(page, self._turn_page)
         self.outcome_box = chosen(dropdown("Chart of", width="24em"), self._draw_results)
         self._choices.options(self.outcome_box, [(name, name) for name in names])
@@ -154,13 +162,8 @@ class StudyBoard(LabWidget):
     # --- the grid -----------------------------------------------------------------------------
 
     def _lay_out_grid(self) -> None:
-        before, every, all_seeds = self.grid.children, list(self.study.arms), self.study.seeds
-        pages = [
-            (every[first : first + _ARMS_A_PAGE], all_seeds[left : left + _SEEDS_A_PAGE])
-            for first in range(0, len(every), _ARMS_A_PAGE)
-            for left in range(0, len(all_seeds), _SEEDS_A_PAGE)
-        ]
-        [(arms, seeds)] = pages[self._choices.page(self.page_box, len(pages), 1)]
+        before = self.grid.children
+        arms, seeds = self._pages[self.page_box.value - 1]
         width = f"{min(24, 2 + max(len(arm) for arm in arms)) * 0.62:.1f}em"
         side = w.Layout(width=width, flex="0 0 auto")
         # One for all, since each layout and style is a model of its own on the page.

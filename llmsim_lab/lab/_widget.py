@@ -20,13 +20,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
-from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
 from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lab._static import Kept
 from llmsim_lab.types import Status
 
 if TYPE_CHECKING:
@@ -142,35 +142,6 @@ class Worker:
 SETTLE_S = 0.05
 """How long fields must have stayed unchanged before a click reads them."""
 
-_VIEW = "application/vnd.jupyter.widget-view+json"
-
-# A widget is shown as two outputs, itself and then its static view: of a single output JupyterLab
-# would show the widget only, and in a reopened notebook that its model was not found. The style
-# lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
-# it hides what is left of a widget that is gone: a panel, or an element of the class
-# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and
-# nbconvert's pages, and an output_container in VS Code. Labels of boxes have
-# as many lines as they need, and texts lines as close as in a page's. On a dark page a figure is
-# dark, too: light and dark change places, and hues stay. The arrow of a list is light there;
-# ipywidgets' own is dark.
-_STYLE = Markup(
-    "<style>"
-    ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
-    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
-    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
-    ":has(+.jp-OutputArea-child .llmsim-static)"
-    "{display:none}"
-    ".llmsim-live .widget-checkbox,.llmsim-live .widget-checkbox .widget-label-basic"
-    "{height:auto;max-width:100%;white-space:normal;line-height:1.5}"
-    ".llmsim-live .widget-checkbox{min-height:28px;align-items:center}"
-    ".llmsim-live .widget-html-content:not(:empty){line-height:1.5;padding:2px 0}"
-    "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
-    "[data-jp-theme-light=false] .llmsim-live .widget-dropdown>select{background-image:url("
-    "'data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 18 18%22%3E"
-    "%3Cpath fill=%22%23ccc%22 d=%22M5 7l4 4 4-4z%22/%3E%3C/svg%3E')}"
-    "</style>"
-)
-
 
 async def settled(*fields: w.ValueWidget) -> None:
     """Wait until fields have stayed unchanged for a moment; a click awaits it before it reads.
@@ -237,8 +208,8 @@ def noted(text: object, *, like: Status = "failed", role: str = "alert") -> str:
     return str(styled(safe(text, limit=2_000), css, role=role))
 
 
-class LabWidget(w.VBox):
-    """Base of the lab's widgets.
+class LabWidget(Kept, w.VBox):
+    """Base of the widgets made of ipywidgets' boxes and buttons.
 
     A widget shows a run and sends it commands; it holds no state of the run's. A saved notebook,
     which has no live widgets, shows its static view: the same facts as plain text and HTML, as they
@@ -255,9 +226,19 @@ class LabWidget(w.VBox):
         worker: what does the work.
     """
 
+    # Labels of boxes have as many lines as they need, and texts lines as close as in a page's. The
+    # arrow of a list is light on a dark page; ipywidgets' own is dark.
+    style = Kept.style + (
+        ".llmsim-live .widget-checkbox,.llmsim-live .widget-checkbox .widget-label-basic"
+        "{height:auto;max-width:100%;white-space:normal;line-height:1.5}"
+        ".llmsim-live .widget-checkbox{min-height:28px;align-items:center}"
+        ".llmsim-live .widget-html-content:not(:empty){line-height:1.5;padding:2px 0}"
+        "[data-jp-theme-light=false] .llmsim-live .widget-dropdown>select{background-image:url("
+        "'data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 18 18%22"
+        "%3E%3Cpath fill=%22%23ccc%22 d=%22M5 7l4 4 4-4z%22/%3E%3C/svg%3E')}"
+    )
     # ``__del__`` calls close also where __init__ raised, as for a wrong argument.
     _built = False
-    _kept: DisplayHandle | None = None
 
     def __init__(self) -> None:
         self.controls: Sequence[w.DOMWidget] = ()
@@ -280,43 +261,6 @@ class LabWidget(w.VBox):
         super().__init__()
         self.add_class("llmsim-live")
         self._built = True
-
-    # --- the static view ----------------------------------------------------------------------
-
-    def static_text(self) -> str:
-        """Return what the widget shows, as plain text; the same for the same run."""
-        raise NotImplementedError
-
-    def static_html(self) -> Markup:
-        """Return what the widget shows, as simple HTML; the same for the same run."""
-        return pre(self.static_text())
-
-    def _ipython_display_(self) -> None:
-        view, static = self._outputs()
-        if self.comm is not None:
-            # The live output's HTML is empty, so that a page without widgets shows the facts once;
-            # with no second form at all, nbconvert would warn that it cannot show that output.
-            display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
-        self._kept = display(static, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-
-    def _outputs(self) -> tuple[object, dict[str, Any]]:
-        """Return the widget's own output and its static view."""
-        # By the type, since closing a widget sets the instance's method to None.
-        bundle = type(self)._repr_mimebundle_(self)
-        view = bundle.pop(_VIEW)
-        if self.comm is not None:
-            static = styled(Markup(bundle["text/html"]), **{"class": "llmsim-static"})
-            bundle["text/html"] = str(_STYLE + static)
-        return view, bundle
-
-    def keep(self) -> None:
-        """Write the static view into the notebook anew, where the widget was displayed last."""
-        if self._kept is not None and self.comm is not None:
-            self._kept.update(self._outputs()[1], raw=True)  # type: ignore[no-untyped-call]
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
-        return bundle | {"text/plain": self.static_text(), "text/html": str(self.static_html())}
 
     # --- work in the background ---------------------------------------------------------------
 
@@ -538,25 +482,6 @@ class Choices:
         """Set a box's value."""
         with self.quietly():
             box.value = value
-
-    def number(self, box: w.BoundedIntText, value: int, *, least: int, most: int) -> None:
-        """Set a number box's value and limits."""
-        # Together, since a value outside the limits of the moment would be cut to them.
-        with self.quietly(), box.hold_trait_notifications():
-            box.max, box.min, box.value = most, least, value
-
-    def page(self, box: w.BoundedIntText, entries: int, size: int) -> slice:
-        """Return which entries stand on the page chosen; its box is there where there are more.
-
-        Args:
-            box: chooses the page, from 1.
-            entries: how many there are.
-            size: how many stand on a page.
-        """
-        pages = max(1, -(-entries // size))
-        self.number(box, min(box.value, pages), least=1, most=pages)
-        box.layout.display = "" if pages > 1 else "none"
-        return slice((box.value - 1) * size, box.value * size)
 
     def options(
         self, box: w.Dropdown, choices: Sequence[tuple[str, Any]], value: object = None

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from llmsim_lab.run._turn import Turn
     from llmsim_lab.statechart import SocialSimulation
     from llmsim_lab.statechart._analysis import Cascade
-    from llmsim_lab.statechart._state import SocialTurn
 
 __all__ = [
     "cascade_figure",
@@ -115,7 +115,7 @@ def _name(state: object) -> str:
 
 
 def state_figure(
-    turns: Sequence[SocialTurn] | pd.DataFrame, *, title: str = "What users are doing"
+    turns: Sequence[Turn] | pd.DataFrame, *, title: str = "What users are doing"
 ) -> Figure:
     """Draw how many users are in each state, turn by turn, as stacked areas.
 
@@ -160,7 +160,7 @@ def state_figure(
 
 
 def transition_figure(
-    turns: Sequence[SocialTurn], *, title: str = "Where users go from each state"
+    turns: Sequence[Turn], *, title: str = "Where users go from each state"
 ) -> Figure:
     """Draw the shares of moves out of each state, with the numbers in the fields.
 
@@ -244,11 +244,11 @@ def feed_figure(run: SocialSimulation, turn: int | None = None) -> Figure:
     return told(figure, "\n".join([title, *words]))
 
 
-def _reacted(turns: Sequence[SocialTurn]) -> dict[tuple[int | None, str], list[str]]:
+def _reacted(turns: Sequence[Turn]) -> dict[tuple[int | None, str], list[str]]:
     """Return who reacted in these turns, by the post and the kind of reaction."""
     found: dict[tuple[int | None, str], list[str]] = {}
     for turn in turns:
-        for like in turn.likes:
+        for like in turn.state.likes:
             found.setdefault((like.post, "like"), []).append(like.agent)
         for post in turn.state.new_posts:
             found.setdefault((post.parent, post.kind), []).append(post.author)

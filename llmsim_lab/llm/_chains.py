@@ -51,7 +51,6 @@ def chain_of_failure(
     event: str,
     status: Status,
     instead: str,
-    looking_up: bool = False,
     **fields: Any,
 ) -> LLMReasoningChain:
     """Return what a component does without the model's answer, after logging it as a WARNING.
@@ -63,14 +62,12 @@ def chain_of_failure(
         event: the log line's first word.
         status: of the chain.
         instead: what is done without the answer.
-        looking_up: whether it was a question of the lookup that failed, before the decision.
         fields: what else goes into the log line.
     """
-    before = LOOKING_UP if looking_up else ""
-    why = f"{instead}: {before}{failure}"
+    why = f"{instead}: {failure}"
     words = f"Turn {site.turn}, {site.agent or site.component}: {why}"
     fields = {"agent": site.agent, "turn": site.turn, **fields, "reason": failure.reason}
-    fields["detail"] = f"{before}{failure.detail}"
+    fields["detail"] = failure.detail
     log_event(logger, logging.WARNING, event, words=words, **fields)
     return _chain(site, status=status, call=failure.call, reasoning=why, confidence=None)
 

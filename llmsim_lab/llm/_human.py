@@ -206,6 +206,10 @@ def place_of(value: Any, choices: Sequence[Any]) -> int | None:
     return min(alike)[-1] if alike else None
 
 
+_NO_LIMIT = 2**53
+"""A bound from which on it tells people nothing."""
+
+
 def schema_words(schema: Mapping[str, Any]) -> str:
     """Return what can be answered for a field, as in ``a whole number from 0 to 20``."""
     if several := schema.get("anyOf"):
@@ -215,7 +219,11 @@ def schema_words(schema: Mapping[str, Any]) -> str:
     if "minimum" in schema and "maximum" in schema:
         bounds = f"from {text_of(schema['minimum'])} to {text_of(schema['maximum'])}"
     else:
-        limits = [(words, schema[key]) for key, words in _BOUNDS.items() if key in schema]
+        limits = [
+            (words, limit)
+            for key, words in _BOUNDS.items()
+            if isinstance(limit := schema.get(key), int | float) and abs(limit) < _NO_LIMIT
+        ]
         bounds = " and ".join(words.format(limit) for words, limit in limits)
     return f"{_TYPES.get(schema.get('type', ''), 'a value')} {bounds}".rstrip()
 

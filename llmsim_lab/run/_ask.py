@@ -36,7 +36,17 @@ from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, Status, reply_schema
+from llmsim_lab.types import (
+    Attempt,
+    CallRecord,
+    CallSite,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    Reply,
+    Status,
+    reply_schema,
+)
 
 if TYPE_CHECKING:
     from llmsim_lab.run._config import RunConfig
@@ -141,6 +151,24 @@ class Question:
     def prompt(self) -> str:
         """The question as a model would be sent it."""
         return self._ask._rendered(self._batch, self.player)
+
+    async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
+        """Ask a model, as the run asks its own; for a player who prepares the prompt first.
+
+        Args:
+            client: the model.
+            prompt: the whole prompt, instead of the question's own.
+
+        Raises:
+            LLMFailureException: the model failed to answer.
+        """
+        text = prompt or self.prompt
+        return await self._ask._put(client, self._batch, self.player, self._allowed, text)
+
+    @property
+    def site(self) -> CallSite:
+        """Where in the run it is asked."""
+        return self._ask._site(self._batch, self.player)
 
     def __repr__(self) -> str:
         return f"<Question to {self.player}: {self.reply.__name__}, turn {self.turn}>"
@@ -290,7 +318,8 @@ class Ask:
             otherwise: what stands in, with the status ``fallback``, where the answer stays invalid
                 or does not come in time: a reply, its fields, or a function of the name. Without it
                 the turn fails; so it does in any case where the model cannot be reached.
-            values: of the prompt's other slots; a function is called with the name.
+            values: of the prompt's other slots; a function is called with the name. Rules find them
+                in ``question.values``; where the prompt is a function, they are for rules alone.
 
         Raises:
             ConfigError: nobody answers for this player, the limits leave nothing, the same was
@@ -384,23 +413,7 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
-        recorder: Any = scope().recorder
-        if recorder is None:
-            return await work()
-        found = recorder.find_outside(what, key)
-        if found.is_done:
-            return otherwise if found.stopped else found.result
-        record = partial(recorder.outside, what, key, nth=found.nth)
-        if once:
-            record(once=True)
-        try:
-            result = await work()
-        except BaseException:
-            if once:
-                record(once=True, stopped=True)
-            raise
-        record(result=result, **({"once": True} if once else {}))
-        return loads(dumps(result))  # as a replay will have it
+        return await from_outside(what, key, work, once=once, otherwise=otherwise)
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
         """Record what became of a player's decisions, or of the turn.
@@ -508,7 +521,8 @@ class Ask:
             return []
         batch.filled = cache(self._prepared(batch, names[0]))
         found: list[Any] = [None] * len(names)
-        work: list[Coroutine[Any, Any, Sequence[_Outcome]]] = []
+        # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
+        work: list[Callable[[], Coroutine[Any, Any, Sequence[_Outcome]]]] = []
         those: list[list[int]] = []
         measured: dict[Any, list[int]] = {}
         answers: list[Answer | None] = [None] * len(names)
@@ -520,7 +534,7 @@ class Ask:
                 question = Question(self, batch, name, place, allowed)
                 answer = who(question) if callable(who) else self._by_chance(question)
                 if isawaitable(answer):
-                    work.append(self._waited(answer, question))
+                    work.append(partial(self._waited, answer, question))
                     those.append([at])
                 else:
                     found[at], answers[at] = self._settled(answer, question)
@@ -535,7 +549,7 @@ class Ask:
                 )
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
             if batch.decide is None:
-                work.append(self._called(who, batch, name, allowed, text))
+                work.append(partial(self._called, who, batch, name, allowed, text))
                 those.append([at])
             else:
                 field_name, texts = _options(who, batch, name, allowed)
@@ -543,9 +557,10 @@ class Ask:
         for (_, text, field_name, *options), ats in measured.items():
             who = self._run.seat(names[ats[0]], by=batch.by, tag=batch.tag)
             asked = [(names[at], places[at]) for at in ats]
-            work.append(self._chosen(who, batch, text, field_name, dict(options), asked))
+            work.append(partial(self._chosen, who, batch, text, field_name, dict(options), asked))
             those.append(ats)
-        done = await gather_all(work) if len(work) > 1 else [await one for one in work]
+        begun = [begin() for begin in work]
+        done = await gather_all(begun) if len(begun) > 1 else [await one for one in begun]
         for ats, outcomes in zip(those, done, strict=True):
             for at, (decision, record) in zip(ats, outcomes, strict=True):
                 found[at], answers[at] = decision, record
@@ -606,11 +621,6 @@ class Ask:
         """
         source, values = batch.prompt, batch.values
         if callable(source):
-            if values:
-                raise ConfigError(
-                    f"the prompt to {first} is a function of the name, so that {', '.join(values)} "
-                    "goes nowhere; put it into the text that the function returns"
-                )
             function = source
             return lambda: function
         prompt, edited = self._run.prompt_for(source, batch.reply)
@@ -658,19 +668,27 @@ class Ask:
     async def _called(
         self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
     ) -> Sequence[_Outcome]:
-        limited = allowed.choices or allowed.ranges
         try:
-            decision = await client.call_with_retry(
-                prompt=text,
-                response_model=batch.reply,
-                choices=allowed.choices or None,
-                limits=allowed.ranges or None,
-                check=allowed.complaint if limited else None,
-                site=CallSite(component=batch.component, agent=name, turn=self.turn),
-            )
+            return [(await self._put(client, batch, name, allowed, text), None)]
         except LLMFailureException as failure:
             return [self._stand_in(failure, batch, name)]
-        return [(decision, None)]
+
+    async def _put(
+        self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
+    ) -> Any:
+        """Ask a model and return its decision."""
+        limited = allowed.choices or allowed.ranges
+        return await client.call_with_retry(
+            prompt=text,
+            response_model=batch.reply,
+            choices=allowed.choices or None,
+            limits=allowed.ranges or None,
+            check=allowed.complaint if limited else None,
+            site=self._site(batch, name),
+        )
+
+    def _site(self, batch: _Batch, name: str) -> CallSite:
+        return CallSite(component=batch.component, agent=name, turn=self.turn)
 
     def _stand_in(self, failure: LLMFailureException, batch: _Batch, name: str) -> _Outcome:
         """Return what stands in for an answer; raise where nothing may, or no model is there."""
@@ -697,7 +715,10 @@ class Ask:
         return _random_reply(question.reply, question._allowed, question.rng)
 
     async def _waited(self, answer: Awaitable[Any], question: Question) -> Sequence[_Outcome]:
-        return [self._settled(await answer, question)]
+        try:
+            return [self._settled(await answer, question)]
+        except LLMFailureException as failure:  # of a player that asks a model by itself
+            return [self._stand_in(failure, question._batch, question.player)]
 
     def _settled(self, answer: Any, question: Question) -> _Outcome:
         player, reply, allowed = question.player, question.reply, question._allowed
@@ -846,6 +867,45 @@ def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
         return reply.model_validate(answer)
     except ValidationError as error:
         raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
+
+
+async def from_outside(
+    what: str,
+    key: Any,
+    work: Callable[[], Awaitable[Any]],
+    *,
+    once: bool = False,
+    otherwise: Any = None,
+) -> Any:
+    """Do what ``Ask.outside`` does, for the run that is being played, if there is one.
+
+    For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
+    """
+    recorder: Any = scope().recorder
+    if recorder is None:
+        return await work()
+    found = recorder.find_outside(what, key)
+    if found.is_done:
+        return otherwise if found.stopped else found.result
+    record = partial(recorder.outside, what, key, nth=found.nth)
+    if once:
+        record(once=True)
+    watch, came = scope().watch, None
+    waiting = ChatRequest(model=what, messages=(), site=CallSite(component=what))
+    if watch is not None:
+        watch.began(waiting)
+    try:
+        result = await work()
+        came = Attempt(request=waiting, reply=ChatReply(text=""), seconds=0.0)
+    except BaseException:
+        if once:
+            record(once=True, stopped=True)
+        raise
+    finally:
+        if watch is not None:
+            watch.ended(waiting, came, taped=False)
+    record(result=result, **({"once": True} if once else {}))
+    return loads(dumps(result))  # as a replay will have it
 
 
 # --- what is allowed -----------------------------------------------------------------------------
@@ -1100,7 +1160,7 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
     try:
-        return reply(reasoning="A random answer.", **drawn)
+        return reply(**({"reasoning": "A random answer."} if _reasons(reply) else {}), **drawn)
     except ValidationError as error:
         raise ConfigError(
             f"no random {reply.__name__} can be drawn: {faults(error)}; answer by a rule instead, "

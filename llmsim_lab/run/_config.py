@@ -20,7 +20,15 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model, field_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -146,6 +154,18 @@ class StateChange(RunIntervention):
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, values: Any) -> Any:
+        # Here, so that a file and a world's call show the right form too.
+        if isinstance(values, Mapping):
+            for name in values.keys() - cls.model_fields.keys():
+                raise ValueError(
+                    f"{name}: unknown; there are {', '.join(cls.model_fields)}; new values go by "
+                    "name: {'turn': 3, 'set': {'coins.Ann': 5}}"
+                )
+        return values
+
     @field_validator("set", mode="before")
     @classmethod
     def _plain(cls, values: Any) -> Any:
@@ -189,6 +209,8 @@ class WorldConfig(RunConfig):
     # Else a default of 2 for a float stays an int, unlike the 2.0 that a replay reads.
     model_config = ConfigDict(validate_default=True)
 
+    gone: ClassVar[Mapping[str, str]] = {}
+
     players: dict[str, PlayerWord] = Field(default_factory=dict)
     interventions: tuple[StateChange, ...] = ()
 
@@ -229,10 +251,7 @@ def made_intervention(
         at = values.get("turn", "?")
         fields = intervention_type.model_fields
         names = [field.alias or name for name, field in fields.items()]
-        way = ""
-        if issubclass(intervention_type, StateChange) and not values.keys() <= set(names):
-            way = "; new values go by name: {'turn': 3, 'set': {'coins.Ann': 5}}"
-        raise ConfigError(f"intervention at turn {at}: {faults(error, names)}{way}") from error
+        raise ConfigError(f"intervention at turn {at}: {faults(error, names)}") from error
 
 
 # --- a world's parameters ------------------------------------------------------------------------
@@ -294,11 +313,14 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
     _check_names(cls, base)
     # Last, so that runs are called after this class and not after its parent.
-    fields["name"] = (Annotated[str, Field(min_length=1)], cls.__name__)
     parent: type[RunConfig] = cls.config_type
+    for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
+        known = parent.model_fields[name]
+        fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
     made: type[RunConfig] = create_model(
         f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
     )
+    made.gone = cls.gone  # type: ignore[attr-defined]
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made

@@ -13,7 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,6 +27,8 @@ from llmsim_lab.run._turn import (
     RunTurn,
     Series,
     Turn,
+    outside_in_words,
+    own_numbers,
     told_of,
 )
 from llmsim_lab.tape import Tape
@@ -46,7 +48,7 @@ class Recorded:
     """
 
     def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
-        self.tape = tape
+        self.tape, self.run_id = tape, info.id
         self._rows = tape.frame_rows(info.id)
         self.series = series
         self.notes = [
@@ -76,7 +78,7 @@ class Recorded:
             "number": record["turn"],
             "state": record["state"],
             "interventions": (done,) if done else (),
-            "seconds": record["seconds"],
+            "seconds": float(record["seconds"]),
             "calls": calls,
         }
         if "by_code" in record:
@@ -139,8 +141,8 @@ class Reading:
         self.runs: dict[int, Record] = {}
         self.turns: dict[tuple[int, int], Record] = {}
         self.calls: dict[int, Record] = {}
-        self._sources: dict[int, Any] = {}
         self._seen: dict[int, dict[int, RunTurn]] = {}
+        self._numeric: dict[int, set[str]] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._highest = 0
 
@@ -169,16 +171,29 @@ class Reading:
                 no turn names are shown too.
         """
         with self._lock:
-            self._sources[info.id] = source
             known = self.runs.setdefault(info.id, {"columns": []})
+            if "series" not in known:
+                rows = map(source.own_columns, source.turns)
+                self._numeric[info.id] = {name for row in rows for name in own_numbers(row)}
+                known["series"] = [_series(item) for item in source.series]
             self._put_run(info, source, known, changes)
             seen = self._seen.setdefault(info.id, {})
-            for turn in source.turns:
-                own = info.fork_turn is None or turn.number > info.fork_turn
-                if own and seen.get(turn.number) is not turn:
-                    seen[turn.number] = turn
+            # From the end, since only the latest turn can have been changed.
+            new = [
+                *takewhile(lambda turn: seen.get(turn.number) is not turn, reversed(source.turns))
+            ]
+            for turn in reversed(new):
+                seen[turn.number] = turn
+                if self._is_its_own(info, turn):
                     self._put_turn(info.id, source, turn)
             self._put_rest(info.id, source, calls)
+
+    def _is_its_own(self, info: RunInfo, turn: Turn | RunTurn) -> bool:
+        """Return True for a turn that a run played itself, or that it was forked at and changed."""
+        if info.fork_turn is None or turn.number > info.fork_turn:
+            return True
+        theirs = self._seen.get(info.parent or 0, {}).get(turn.number)
+        return turn.number == info.fork_turn and theirs is not None and theirs.state != turn.state
 
     def _put_run(self, info: RunInfo, source: Any, known: Record, changes: Sequence[str]) -> None:
         facts = {
@@ -195,19 +210,24 @@ class Reading:
             "changes": [*changes],
             "notes": [*source.notes],
             "manifest": self._text(json.dumps(plain(info.manifest), indent=1)),
-            "series": [_series(item) for item in source.series],
             "prediction": plain(source.prediction()),
             "planned": source.last_planned,
+            "plays": not isinstance(source, Recorded),
         }
         if any(known.get(name) != value for name, value in facts.items()):
             known |= facts
-            self._append({"run": {**facts, "columns": [*known["columns"]]}})
+            self._append({"run": {**known, "columns": [*known["columns"]]}})
 
-    def _put_turn(self, run: int, source: Any, turn: RunTurn) -> None:
-        row, columns = source.own_columns(turn), self.runs[run]["columns"]
-        if new := [name for name in row if name not in columns]:
+    def _put_turn(self, run: int, source: Any, turn: Turn | RunTurn) -> None:
+        row, known = source.own_columns(turn), self.runs[run]
+        columns = known["columns"]
+        numeric = {*own_numbers(row)} - self._numeric[run]
+        if numeric:  # asked only then, since it depends on all turns
+            self._numeric[run] |= numeric
+            known["series"] = [_series(item) for item in source.series]
+        if (new := [name for name in row if name not in columns]) or numeric:
             columns += new
-            self._append({"run": {"id": run, "columns": [*columns]}})
+            self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
         decided = told_of(source, turn)
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
         numbers = {id(call): self._number(source, _on_tape(call), id(call)) for call in behind}
@@ -232,7 +252,7 @@ class Reading:
             "run": run,
             "n": turn.number,
             "row": [plain(row.get(name)) for name in columns],
-            "words": [self._text(str(it)) for it in source.in_words(turn)] if turn.number else [],
+            "words": [self._text(it) for it in _words(source, turn)] if turn.number else [],
             "done": [str(it) for it in turn.interventions],
             "seconds": round(turn.seconds, 2),
             "tokens": turn.tokens,
@@ -409,6 +429,16 @@ class Reading:
         self.calls |= {call["k"]: call for call in record.get("calls", ())}
         new, self._new = self._new, {}
         self.records.append({**new, **record})
+
+
+def _words(source: Any, turn: Turn | RunTurn) -> list[str]:
+    """Return a turn's story, and what came to it from outside, as its tape has that."""
+    tape, lines = getattr(source, "tape", None), []
+    if tape is not None:
+        own, at = source.run_id, turn.number
+        # A fork's first turns are its parent's.
+        lines = tape.outside(next((it for it, last in tape.line(own) if at <= last), own), at)
+    return [*map(str, source.in_words(turn)), *outside_in_words(lines)]
 
 
 def _calls_of(turn: Turn | RunTurn) -> Iterator[CallRecord]:

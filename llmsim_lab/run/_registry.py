@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -231,8 +232,11 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
         way = f"name the class: llmsim-lab run {name} --config {path}"
         raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:
-        config_type = find_class(name).config_type
+        cls = find_class(name)
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
-    read = getattr(config_type, "from_yaml", None)
-    return source.parse(config_type) if read is None else read(path)
+    if (read := getattr(cls.config_type, "from_yaml", None)) is not None:
+        return read(path)
+    values = {**cls.parameters_in(source)}
+    values.pop("kind", None)
+    return replace(source, values=values).parse(cls.config_type)

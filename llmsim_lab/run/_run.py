@@ -29,6 +29,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
@@ -37,6 +38,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
@@ -70,6 +72,7 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
+    interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -118,10 +121,8 @@ _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)[^{}\n]*)\}(?!\})")
 """A slot as an f-string has it, and no form of an answer: ``{name: ..., amount: ...}``."""
-_SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
+_SET_IN_A_TURN = ("turns", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
-_OWN_CODE = ("file", "methods", "parameters", "state")
-"""Digests of a world's own code, as ``code_digests`` names them."""
 CLIENT_SETTINGS = (
     *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
 )
@@ -186,10 +187,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
         part_names: the constructor's arguments by which users may give parts of their own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
-            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
-            ``digests`` of code, by name, are not the recorded ones, the run does not continue.
-        repeats_interventions: whether a rerun does again also what was done from outside while the
-            run was played, and not only what was planned when it began.
+            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
+        repeats_interventions: whether a rerun or a fork does again also what was done from outside
+            while the run was played, and not only what was planned before.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -213,6 +213,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     intervention_type: ClassVar[type[RunIntervention]] = StateChange
     part_names: ClassVar[tuple[str, ...]] = ("players",)
     repeats_interventions: ClassVar[bool] = False
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -271,8 +275,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.given = frozenset(given)
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
-        self.code_changes = ""
-        """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
         self._told_to_reach = 0
@@ -305,12 +307,19 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         super().__setattr__(name, value)
 
     @classmethod
+    def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
+        """Return the parameters that a file means; by default its keys, ``kind`` left out."""
+        return file.values
+
+    @classmethod
     def _configured(
         cls, config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
     ) -> ConfigT:
         """Return the configuration that parameters make, or a given one with them."""
         fields = cls.config_type.model_fields
         for name in parameters:
+            if name in cls.gone:
+                raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
             if name not in fields:
                 raise ConfigError(
                     f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
@@ -760,10 +769,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Digests of code that is not the package's and that the run depends on, by name."""
         shipped = type(self).__module__.startswith("llmsim_lab.")
         own = self._is_own() and not shipped
-        found = code_digests(type(self), Run, WorldConfig) if own else {}
-        for digests in digests_in(self.parts).values():
-            found |= digests
-        return found
+        return code_digests(type(self), Run, WorldConfig) if own else {}
 
     # --- what a run has been through ---------------------------------------------------------
 
@@ -896,18 +902,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._session = session
         self._recount()
-        self.code_changes = ""
-        if session is not None and (whose := self._coded_parts):
-            recorded = session.tape.run(session.run).manifest.get("code") or {}
-            self.code_changes = code_changes(whose, recorded, self.code_digests)
-            if self.code_changes:
-                event = f"{whose.upper()}_DIFFER"
-                _warn(event, run=self.run_id, what=self.code_changes)
         return self
-
-    @property
-    def _coded_parts(self) -> str:
-        return "_and_".join(digests_in(self.parts))
 
     def note_unrecorded(self, reason: str) -> Self:
         """Set why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
@@ -981,10 +976,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(at, []).append(intervention)
 
     def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned for a turn after the one ``run()`` ends at."""
+        """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
         end = self.turn_number + self.config.turns
-        if self.config.turns and intervention.turn > end:  # with 0 turns it is stepped by hand
+        # What is set in a state acts on the way to the next one, so that the last has none.
+        last = end - 1 if isinstance(intervention, StateChange) and self._is_own() else end
+        if self.config.turns and intervention.turn > last:  # with 0 turns it is stepped by hand
             reason = f"run() called now ends at turn {end}"
+            if intervention.turn == end:
+                reason += ", and what is set there acts on the way to the next"
             _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
@@ -997,16 +996,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
-            TapeError: the run cannot continue with the parts' code that is there now, or came out
-                differently from its recording.
+            TapeError: the turn came out differently from its recording.
             ConfigError: a turn is being played already.
         """
-        # A replay may try: each of its turns is compared with the recorded one.
-        if self.code_changes and isinstance(self._session, Recording):
-            raise TapeError(
-                f"run {self.run_id} cannot continue: {self.code_changes}. Bring back those "
-                f"{self._coded_parts}, or fork the run to continue with these"
-            )
         if self._stepping:
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
@@ -1032,7 +1024,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _clients(self) -> list[LLMClient]:
         """Return the clients that this run's parts ask with."""
         theirs = (getattr(part, "llm_client", None) for _, part in placed_in(self.parts))
-        found = [self.llm_client, *theirs, *self.players.values()]
+        found = [self.llm_client, *theirs, *map(_client_of, self.players.values())]
         # Each once: most parts share the run's.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
@@ -1045,7 +1037,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
         if self._session is not None:
-            others = {name: who for name, who in self.players.items() if isinstance(who, LLMClient)}
+            others = {name: _client_of(who) for name, who in self.players.items()}
+            others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
@@ -1299,6 +1292,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if state is not None:
             turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
         planned = [item for when, items in self.planned.items() if when > at for item in items]
+        if self.repeats_interventions:  # also those that were not planned
+            done = [item for turn in self.turns if turn.number > at for item in turn.interventions]
+            planned = [*done, *(item for item in planned if item.turn > self.turn_number)]
         made = self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
         made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
         return made
@@ -1490,8 +1486,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        changed = f", {self._coded_parts.upper()} DIFFER" if self.code_changes else ""
-        about = f"turn {self.turn_number}{self._about()}{changed}{lost}"
+        about = f"turn {self.turn_number}{self._about()}{lost}"
         return f"<{type(self).__name__} {self.config.name!r}: {about}>"
 
     def _repr_html_(self) -> str:
@@ -1523,6 +1518,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
         title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
         return table(header, rows, caption=title)
+
+
+def _client_of(player: Any) -> Any:
+    """Return the client of a player that asks a model by itself; else the player."""
+    return getattr(player, "llm_client", player)
 
 
 def _not_awaited(run: Run, whom: str) -> ConfigError:
@@ -1606,7 +1606,7 @@ def replay(
         # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
         run_sync(simulation.play_on(wanted - first, beyond_done=True))
     except TapeError as error:
-        if changed := simulation.code_changes or _own_code_changes(info, simulation):
+        if changed := _code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error
         raise
     return simulation
@@ -1642,7 +1642,7 @@ def resume(
     turns = load_turns(cls, tape, info.id, records)
     simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
     planned = planned_in(cls, records)
-    if changed := _own_code_changes(info, simulation):
+    if changed := _code_changes(info, simulation):
         _warn(
             "CODE_CHANGED",
             run=info.id,
@@ -1680,7 +1680,10 @@ def rerun(
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     start = load_turns(cls, tape, info.id, records[:1])
-    planned = planned_in(cls, records if cls.repeats_interventions else records[:1])
+    planned = planned_in(cls, records[:1])
+    if cls.repeats_interventions:
+        done = (interventions_of(cls, record, "interventions") for record in records[1:])
+        planned = [*chain(*done), *interventions_of(cls, records[-1], "planned")]
     simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     if simulation.config.replicate is not None:
@@ -1939,15 +1942,10 @@ def _made(
     return made
 
 
-def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
-    """Return what of a world's own code is not as it was recorded; empty where nothing is.
-
-    Of parts with code of their own the run's ``code_changes`` tells.
-    """
-    if digests_in(simulation.parts):
-        return ""
+def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
+    """Return what of a run's own code is not as it was recorded; empty where nothing is."""
     then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
-    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    changed = [name for name in {**then, **now} if then and then.get(name) != now.get(name)]
     if not changed:
         return ""
     return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
@@ -2016,32 +2014,6 @@ def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[M
 
 
 # --- parts ----------------------------------------------------------------------------------------
-
-
-def digests_in(parts: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """Return the ``digests`` of those parts that have some, by their names."""
-    found = {name: getattr(part, "digests", None) for name, part in parts.items()}
-    return {name: digests for name, digests in found.items() if isinstance(digests, Mapping)}
-
-
-def code_changes(what: str, recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return how code differs from what a run was recorded with; empty if it does not.
-
-    Args:
-        what: what the code is of, in the plural.
-        recorded: its digests by name, as the manifest has them.
-        now: the same of the code that is there.
-    """
-    found = [f"{name} is missing" for name in recorded if name not in now]
-    found += [f"{name} is new" for name in now if name not in recorded]
-    found += [
-        f"{name} is {digest[:12]} and was {recorded[name][:12]}"
-        for name, digest in now.items()
-        if recorded.get(name, digest) != digest
-    ]
-    if not found:
-        return ""
-    return f"the {what} are not those that the run was recorded with: {', '.join(found)}"
 
 
 def placed_in(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -8,9 +8,10 @@ what an intervention sets.
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -122,11 +123,19 @@ def _frozen(value: Any, where: str) -> Any:
     Raises:
         ConfigError: it holds something that can be changed in place.
     """
-    cls = type(value)
+    cls: Any = type(value)
     if cls is str:
         return whole_text(value)
-    if cls in _PLAIN or isinstance(value, State):
+    if _cannot_change(cls):
         return value
+    if isinstance(value, tuple):
+        items = [
+            it if _cannot_change(type(it)) else _frozen(it, where)  # type: ignore[arg-type]
+            for it in value
+        ]
+        if all(map(operator.is_, items, value)):
+            return value
+        return cls(*items) if hasattr(cls, "_fields") else tuple(items)  # a named one stays one
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
@@ -137,25 +146,33 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenDict({key: _frozen(item, f"{where}.{key}") for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([_frozen(item, where) for item in value])
-    if isinstance(value, tuple):
-        items = [_frozen(item, where) for item in value]
-        return cls(*items) if hasattr(cls, "_fields") else tuple(items)  # a named one stays one
     if isinstance(value, set | frozenset):
         raise ConfigError(
             f"{where} holds a set, whose order is another one in each process, and so in a replay; "
             "make it a tuple: tuple(sorted(...))"
         )
-    if isinstance(value, BaseModel) and not value.model_config.get("frozen"):
+    if isinstance(value, BaseModel):
         raise ConfigError(
             f"{where} holds a {cls.__name__}, which can be changed in place; derive it from "
             f"State: class {cls.__name__}(State)"
         )
-    if dataclasses.is_dataclass(value) and not cls.__dataclass_params__.frozen:
-        raise ConfigError(
-            f"{where} holds a {cls.__name__}, which can be changed in place; make it "
-            "@dataclass(frozen=True)"
-        )
-    return value
+    raise ConfigError(
+        f"{where} holds a {cls.__name__}, which can be changed in place; make it "
+        "@dataclass(frozen=True)"
+    )
+
+
+@lru_cache(maxsize=1024)  # asked of every value in every state
+def _cannot_change(cls: type) -> bool:
+    """Return True if the values of a class stay as they are, and hold nothing to be frozen."""
+    if cls in _PLAIN:
+        return True
+    if cls is str or issubclass(cls, Mapping | list | tuple | set | frozenset):
+        return False
+    if issubclass(cls, BaseModel):
+        return bool(cls.model_config.get("frozen"))
+    parameters = getattr(cls, "__dataclass_params__", None)
+    return parameters is None or bool(parameters.frozen)
 
 
 def check_kept(state: State, state_type: type[State]) -> None:

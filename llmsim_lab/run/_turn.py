@@ -13,8 +13,9 @@ from pydantic import ConfigDict, FiniteFloat, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import plain_frame
-from llmsim_lab._util.text import whole_text
+from llmsim_lab._util.text import clip, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
@@ -42,6 +43,9 @@ _READ: dict[Any, Callable[[Any], Any]] = {
     "boolean": TypeAdapter(bool).validate_python,
 }
 """What reads a field of a reply, by its type in the schema."""
+
+_MOST_OUTSIDE = 500
+"""How much of what came from outside is shown, characters."""
 
 StateT = TypeVar("StateT", default=Any)
 InterventionT = TypeVar("InterventionT", default=Any)
@@ -255,6 +259,23 @@ def _in_words(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _in_words(item) for name, item in value.items()}
     return [_in_words(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what came from outside, a line of text each: ``weather "Rome": {"rain":true}``.
+
+    Args:
+        lines: a turn's, as ``Tape.outside`` has them; of two of the same the later one counts.
+    """
+    latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
+    said = []
+    for (what, key, _), line in latest.items():
+        wanted = line["key"] if isinstance(line["key"], str) else key
+        got = dumps(line["result"]) if "result" in line else "stopped before it answered"
+        said.append(
+            f"{clip(f'{what} {wanted}'.rstrip(), _MOST_OUTSIDE)}: {clip(got, _MOST_OUTSIDE)}"
+        )
+    return said
 
 
 def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """The social simulation: a statechart fixes the legal moves, a reasoner chooses among them.
 
-``SocialSimulation`` runs a ``SocialConfig``, whose parts are plain dicts or come from YAML; the
-run's methods return frames and cascades. The other names are the reasoner's and the chart's, for
-use without a run.
+``SocialSimulation`` is a world with parameters, given by keyword or in a YAML file; the run's
+methods return frames and cascades. The other names are the reasoner's and the chart's, for use
+without a run.
 """
 
 from llmsim_lab.statechart._agent import Post, SocialAgent
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState, Statechart, Transition
-from llmsim_lab.statechart._config import SocialConfig
 from llmsim_lab.statechart._reasoner import (
     Reasoner,
     build_reasoner_prompt,
@@ -21,7 +20,6 @@ __all__ = [
     "Post",
     "Reasoner",
     "SocialAgent",
-    "SocialConfig",
     "SocialSimulation",
     "Statechart",
     "Transition",

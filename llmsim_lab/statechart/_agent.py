@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Literal
-
-from pydantic import AliasChoices, Field
+from typing import Literal
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._chart import AgentState
-from llmsim_lab.types import Status
 
 PostKind = Literal["original", "reply", "reshare"]
-
-
-# Recorded tapes call it "round". Both are read, since pydantic 2.12.0 writes a nested one as it is.
-TurnOnTape = Annotated[
-    int, Field(validation_alias=AliasChoices("round", "turn"), serialization_alias="round")
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +34,7 @@ class Post:
     author: str
     text: str
     topics: tuple[str, ...] = ()
-    turn: TurnOnTape = 0
+    turn: int = 0
     kind: PostKind = "original"
     parent: int | None = None
     root: int | None = None
@@ -73,7 +64,6 @@ class StateTransition:
         target: the state that was entered.
         turn: the turn in which it happened, if one is played.
         decided_by: who chose the target.
-        status: how the reasoner's decision came about; ``ok`` where none was needed.
         post: the id of the post it was about, if it was about one.
     """
 
@@ -82,7 +72,6 @@ class StateTransition:
     target: AgentState
     turn: int | None = None
     decided_by: DecidedBy = "chart"
-    status: Status = "ok"
     post: int | None = None
 
 
@@ -148,7 +137,6 @@ class SocialAgent:
         *,
         turn: int | None = None,
         decided_by: DecidedBy = "chart",
-        status: Status = "ok",
         post: int | None = None,
     ) -> StateTransition:
         """Enter a state, reset its ticks, and remember the transition.
@@ -156,7 +144,7 @@ class SocialAgent:
         Returns:
             The entry in the history.
         """
-        record = StateTransition(trigger, self.state, state, turn, decided_by, status, post)
+        record = StateTransition(trigger, self.state, state, turn, decided_by, post)
         self.state_history.append(record)
         self.state = state
         self.ticks_in_state = 0

@@ -8,21 +8,23 @@ breadth as in Vosoughi, Roy and Aral (2018), "The spread of true and false news 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llmsim_lab._util.text import clip, printable
+from llmsim_lab.run._turn import Turn
 from llmsim_lab.statechart._agent import Post
 from llmsim_lab.statechart._chart import AgentState
-from llmsim_lab.statechart._state import Move, SocialTurn
+from llmsim_lab.statechart._state import Move
+from llmsim_lab.types import Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def all_posts(turns: Sequence[SocialTurn]) -> dict[int, Post]:
+def all_posts(turns: Sequence[Turn]) -> dict[int, Post]:
     """Return all posts of a run by id, those it began with included."""
     first = turns[0].state
     known = {entry.post.id: entry.post for entry in first.feed}
@@ -30,15 +32,25 @@ def all_posts(turns: Sequence[SocialTurn]) -> dict[int, Post]:
     return known | {post.id: post for turn in turns for post in turn.state.new_posts}
 
 
-def likes_of(turns: Sequence[SocialTurn]) -> Counter[int]:
+def likes_of(turns: Sequence[Turn]) -> Counter[int]:
     """Return how often each post was liked, by its id; the first state's own counts included."""
     # Its own list of likes is left out: they are in its feed's counts already.
     likes = Counter({entry.post.id: entry.likes for entry in turns[0].state.feed})
-    likes.update(like.post for turn in turns[1:] for like in turn.likes)
+    likes.update(like.post for turn in turns[1:] for like in turn.state.likes)
     return likes
 
 
-def state_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+def moves_in(turns: Sequence[Turn]) -> Iterator[tuple[Turn, Move]]:
+    """Yield the moves of these turns; those of the state that a run began from are not its own."""
+    return ((turn, move) for turn in turns if turn.number for move in turn.state.moves)
+
+
+def statuses_in(turn: Turn) -> Mapping[str, Status]:
+    """Return how the decisions about a turn's moves came about, by user."""
+    return {it.player: it.status for it in turn.answers if it.component == "reasoner"}
+
+
+def state_frame(turns: Sequence[Turn]) -> pd.DataFrame:
     """Return what ``SocialSimulation.state_frame`` does, of these turns."""
     import pandas as pd
 
@@ -51,26 +63,32 @@ def state_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
     return frame
 
 
-def moves_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+def moves_frame(turns: Sequence[Turn]) -> pd.DataFrame:
     """Return what ``SocialSimulation.moves_frame`` does, of these turns."""
     import pandas as pd
 
+    statuses = {turn.number: statuses_in(turn) for turn in turns}
     rows = [
-        (turn.number, *move[:2], move.source.value, move.target.value, *move[4:])
-        for turn in turns
-        for move in turn.moves
+        {
+            "turn": turn.number,
+            **move._asdict(),
+            "source": move.source.value,
+            "target": move.target.value,
+            "status": statuses[turn.number].get(move.agent, "ok"),
+        }
+        for turn, move in moves_in(turns)
     ]
-    columns = ["turn", *Move._fields]
+    columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
     # pandas' own integers: with None in it, a column would become floats.
     return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
 
 
-def transition_matrix(turns: Sequence[SocialTurn], *, shares: bool = True) -> pd.DataFrame:
+def transition_matrix(turns: Sequence[Turn], *, shares: bool = True) -> pd.DataFrame:
     """Return what ``SocialSimulation.transition_matrix`` does, of these turns."""
     import pandas as pd
 
     names = [state.value for state in AgentState]
-    counts = Counter((move.source.value, move.target.value) for t in turns for move in t.moves)
+    counts = Counter((move.source.value, move.target.value) for _, move in moves_in(turns))
     matrix = pd.DataFrame(
         [[counts[source, target] for target in names] for source in names],
         index=pd.Index(names, name="source"),
@@ -82,7 +100,7 @@ def transition_matrix(turns: Sequence[SocialTurn], *, shares: bool = True) -> pd
     return matrix.div(matrix.sum(axis=1).replace(0, 1), axis=0)
 
 
-def post_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+def post_frame(turns: Sequence[Turn]) -> pd.DataFrame:
     """Return what ``SocialSimulation.post_frame`` does, of these turns."""
     import pandas as pd
 
@@ -108,23 +126,25 @@ def post_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
     return frame.astype({"root": "Int64"}).set_index("post")
 
 
-def agent_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+def agent_frame(turns: Sequence[Turn]) -> pd.DataFrame:
     """Return what ``SocialSimulation.agent_frame`` does, of these turns."""
     import pandas as pd
 
     posts, people = all_posts(turns).values(), turns[-1].state.people
-    asked = [m for turn in turns for m in turn.moves if m.decided_by == "reasoner"]
+    fell_back = (
+        name for turn in turns for name, status in statuses_in(turn).items() if status == "fallback"
+    )
     received: Counter[str] = Counter()
     for author, engagement in post_frame(turns)[["author", "engagement"]].itertuples(index=False):
         received[author] += engagement
     counts = {
-        "moves": Counter(move.agent for turn in turns for move in turn.moves),
-        "decided": Counter(move.agent for move in asked),
-        "fallbacks": Counter(move.agent for move in asked if move.status == "fallback"),
+        "moves": Counter(move.agent for _, move in moves_in(turns)),
+        "decided": Counter(it.agent for _, it in moves_in(turns) if it.decided_by == "reasoner"),
+        "fallbacks": Counter(fell_back),
         "posts": Counter(post.author for post in posts if post.kind == "original"),
         "replies": Counter(post.author for post in posts if post.kind == "reply"),
         "reshares": Counter(post.author for post in posts if post.kind == "reshare"),
-        "likes": Counter(like.agent for turn in turns for like in turn.likes),
+        "likes": Counter(like.agent for turn in turns if turn.number for like in turn.state.likes),
         "received": received,
     }
     index = pd.Index([person.name for person in people], name="agent")
@@ -229,7 +249,7 @@ class Cascade:
         return self.tree()
 
 
-def cascades(turns: Sequence[SocialTurn]) -> list[Cascade]:
+def cascades(turns: Sequence[Turn]) -> list[Cascade]:
     """Return what ``SocialSimulation.cascades`` does, of these turns."""
     posts = all_posts(turns)
     likes = likes_of(turns)
@@ -245,7 +265,7 @@ def cascades(turns: Sequence[SocialTurn]) -> list[Cascade]:
     return sorted(found, key=lambda cascade: (-cascade.size, cascade.root.id))
 
 
-def cascade_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+def cascade_frame(turns: Sequence[Turn]) -> pd.DataFrame:
     """Return what ``SocialSimulation.cascade_frame`` does, of these turns."""
     import pandas as pd
 

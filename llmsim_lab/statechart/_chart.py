@@ -398,7 +398,10 @@ def _unknown_names(
                     f"Statechart.load(..., {role}s={{{function!r}: function}})"
                 )
                 if role == "guard":
-                    what += f", or SocialSimulation(..., guards={{{function!r}: function}})"
+                    what += (
+                        "; for a simulation, derive a class: class Town(SocialSimulation): "
+                        f"guards = {{**SocialSimulation.guards, {function!r}: function}}"
+                    )
                 yield ("transitions", index, role), what
 
 

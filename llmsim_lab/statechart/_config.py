@@ -1,4 +1,4 @@
-"""What a social simulation is configured with, and what may be done to one from outside.
+"""What a social simulation is made of: users, first posts, a chart, a feed.
 
 Users and first posts may be numbers instead of lists: ``population`` makes users from the profiles
 in ``data/social``.
@@ -12,17 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+)
 
 from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
-from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._config import RunConfig, RunIntervention, one_or_more
-from llmsim_lab.run._turn import Series
-from llmsim_lab.statechart._chart import AgentState, ChartTable, read_table
+from llmsim_lab.statechart._chart import ChartTable, read_table
 
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """Names and topics stand in prompts outside quotation marks, so they must not begin new lines."""
@@ -145,14 +149,6 @@ def seed_posts(count: int | None = None) -> tuple[PostConfig, ...]:
     return posts[:count]
 
 
-_SERIES: tuple[Series, ...] = tuple(
-    Series(column=name, label=name.capitalize(), unit="a turn", short=name)
-    for name in ("likes", "replies", "reshares", "posts")
-) + tuple(
-    Series(column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users")
-    for state in AgentState
-)
-
 Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
@@ -183,177 +179,76 @@ class FeedConfig(Settings):
     max_posts: Annotated[int, Field(ge=1, le=10_000)] = 200
 
 
-class ReasonerConfig(Settings):
-    """Who chooses where the chart leaves several moves.
-
-    Attributes:
-        kind: ``llm``, a language model, or ``rule``, a logit on how well the post fits the user.
-        rationale: whether the model gives a reason; only for ``llm``.
-        shuffle: whether the options stand in a seeded random order; only for ``llm``.
-        decide: ``sample`` or ``mode`` asks for the probability of each option, in every order of
-            them, and draws, or takes the likeliest; only for ``llm``. None asks for an answer.
-        prompt: a prompt file instead of the shipped one; only for ``llm``.
-    """
-
-    kind: Literal["llm", "rule"] = "llm"
-    rationale: bool = False
-    shuffle: bool = True
-    decide: Literal["sample", "mode"] | None = None
-    prompt: Path | None = None
-
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
-        reads = self.rationale or self.prompt or self.decide or not self.shuffle
-        if self.kind == "rule" and reads:
-            raise ValueError(
-                "rationale, shuffle, decide and prompt would have no effect: a rule reads no prompt"
-            )
-        return self
+# --- parameters of the simulation ----------------------------------------------------------------
 
 
-class WriterConfig(Settings):
-    """Who writes the posts.
-
-    Attributes:
-        kind: ``rule``, set phrases, or ``llm``, a language model.
-        prompt: a prompt file instead of the shipped one; only for ``llm``.
-    """
-
-    kind: Literal["llm", "rule"] = "rule"
-    prompt: Path | None = None
-
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
-        if self.kind == "rule" and self.prompt:
-            raise ValueError("prompt would have no effect: a rule reads no prompt")
-        return self
+def _users(users: Any, info: ValidationInfo) -> Any:
+    if not _is_number(users):
+        return users
+    return _made(lambda: population(users, seed=(info.data or {}).get("seed", 0)))
 
 
-class SocialIntervention(RunIntervention):
-    """Something done to the network from outside; users act on it from the next turn on.
-
-    Attributes:
-        turn: the number of the turn whose state is changed.
-        post: a post to inject.
-        ban: users who may not act any more; their posts leave the feeds, others' reshares of them
-            stay.
-        unban: users who may again.
-        note: why, for the record.
-    """
-
-    post: PostConfig | None = None
-    ban: tuple[Name, ...] = ()
-    unban: tuple[Name, ...] = ()
-    note: str = ""
-
-    _names = field_validator("ban", "unban", mode="before")(one_or_more)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not (self.post or self.ban or self.unban):
-            raise ValueError("an intervention needs 'post', 'ban' or 'unban'")
-        if both := sorted(set(self.ban) & set(self.unban)):
-            raise ValueError(f"{', '.join(both)}: either ban or unban, not both at once")
-        return self
-
-    def __str__(self) -> str:
-        parts = [f'post by {self.post.author}: "{clip(self.post.text, 60)}"'] if self.post else []
-        parts += [f"ban {name}" for name in self.ban] + [f"unban {name}" for name in self.unban]
-        note = f" ({self.note})" if self.note else ""
-        # "round": recorded tapes hold this text, and a replay compares it.
-        return f"round {self.turn}: {', '.join(parts)}{note}"
+def _first_posts(posts: Any) -> Any:
+    return _made(lambda: seed_posts(posts)) if _is_number(posts) else posts
 
 
-class SocialConfig(RunConfig):
-    """Everything that defines a social simulation, apart from the model's answers.
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool | float | str):  # True is an int for Python
+        raise ValueError(f"give a whole number or a list, not {value!r:.40}")
+    return isinstance(value, int)
 
-    ``population: 500`` instead of ``agents`` makes 500 users from the shipped profiles, and
-    ``seed_posts: 8`` instead of ``posts`` takes the first 8 of the shipped posts.
 
-    Attributes:
-        kind: ``social``, by which a file says what it describes.
-        agents: the users.
-        posts: what the feeds begin with.
-        chart: a statechart instead of the shipped ``social_feed``: a file, or the content of one. A
-            run's configuration has the content, so that its tape needs no other file.
-        reasoner: who chooses among legal moves.
-        writer: who writes the posts.
-        feed: how the next post is chosen.
-        history_depth: how many transitions each user remembers; None for all.
-        interventions: what is done from outside, and when.
-    """
+def _made(make: Any) -> Any:
+    try:
+        return make()
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
 
-    kind: Literal["social"] = "social"
-    name: Annotated[str, Field(min_length=1)] = "social"
-    turns: Annotated[int, Field(ge=0, le=100_000)] = 10
-    agents: Annotated[tuple[ProfileConfig, ...], Field(min_length=1)]
-    posts: tuple[PostConfig, ...] = ()
-    chart: ChartTable | Path | None = None
-    reasoner: ReasonerConfig = Field(default_factory=ReasonerConfig)
-    writer: WriterConfig = Field(default_factory=WriterConfig)
-    feed: FeedConfig = Field(default_factory=FeedConfig)
-    history_depth: Annotated[int, Field(ge=0)] | None = 50
-    interventions: tuple[SocialIntervention, ...] = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _expand(cls, values: Any) -> Any:
-        if not isinstance(values, Mapping):
-            return values
-        values = dict(values)
-        for short, full in (("population", "agents"), ("seed_posts", "posts")):
-            if short not in values:
-                continue
-            if full in values:
-                raise ValueError(f"give either {short} or {full}, not both")
-            count, seed = values.pop(short), values.get("seed", 0)
-            # Before pydantic sees it: no field has this name, and True is an int for Python.
-            if isinstance(count, bool) or not isinstance(count, int):
-                raise ValueError(f"{short} must be a whole number, not {count!r}")
-            try:
-                values[full] = (
-                    population(count, seed=seed) if short == "population" else seed_posts(count)
-                )
-            except ConfigError as error:
-                raise ValueError(f"{short}: {error}") from error
-        return values
+def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:
+    counts = Counter(user.name for user in users)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise ValueError(f"users must have different names; twice: {', '.join(twice[:5])}")
+    return users
 
-    @model_validator(mode="after")
-    def _check_names(self) -> Self:
-        counts = Counter(agent.name for agent in self.agents)
-        if twice := sorted(name for name, count in counts.items() if count > 1):
-            raise ValueError(f"agents must have different names; twice: {', '.join(twice[:5])}")
-        return self
 
-    @property
-    def needs_model(self) -> bool:
-        """True if a language model reasons or writes."""
-        return "llm" in (self.reasoner.kind, self.writer.kind)
+def _beside(file: str | Path, info: ValidationInfo) -> Path:
+    """Return a file that a configuration names, which is beside the configuration's own."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / file
 
-    @property
-    def series(self) -> Sequence[Series]:
-        """Engagement, then the number of users in each state."""
-        return _SERIES
 
-    def by_rules(self) -> SocialConfig:
-        """Return the configuration with a rule as reasoner and set phrases: it needs no model."""
-        rules = {"reasoner": ReasonerConfig(kind="rule"), "writer": WriterConfig()}
-        return self.model_copy(update=rules)
+def _table(chart: Any, info: ValidationInfo) -> Any:
+    # What the file holds, so that a tape needs no other file.
+    if not isinstance(chart, str | Path):
+        return chart
+    return _made(lambda: read_table(_beside(chart, info)))
 
-    @classmethod
-    def from_yaml(cls, path: str | Path) -> SocialConfig:
-        """Read a configuration from a YAML file; paths in it are relative to the file.
 
-        Raises:
-            ConfigError: the file cannot be read or something in it is wrong, with its line.
-        """
-        config = read_config(Path(path), cls)
-        folder = Path(path).parent
-        found: dict[str, Any] = {}
-        if isinstance(config.chart, Path):
-            found["chart"] = read_table(folder / config.chart)
-        for name in ("reasoner", "writer"):
-            part = getattr(config, name)
-            if part.prompt is not None:
-                found[name] = part.model_copy(update={"prompt": folder / part.prompt})
-        return config.model_copy(update=found)
+def _text(prompt: Any, info: ValidationInfo) -> Any:
+    if not isinstance(prompt, str | Path) or not str(prompt).endswith(".md"):
+        return prompt
+    try:
+        return _beside(prompt, info).read_text("utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read the prompt {prompt}: {error}") from error
+
+
+if TYPE_CHECKING:
+    Population = int | Sequence[ProfileConfig | Mapping[str, Any]]
+    SeedPosts = int | Sequence[PostConfig | Mapping[str, Any]]
+    Chart = ChartTable | Mapping[str, Any] | str | Path | None
+    Wording = Mapping[str, str | Path]
+else:
+    Population = Annotated[
+        tuple[ProfileConfig, ...],
+        BeforeValidator(_users),
+        Field(min_length=1),
+        AfterValidator(_names_differ),
+    ]
+    SeedPosts = Annotated[tuple[PostConfig, ...], BeforeValidator(_first_posts)]
+    Chart = Annotated[ChartTable | None, BeforeValidator(_table)]
+    Wording = dict[
+        Literal["social_reasoner", "social_choice", "social_post"],
+        Annotated[str, BeforeValidator(_text)],
+    ]

@@ -1,45 +1,48 @@
-"""The social simulation: a chart fixes what is legal, a reasoner chooses, posts travel."""
+"""The social simulation: a chart fixes what is legal, users choose, posts travel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import ValidationError
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.waiting import gather_all
+from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run
+from llmsim_lab.run import Ask, Question, Run
+from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart import _analysis
-from llmsim_lab.statechart._agent import (
-    Post,
-    SocialAgent,
-    interested,
-)
+from llmsim_lab.statechart._agent import Post, SocialAgent, interested
 from llmsim_lab.statechart._analysis import Cascade
-from llmsim_lab.statechart._chart import AgentState, Guard, Statechart, read_table
+from llmsim_lab.statechart._chart import (
+    STATE_DESCRIPTIONS,
+    AgentState,
+    ChartTable,
+    Guard,
+    Statechart,
+)
 from llmsim_lab.statechart._config import (
-    ReasonerConfig,
-    SocialConfig,
-    SocialIntervention,
-    WriterConfig,
+    Chart,
+    FeedConfig,
+    Population,
+    PostConfig,
+    SeedPosts,
+    Wording,
 )
-from llmsim_lab.statechart._reasoner import MoveChoice, MoveQuestion, Reasoner, RuleReasoner
-from llmsim_lab.statechart._state import (
-    FeedEntry,
-    SocialState,
-    SocialTurn,
-    UserState,
-    check_history,
-    check_state,
+from llmsim_lab.statechart._reasoner import (
+    ExplainedNextState,
+    MoveQuestion,
+    NextState,
+    build_reasoner_prompt,
+    choice_prompt,
 )
+from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState, check_state
 from llmsim_lab.statechart._turn import (
     FeedSelector,
+    MoveEffects,
     MovePlan,
     circulate,
     make_moves,
@@ -47,130 +50,213 @@ from llmsim_lab.statechart._turn import (
     plan_turn,
     triggers_in,
 )
-from llmsim_lab.statechart._writer import LLMWriter, PhraseWriter
-from llmsim_lab.types import LLMReasoningChain
+from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-class _Chooses(Protocol):
-    async def choose_all(
-        self, questions: Sequence[MoveQuestion]
-    ) -> Sequence[MoveChoice | AgentState]: ...
-
-
-class _Writes(Protocol):
-    async def write(
-        self, agent: SocialAgent, post: Post, about: Post | None
-    ) -> tuple[Post, LLMReasoningChain | None]: ...
+_SERIES = tuple(
+    Series(column=name, label=name.capitalize(), unit="a turn", short=name)
+    for name in ("likes", "replies", "reshares", "posts")
+) + tuple(
+    Series(column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users")
+    for state in AgentState
+)
 
 
-class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialIntervention]):
+class SocialSimulation(Run[SocialState]):
     """A run of the social simulation.
 
     A turn, for each user: a tick; if time is up the trigger is ``timeout``, else one that follows
-    from the state; the chart says where it may lead; where there are several ways the reasoner
-    chooses, all such users' choices at once; then the moves are made.
+    from the state; the chart says where it may lead; where there are several ways the user is
+    asked, all such users at once; then the moves are made, and the authors of posts are asked for
+    their words.
+
+    Each user is a player. ``players={"reasoner": ...}`` answers for all where they go, ``"writer"``
+    what they write: the rule draws by how well a post fits, and writes set phrases.
 
     Args:
-        config: what to run.
-        llm_client: the model, where the configuration calls for one.
-        reasoner: replaces the configured one: an object with ``async choose_all(questions)``, which
-            returns a state for each question.
-        writer: replaces the configured one: an object with ``async write(agent, post, about)``,
-            which returns the post with its text, and a reasoning chain or None.
-        guards: functions that the chart may name beside the shipped ``interested``, by those names.
-            A guard is called more than once for a move, and again on replay, so its answer must
-            follow from the agent (without its history) and the post alone.
-        state: the state to start from; if not given, everybody idle and the configured posts.
-        tape: where to record the run: a tape, or a file that becomes or is one.
-        prompts: replace the configured ones: ``reasoner``, ``writer``.
+        population: the users, or how many: they are then made from the shipped profiles.
+        seed_posts: what the feeds begin with, or how many of the shipped posts.
+        chart: a statechart instead of the shipped ``social_feed``: a file, or the content of one.
+        feed: how the next post is chosen.
+        rationale: whether users give a reason, in one sentence.
+        shuffle: whether the options stand in a seeded random order.
+        decide: ``sample`` or ``mode`` asks a model for the probability of each option, and draws,
+            or takes the likeliest.
+        wording: prompts of your own, by the name of the one whose place they take, such as
+            ``social_reasoner``: a text, or a file that ends in ``.md``.
 
     Attributes:
-        chart: what is legal.
+        guards: what the chart may name as guards; a class derived from this one may have others. A
+            guard is called more than once for a move, so that its answer must follow from the agent
+            (without its history) and the post alone.
     """
 
-    kind = "social"
-    part_names = ("reasoner", "writer", "guards")
+    kind: ClassVar[str] = "social"
+    guards: ClassVar[Mapping[str, Guard]] = {"interested": interested}
 
-    def __init__(
-        self,
-        config: SocialConfig,
-        *,
-        llm_client: LLMClient | None = None,
-        reasoner: _Chooses | None = None,
-        writer: _Writes | None = None,
-        guards: Mapping[str, Guard] | None = None,
-        state: SocialState | None = None,
-        tape: Tape | str | Path | None = None,
-        prompts: Mapping[str, Prompt] | None = None,
-    ) -> None:
-        # Recorded: the configuration does not describe them, so a replay must be given them again.
-        parts = {"reasoner": reasoner, "writer": writer, "guards": guards}
-        given = {name for name, part in parts.items() if part}
-        prompts = prompts or {}
-        # The file's content becomes part of the configuration, so that a tape needs no other file.
-        if isinstance(config.chart, Path):
-            config = config.model_copy(update={"chart": read_table(config.chart)})
-        self.guards = dict(guards or {})
-        self.chart: Statechart[AgentState] = _chart_of(config, self.guards)
-        # A class with the contract's ``decide`` alone would fail in the middle of the first turn.
-        if reasoner is not None and not hasattr(reasoner, "choose_all"):
+    gone: ClassVar[Mapping[str, str]] = {
+        "agents": "the users are population=[{'name': ..., 'interests': [...]}], or a number",
+        "posts": "what the feeds begin with is seed_posts=[{'author': ...}], or a number",
+        "reasoner": "say who answers by the seat, players={'reasoner': 'rule'}, and what is asked "
+        "by parameters: rationale=True, shuffle=False, decide='sample', "
+        "wording={'social_reasoner': 'mine.md'}",
+        "writer": "say who writes by the seat, players={'writer': 'rule'}; its prompt is "
+        "wording={'social_post': 'mine.md'}",
+        "guards": "they are those of a class of your own: class Town(SocialSimulation): guards = "
+        "{**SocialSimulation.guards, 'mine': function}",
+        "history_depth": "users remember their latest 50 moves, and moves_frame() has all",
+    }
+
+    population: Population = 12
+    seed_posts: SeedPosts = 8
+    chart: Chart = None
+    feed: FeedConfig = FeedConfig()
+    rationale: bool = False
+    shuffle: bool = True
+    decide: Literal["sample", "mode"] | None = None
+    wording: Wording = {}  # noqa: RUF012 - a parameter's default, which is frozen
+
+    def ready(self) -> None:
+        """Make the chart, and what chooses posts."""
+        if self.rationale and self.decide:
             raise ConfigError(
-                f"{type(reasoner).__name__} has no choose_all, which a turn needs: "
-                "async def choose_all(self, questions) -> list[AgentState]"
+                f"rationale has no effect with decide={self.decide!r}, which asks for probabilities"
             )
-        self.reasoner = reasoner or _reasoner_of(config, llm_client, prompts.get("reasoner"))
-        self.writer = writer or _writer_of(config, llm_client, prompts.get("writer"))
-        self._agents: tuple[SocialAgent, ...] = ()
-        self._followed: Sequence[SocialTurn] = ()
-        self._selector = FeedSelector(config.feed, config.agents, seed=config.seed)
-        if state is None:
-            state = _first_state(config, self.chart)
-        self._check(state, config)
-        first = SocialTurn(number=state.turn, state=state)
-        super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
+        self._users = self.config.population
+        self._chart = _chart_of(self.config.chart, self.guards)
+        texts = self.config.wording.items()
+        self._wording = {name: Prompt.parse(text, name=name) for name, text in texts}
+        self._selector = FeedSelector(self.feed, self._users, seed=self.seed)
+        self._scratch = self._new_agents()  # placed anew in each turn
+        self._made: SocialState | None = None
 
-    # --- a turn ------------------------------------------------------------------------------
-
-    async def _play(self, before: SocialTurn, planned: Sequence[SocialIntervention]) -> SocialTurn:
-        state, seed = before.state, self.config.seed
-        # Copies, so that a failed turn leaves the agents' ticks as they were.
-        agents = [copy(agent) for agent in self.agents]
-        plan = self._plan_of(state, agents)
-        chains = await self._decide(plan)
-        outcome = make_moves(plan, state, self.chart, seed)
-        # All at once, as the choices before: nobody's post depends on another of the same turn.
-        written = await gather_all(
-            [self._write(agent, post, about) for agent, post, about in outcome.drafts]
+    def start(self) -> SocialState:
+        """Return the network before the first turn: everybody in the chart's initial state."""
+        posts = tuple(
+            Post(**dict(post), id=number, root=number)
+            for number, post in enumerate(self.config.seed_posts, start=1)
         )
-        chains += [chain for _, chain in written if chain is not None]
-        posts = [post for post, _ in written]
-        return SocialTurn(
-            number=plan.number,
-            state=next_state(state, plan, outcome, posts, agents, self.config.feed),
-            chains=tuple(chains),
-            moves=tuple(outcome.moves),
-            likes=tuple(outcome.likes),
-            asked=len(plan.ambiguous),
+        people = tuple(
+            UserState(
+                user.name,
+                self._chart.initial,
+                seen=tuple(post.id for post in posts if post.author == user.name),
+            )
+            for user in self._users
         )
+        feed = circulate([], [FeedEntry(post) for post in posts], number=0, config=self.feed)
+        return SocialState(people=people, feed=feed, new_posts=posts, next_post=len(posts) + 1)
 
-    def _plan_of(self, state: SocialState, agents: Sequence[SocialAgent]) -> MovePlan:
-        _place_agents(agents, state)
-        return plan_turn(
-            state,
-            agents,
-            self.config.agents,
-            chart=self.chart,
-            selector=self._selector,
-            seed=self.config.seed,
+    async def turn(self, state: SocialState, ask: Ask) -> SocialState:
+        """Return the network after every user's move."""
+        if state is not self._made:
+            self._check(state)
+        agents = _placed(self._scratch, state)
+        plan = self._due(state, agents)
+        moves = plan.ambiguous
+        choices = await ask.each(
+            moves,
+            self._reply,
+            lambda name: self._move_prompt(moves[name]),
+            tag="reasoner",
+            limits=lambda name: self._options(moves[name]),
+            decide=self.decide,
+            otherwise=lambda name: self._choice(moves[name].options[0], "no valid answer"),
+            move=moves.get,
+        )
+        chosen = {name: AgentState(choice.next_state) for name, choice in choices.items()}
+        effects = make_moves(plan, chosen, state, self._chart, self.seed)
+        for move in effects.moves:
+            if move.decided_by == "reasoner":
+                ask.note(move.agent, moved_to=move.target.value)
+        posts = await self._written(ask, effects)
+        self._made = next_state(state, plan, effects, posts, agents, self.feed)
+        return self._made
+
+    async def _written(self, ask: Ask, effects: MoveEffects) -> list[Post]:
+        """Return the turn's new posts with their texts; a reshare has that of another."""
+        drafts = {author.name: (author, post, about) for author, post, about in effects.drafts}
+        texts = await ask.each(
+            [name for name, (_, post, _) in drafts.items() if post.kind != "reshare"],
+            Draft,
+            lambda name: post_prompt(*drafts[name], self._worded("social_post")),
+            tag="writer",
+            otherwise=lambda name: phrase(drafts[name][1], seed=self.seed),
+            post=lambda name: drafts[name][1],
+        )
+        return [
+            replace(post, text=texts[name].text) if name in texts else post
+            for name, (_, post, _) in drafts.items()
+        ]
+
+    def rule(self, question: Question) -> Any:
+        """Return a draw by how well the post fits the user's interests; for writers a phrase."""
+        if question.tag == "writer":
+            return Draft(text=phrase(question.values["post"], seed=self.seed))
+        return self._choice(question.values["move"].by_rule(self.seed), "drawn by the rule")
+
+    def changed(self, state: SocialState, values: Mapping[str, Any]) -> SocialState:
+        """Return the network with these users ``banned``, and no others, or with a ``post`` put in.
+
+        A banned user may not act; the user's posts leave the feeds, others' reshares stay.
+        """
+        if unknown := values.keys() - {"banned", "post"}:
+            raise ConfigError(
+                f"{min(unknown)!r} is nothing that can be set in a {type(self).__name__}; it takes "
+                "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
+            )
+        if "banned" in values:
+            state = _with_banned(state, values["banned"])
+        if "post" in values:
+            state = _with_post(state, values["post"], self.feed)
+        return state
+
+    # --- what is asked -----------------------------------------------------------------------
+
+    @property
+    def _reply(self) -> type[Any]:
+        return ExplainedNextState if self.rationale else NextState
+
+    def _choice(self, state: AgentState, why: str) -> NextState | ExplainedNextState:
+        if self.rationale:
+            return ExplainedNextState(rationale=why, next_state=state)
+        return NextState(next_state=state)
+
+    def _worded(self, name: str) -> Prompt:
+        return self.prompt(self._wording.get(name, name))
+
+    def _ordered(self, move: MoveQuestion) -> list[AgentState]:
+        # A rule reads none, and with ``decide`` a model is asked in several as it is.
+        reads = not self.decide and self.seat(move.agent.name, tag="reasoner") != self.rule
+        return move.ordered(self.seed if self.shuffle and reads else None)
+
+    def _options(self, move: MoveQuestion) -> dict[str, Any]:
+        ordered = self._ordered(move)
+        if self.decide:
+            return {"next_state": {it.value: f"{it} - {STATE_DESCRIPTIONS[it]}" for it in ordered}}
+        return {"next_state": [option.value for option in ordered]}
+
+    def _move_prompt(self, move: MoveQuestion) -> str:
+        if self.decide:
+            return choice_prompt(move, self._worded("social_choice"))
+        return build_reasoner_prompt(
+            move.agent.name,
+            move.agent.interests,
+            move.agent.personality,
+            move.current_state,
+            move.trigger,
+            self._ordered(move),
+            move.context,
+            prompt=self._worded("social_reasoner"),
+            rationale=self.rationale,
         )
 
     def questions(self, turn: int | None = None) -> list[MoveQuestion]:
-        """Return what the chart leaves open in a turn, which is what the reasoner is asked.
+        """Return what the chart leaves open in a turn, which is what users are asked.
 
-        Another reasoner can be asked the same: ``await other.reasoner.decide(questions)``.
+        Others can be asked the same: ``await Reasoner(client).decide(questions)``.
 
         Args:
             turn: one that was played, or the next one, which is the default.
@@ -185,116 +271,72 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
                 f"turn {at} has no questions here; ask for one from {first + 1} to "
                 f"{self.turn_number + 1}"
             )
+        state = self.turns[at - first - 1].state
         # New agents, since a plan counts their ticks up.
-        return _questions(self._plan_of(self.turns[at - first - 1].state, self._new_agents()))
+        return list(self._due(state, _placed(self._new_agents(), state)).ambiguous.values())
 
-    async def _decide(self, plan: MovePlan) -> list[LLMReasoningChain]:
-        moves = plan.ambiguous
-        if not moves:
-            return []
-        answers = await self.reasoner.choose_all(_questions(plan))
-        choices = [MoveChoice(it, "ok") if isinstance(it, str) else it for it in answers]
-        if len(choices) != len(moves):
-            raise ConfigError(
-                f"{type(self.reasoner).__name__} gave {len(choices)} answers to {len(moves)} "
-                "questions; choose_all must return one for each, in order"
-            )
-        for move, choice in zip(moves, choices, strict=True):
-            if choice.state not in move.options:
-                raise ConfigError(
-                    f"{type(self.reasoner).__name__} sent {move.agent.name} to {choice.state!s}; "
-                    f"its options are {', '.join(move.options)}"
-                )
-            # A user's own reasoner may answer "idle", which equals AgentState.IDLE but is a text.
-            move.target = move.options[move.options.index(choice.state)]
-            move.status, move.decided_by = choice.status, "reasoner"
-        return [choice.chain for choice in choices if choice.chain is not None]
+    def _due(self, state: SocialState, agents: Sequence[SocialAgent]) -> MovePlan:
+        return plan_turn(
+            state,
+            agents,
+            self._users,
+            chart=self._chart,
+            selector=self._selector,
+            seed=self.seed,
+        )
 
-    async def _write(
-        self, agent: SocialAgent, post: Post, about: Post | None
-    ) -> tuple[Post, LLMReasoningChain | None]:
-        if post.kind == "reshare":
-            return post, None
-        written, chain = await self.writer.write(agent, post, about)
-        # A user's writer may return anything; another author or id would break cascades later.
-        if written != replace(post, text=written.text) or not written.text.strip():
-            raise ConfigError(
-                f"{type(self.writer).__name__} made {written!r:.200} of {post!r:.200}; a writer "
-                "gives a post its text, and changes nothing else"
-            )
-        return written, chain
-
-    # --- what is done from outside -----------------------------------------------------------
-
-    def _intervened(
-        self, state: SocialState, interventions: Sequence[SocialIntervention]
-    ) -> SocialState:
-        return reduce(self._changed, interventions, state)
-
-    def _changed(self, state: SocialState, item: SocialIntervention) -> SocialState:
-        names = {person.name for person in state.people}
-        for name in (*item.ban, *item.unban):
-            if name not in names:
-                raise ConfigError(
-                    f"there is no user {name!r} to ban or unban; the users are "
-                    f"{', '.join(sorted(names)[:10])}{' ...' if len(names) > 10 else ''}"
-                )
-        new, feed, number = state.new_posts, state.feed, state.next_post
-        injected: Post | None = None
-        if item.post is not None:
-            injected = Post(**dict(item.post), id=number, turn=state.turn, root=number)
-            new, number = (*new, injected), number + 1
-            feed = circulate(
-                feed, [FeedEntry(injected)], number=state.turn, config=self.config.feed
-            )
-        people = tuple(_person_changed(person, item, injected) for person in state.people)
-        return replace(state, people=people, feed=feed, new_posts=new, next_post=number)
+    def _check(self, state: SocialState) -> None:
+        """Raise ConfigError for a state that is not this run's own, where it cannot be one."""
+        before = [turn for turn in self.turns if turn.state.at < state.at]
+        earlier = _analysis.all_posts(before) if before else {}
+        names = [user.name for user in self._users]
+        check_state(state, users=names, chart=self._chart, earlier=earlier)
 
     # --- views -------------------------------------------------------------------------------
 
     @property
-    def agents(self) -> tuple[SocialAgent, ...]:
-        """The users as they are after the latest turn, with their histories."""
-        # Only new turns are followed; after a change to the turns (a fork, say) all are, from the
-        # first one on.
-        known = len(self._followed)
-        if not 0 < known <= len(self.turns) or self.turns[known - 1] is not self._followed[-1]:
-            self._agents, known = self._new_agents(), 0
-            _place_agents(self._agents, self.turns[0].state)
-        by_name = {agent.name: agent for agent in self._agents}
-        for turn in self.turns[known:]:
-            for move in turn.moves:
-                by_name[move.agent].transition_to(
-                    move.target,
-                    move.trigger,
-                    turn=turn.number,
-                    decided_by=move.decided_by,
-                    status=move.status,
-                    post=move.post,
-                )
-            # Also for what no move records: ticks, and what an intervention or a fork changed.
-            _place_agents(self._agents, turn.state)
-        self._followed = tuple(self.turns)
-        return self._agents
+    def statechart(self) -> Statechart[AgentState]:
+        """What is legal."""
+        return self._chart
 
-    def _new_agents(self) -> tuple[SocialAgent, ...]:
-        return tuple(
-            SocialAgent(
-                profile.name,
-                profile.interests,
-                profile.personality,
-                engagement_threshold=profile.engagement_threshold,
-                timeout_threshold=profile.timeout_threshold,
-                history_depth=self.config.history_depth,
+    @property
+    def series(self) -> Sequence[Series]:
+        """Engagement, then the number of users in each state."""
+        return _SERIES
+
+    @property
+    def agents(self) -> list[SocialAgent]:
+        """The users as they are after the latest turn, with their histories."""
+        agents = _placed(self._new_agents(), self.turns[0].state)
+        by_name = {agent.name: agent for agent in agents}
+        for turn, move in _analysis.moves_in(self.turns):
+            by_name[move.agent].transition_to(
+                move.target,
+                move.trigger,
+                turn=turn.number,
+                decided_by=move.decided_by,
+                post=move.post,
             )
-            for profile in self.config.agents
-        )
+        # Also for what no move records: ticks, and what an intervention or a fork changed.
+        return _placed(agents, self.state)
+
+    def _new_agents(self) -> list[SocialAgent]:
+        return [
+            SocialAgent(
+                user.name,
+                user.interests,
+                user.personality,
+                engagement_threshold=user.engagement_threshold,
+                timeout_threshold=user.timeout_threshold,
+            )
+            for user in self._users
+        ]
 
     def state_distribution(self) -> dict[AgentState, int]:
         """Return how many users are in each state after the latest turn; 0 for none."""
         counts = dict.fromkeys(AgentState, 0)
-        for agent in self.agents:
-            counts[agent.state] += 1
+        for person in self.state.people:
+            counts[person.state] += 1
         return counts
 
     @property
@@ -369,69 +411,58 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
 
     @property
     def fallback_rate(self) -> float | None:
-        """Share of the reasoner's decisions that fell back to the first option; None if none."""
-        asked = [
-            move for turn in self.turns for move in turn.moves if move.decided_by == "reasoner"
-        ]
-        if not asked:
-            return None
-        return sum(move.status == "fallback" for move in asked) / len(asked)
-
-    def _about(self) -> str:
-        rate = self.fallback_rate
-        lost = f", {rate:.1%} of decisions fell back" if rate else ""
-        state = self.state
-        return f", {len(state.people)} users, {len(state.feed)} posts in circulation{lost}"
-
-    def state_at(self, turn: SocialTurn, state: Any) -> SocialState:
-        """Return another state in a turn's place, for a fork; it must be of the same turn.
-
-        Raises:
-            ConfigError: it is not a state, or not valid: a user is in no state of the chart, a post
-                refers to one that cannot be, or is not as the turns before left it.
-        """
-        own = super().state_at(turn, state)
-        self._check(own, self.config)
-        if own.turn != turn.number:
-            raise ConfigError(
-                f"the state is that of turn {own.turn}, not of {turn.number}; "
-                "dataclasses.replace(state, turn=...) makes it one"
-            )
-        before = self.turns[: turn.number - self.turns[0].number]
-        if before:
-            check_history(own, _analysis.all_posts(before))
-        return own
-
-    def _check(self, state: SocialState, config: SocialConfig) -> None:
-        check_state(state, users=[profile.name for profile in config.agents], chart=self.chart)
+        """Share of the users' decisions that fell back to the first option; None if none."""
+        found = [it for turn in self.turns for it in _analysis.statuses_in(turn).values()]
+        return sum(status == "fallback" for status in found) / len(found) if found else None
 
 
-def _place_agents(agents: Sequence[SocialAgent], state: SocialState) -> None:
+def _placed(agents: Sequence[SocialAgent], state: SocialState) -> list[SocialAgent]:
     """Put the users where a state has them."""
     for agent, person in zip(agents, state.people, strict=True):
         agent.state, agent.ticks_in_state = person.state, person.ticks
+    return list(agents)
 
 
-def _questions(plan: MovePlan) -> list[MoveQuestion]:
-    return [
-        MoveQuestion(
-            move.agent, move.agent.state, move.trigger, move.options, move.post, plan.number
+def _with_banned(state: SocialState, names: str | Iterable[str]) -> SocialState:
+    banned = {names} if isinstance(names, str) else set(names)
+    there = [person.name for person in state.people]
+    if unknown := banned - set(there):
+        raise ConfigError(
+            f"there is no user {min(unknown)!r} to ban; the users are {', '.join(there[:10])}"
+            f"{' ...' if there[10:] else ''}"
         )
-        for move in plan.ambiguous
-    ]
+    people = tuple(person._replace(banned=person.name in banned) for person in state.people)
+    return state.replace(people=people)
 
 
-def _chart_of(config: SocialConfig, guards: Mapping[str, Guard]) -> Statechart[AgentState]:
+def _with_post(state: SocialState, given: Any, config: FeedConfig) -> SocialState:
+    try:
+        words = PostConfig.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(f"post.{faults(error)}") from error
+    number = state.next_post
+    post = Post(**dict(words), id=number, turn=state.at, root=number)
+    # Users do not see their own posts, nor one that is put in in their name.
+    people = tuple(
+        person._replace(seen=(*person.seen, number)) if person.name == post.author else person
+        for person in state.people
+    )
+    return state.replace(
+        people=people,
+        feed=circulate(state.feed, [FeedEntry(post)], number=state.at, config=config),
+        new_posts=(*state.new_posts, post),
+        next_post=number + 1,
+    )
+
+
+def _chart_of(table: ChartTable | None, guards: Mapping[str, Guard]) -> Statechart[AgentState]:
     """Return the chart of a run.
 
     Raises:
-        ConfigError: a guard has the name of the shipped one; the chart is not valid, or has states,
-            actions or triggers that the simulation does not know.
+        ConfigError: it is not valid, or has states, actions or triggers that the simulation does
+            not know.
     """
-    if interested.__name__ in guards:
-        raise ConfigError(f"the guard {interested.__name__!r} is shipped; give yours another name")
-    shipped = {interested.__name__: interested}
-    chart = Statechart.load(config.chart or "social_feed", guards={**shipped, **guards})
+    chart = Statechart.load(table or "social_feed", guards=guards)
     if foreign := [state for state in chart.states if not isinstance(state, AgentState)]:
         raise ConfigError(
             f"chart: the social simulation knows the states {', '.join(AgentState)}; it does not "
@@ -444,81 +475,3 @@ def _chart_of(config: SocialConfig, guards: Mapping[str, Guard]) -> Statechart[A
                 f"what is fired there: {', '.join(fired)}"
             )
     return chart
-
-
-def _reasoner_of(
-    config: SocialConfig, client: LLMClient | None, prompt: Prompt | None
-) -> Reasoner | RuleReasoner:
-    """Return who chooses among legal moves.
-
-    Raises:
-        ConfigError: it needs a model, and there is none.
-    """
-    chosen = config.reasoner
-    if chosen.kind == "rule":
-        return RuleReasoner(seed=config.seed)
-    return Reasoner(
-        _needed(client, "reasoner"),
-        seed=config.seed if chosen.shuffle else None,
-        rationale=chosen.rationale,
-        decide=chosen.decide,
-        draws=config.seed,
-        prompt=_prompt_of(chosen, prompt),
-    )
-
-
-def _writer_of(
-    config: SocialConfig, client: LLMClient | None, prompt: Prompt | None
-) -> LLMWriter | PhraseWriter:
-    """Return who writes the posts; it may need a model, as in ``_reasoner_of``."""
-    if config.writer.kind == "rule":
-        return PhraseWriter(seed=config.seed)
-    asked = _needed(client, "writer")
-    return LLMWriter(asked, seed=config.seed, prompt=_prompt_of(config.writer, prompt))
-
-
-def _prompt_of(config: ReasonerConfig | WriterConfig, given: Prompt | None) -> Prompt | None:
-    """Return the prompt given, else the one that the configuration names, if any."""
-    return given or (Prompt.load(config.prompt) if config.prompt else None)
-
-
-def _needed(client: LLMClient | None, who: str) -> LLMClient:
-    if client is None:
-        raise ConfigError(
-            f"the {who} is of kind llm and needs a model: SocialSimulation(config, "
-            f"llm_client=connect('auto')); or do without: SocialConfig({who}={{'kind': 'rule'}}, "
-            "...)"
-        )
-    return client
-
-
-def _first_state(config: SocialConfig, chart: Statechart[AgentState]) -> SocialState:
-    """Return the network before the first turn: everybody in the chart's initial state."""
-    posts = tuple(
-        Post(**dict(post), id=number, root=number)
-        for number, post in enumerate(config.posts, start=1)
-    )
-    entries = [FeedEntry(post) for post in posts]
-    return SocialState(
-        turn=0,
-        people=tuple(
-            UserState(
-                profile.name,
-                chart.initial,
-                seen=tuple(post.id for post in posts if post.author == profile.name),
-            )
-            for profile in config.agents
-        ),
-        feed=circulate([], entries, number=0, config=config.feed),
-        new_posts=posts,
-        next_post=len(posts) + 1,
-    )
-
-
-def _person_changed(
-    person: UserState, item: SocialIntervention, injected: Post | None
-) -> UserState:
-    banned = person.name in item.ban or (person.banned and person.name not in item.unban)
-    # Users do not see their own posts, nor one that is injected in their name.
-    own = (injected.id,) if injected is not None and injected.author == person.name else ()
-    return person._replace(banned=banned, seen=(*person.seen, *own))

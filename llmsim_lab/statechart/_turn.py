@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,8 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
-from llmsim_lab.statechart._reasoner import draw
+from llmsim_lab.statechart._reasoner import MoveQuestion, draw
 from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState, UserState
-from llmsim_lab.types import Status
 
 logger = logging.getLogger(__name__)
 
@@ -92,9 +91,9 @@ class FeedSelector:
                     about[row, self._columns[topic]] += 1.0
         counts = np.array([max(len(entry.post.topics), 1) for entry in feed], dtype=np.float64)
         match = (self._interests @ about.T) / counts
-        general = np.array(_appeal(feed, config, state.turn), dtype=np.float64)
+        general = np.array(_appeal(feed, config, state.at), dtype=np.float64)
         # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise).
-        draws = np.random.default_rng([self.seed, state.turn]).gumbel(size=match.shape)
+        draws = np.random.default_rng([self.seed, state.at]).gumbel(size=match.shape)
         scores: _Matrix = config.interest * match + general + config.noise * draws
         return scores
 
@@ -145,40 +144,17 @@ _PUBLISHED: dict[AgentState, PostKind] = {
 
 
 @dataclass(slots=True)
-class Pending:
-    """A user's move that will be made, once its target is known.
-
-    Attributes:
-        agent: who.
-        trigger: the event.
-        options: the legal targets, one or more.
-        post: what it is about.
-        target: the chosen one; None until somebody decides.
-        decided_by: who chose it.
-        status: the decision's.
-    """
-
-    agent: SocialAgent
-    trigger: str
-    options: list[AgentState]
-    post: Post | None
-    target: AgentState | None = None
-    decided_by: DecidedBy = "chart"
-    status: Status = "ok"
-
-
-@dataclass(slots=True)
 class MovePlan:
     """A turn's moves and the ``content`` of posts seen, both by the users' places."""
 
     number: int
-    pending: dict[int, Pending] = field(default_factory=dict)
+    moves: dict[int, MoveQuestion] = field(default_factory=dict)
     seen: dict[int, int] = field(default_factory=dict)
 
     @property
-    def ambiguous(self) -> list[Pending]:
-        """The moves that somebody must decide."""
-        return [move for move in self.pending.values() if len(move.options) > 1]
+    def ambiguous(self) -> dict[str, MoveQuestion]:
+        """The moves that have several options, by user."""
+        return {move.agent.name: move for move in self.moves.values() if len(move.options) > 1}
 
     def add(
         self,
@@ -188,16 +164,12 @@ class MovePlan:
         chart: Statechart[AgentState],
         post: Post | None = None,
     ) -> None:
-        """Add a user's move, if the chart has one; where it has only one it is taken."""
+        """Add a user's move, if the chart has one."""
         # With the guards, so that a model never chooses what they would then not allow.
         options = chart.valid_targets(agent.state, trigger, agent=agent, context=post)
-        if not options:
-            return
-        move = Pending(agent, trigger, options, post)
-        if len(options) == 1:
-            move.target = options[0]
-            move.decided_by = "timeout" if trigger == TIMEOUT else "chart"
-        self.pending[user] = move
+        if options:
+            number = self.number
+            self.moves[user] = MoveQuestion(agent, agent.state, trigger, options, post, number)
 
 
 def triggers_in(state: AgentState) -> tuple[str, ...]:
@@ -230,7 +202,7 @@ def plan_turn(
         selector: chooses what they see.
         seed: of who opens the app.
     """
-    plan = MovePlan(state.turn + 1)
+    plan = MovePlan(state.at + 1)
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
     luck = np.random.default_rng([seed, plan.number, 1]).random(len(agents))
@@ -270,7 +242,7 @@ class MoveEffects:
     Attributes:
         moves: those made.
         likes: who liked what.
-        drafts: authors and posts without their text, with the post that each is about.
+        drafts: authors and posts, without their text but for reshares, and what each is about.
     """
 
     moves: list[Move] = field(default_factory=list)
@@ -279,12 +251,17 @@ class MoveEffects:
 
 
 def make_moves(
-    plan: MovePlan, state: SocialState, chart: Statechart[AgentState], seed: int
+    plan: MovePlan,
+    chosen: Mapping[str, AgentState],
+    state: SocialState,
+    chart: Statechart[AgentState],
+    seed: int,
 ) -> MoveEffects:
-    """Return the moves of a plan whose targets are all known; the agents' states do not change.
+    """Return what the moves of a plan lead to; the agents' states do not change.
 
     Args:
         plan: the moves.
+        chosen: where the ambiguous ones lead, by user.
         state: the network as the turn before left it.
         chart: its actions are run.
         seed: of what new posts are about.
@@ -292,10 +269,11 @@ def make_moves(
     out = MoveEffects()
     number = state.next_post
     # In the users' order: those that scroll were added last, and ids of posts follow this order.
-    for user in sorted(plan.pending):
-        move = plan.pending[user]
-        agent, source, post = move.agent, move.agent.state, move.post
-        target = chart.fire(agent, move.trigger, post, target=move.target)
+    for user in sorted(plan.moves):
+        move = plan.moves[user]
+        agent, post = move.agent, move.context
+        wanted = chosen.get(agent.name, move.options[0])
+        target = chart.fire(agent, move.trigger, post, target=wanted)
         if target is None:
             log_event(
                 logger,
@@ -303,16 +281,17 @@ def make_moves(
                 "MOVE_LOST",
                 agent=agent.name,
                 trigger=move.trigger,
-                target=move.target,
+                target=wanted,
                 reason="a guard answered otherwise when asked again; guards must follow from agent "
                 "and post alone",
             )
             continue
+        by: DecidedBy = "timeout" if move.trigger == TIMEOUT else "chart"
+        if agent.name in chosen:
+            by = "reasoner"
         about = None if post is None else post.id
-        out.moves.append(
-            Move(agent.name, move.trigger, source, target, move.decided_by, move.status, about)
-        )
-        made = _post_made(move, target, number, plan.number, seed)
+        out.moves.append(Move(agent.name, move.trigger, agent.state, target, by, about))
+        made = _post_made(move, target, number, seed)
         if made is not None:
             out.drafts.append((agent, made, post))
             number += 1
@@ -321,9 +300,9 @@ def make_moves(
     return out
 
 
-def _post_made(move: Pending, target: AgentState, number: int, turn: int, seed: int) -> Post | None:
+def _post_made(move: MoveQuestion, target: AgentState, number: int, seed: int) -> Post | None:
     """Return the post that a move publishes; only a reshare has its text already."""
-    agent, about = move.agent, move.post
+    agent, about, turn = move.agent, move.context, move.turn or 0
     if agent.state is AgentState.COMPOSING and move.trigger == "finishes":
         place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
         topics = about.topics if about else (agent.interests[place],)
@@ -388,12 +367,14 @@ def next_state(
     held = sorted({person.post for person in people if person.post is not None} - known)
     at_hand = state.at_hand
     return SocialState(
-        turn=plan.number,
+        at=plan.number,
         people=people,
         feed=feed,
         new_posts=tuple(posts),
         kept=tuple(at_hand[post] for post in held),
         next_post=state.next_post + len(posts),
+        moves=tuple(outcome.moves),
+        likes=tuple(outcome.likes),
     )
 
 

@@ -9,6 +9,7 @@ asked.
 from __future__ import annotations
 
 import copy
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,9 +48,9 @@ NO_SAMPLE: frozenset[FailureReason] = frozenset(
 )
 """Failures that say nothing about a prompt: the server's, not the model's."""
 
-TOOL = "tool"
-"""The component of a tool's calls, which are a part of whoever asks it."""
-
+_SLOT = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
+_TELLING = 16
+"""Characters of a line by which a template is known again in a prompt."""
 _MOST_RUNS = 20
 """How many runs a message lists."""
 
@@ -135,6 +136,8 @@ class Bench:
             if place == self.component
             or (not self.agent and (place.partition(":")[0] == self.stage or "#" in place))
         }
+        if len(self.stages) > 1:
+            self.places = {at: it for at, it in self.places.items() if self._reads(at, it)}
         different = set(self.places.values())
         if len(different) > 1 and not any("#" in place for place in self.places):
             raise ConfigError(
@@ -145,8 +148,18 @@ class Bench:
 
     @property
     def _at_once(self) -> bool:
-        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
-        return at_once(self.simulation, self.stage)
+        # Parts of one kind are asked at once, and so are those who are asked under a tag or by one
+        # player. Players without may be asked one after another.
+        own_kind = isinstance(self.simulation.turns[0], AnyTurn) and self.stage != "player"
+        return own_kind or at_once(self.simulation, self.stage)
+
+    def _reads(self, place: str, prompt: Prompt) -> bool:
+        """Return True if the component was asked with a world's template, by the words of it."""
+        lines = [line.strip() for part in _SLOT.split(prompt.text) for line in part.split("\n")]
+        words = [line for line in lines if len(line) >= _TELLING]
+        calls = (c for turn in self.simulation.turns[1:] for c in turn.calls)
+        asked = (c.request.prompt for c in calls if self.tests(c.request.site))
+        return "#" not in place or not words or any(any(w in t for w in words) for t in asked)
 
     @property
     def turns(self) -> list[int]:
@@ -198,7 +211,6 @@ class Bench:
         if number in self._earlier:
             return self._earlier[number]
         attempts = [a for call in self.turn(number).calls for a in call.history]
-        attempts += self._tools_used(number)
         attempts.sort(key=lambda attempt: attempt.number or 0)
         stages = dict.fromkeys(a.request.site.component for a in attempts if a.request.site)
         before = list(stages)[: list(stages).index(self.stage)] if self.stage in stages else []
@@ -213,21 +225,10 @@ class Bench:
                 continue
             beside = site.component == self.stage and self._at_once
             is_before = not reached and site.component in (*before, self.stage)
-            # A tool that is called as it was does not run again, whoever calls it.
-            if beside or is_before or site.component == TOOL:
+            if beside or is_before:
                 found.setdefault(_question(attempt.request), []).append(attempt)
         self._earlier[number] = found
         return found
-
-    def _tools_used(self, number: int) -> list[Attempt]:
-        """Return what tools were asked in a turn, which is on its tape alone."""
-        tape, run = self.simulation.tape, self.simulation.run_id
-        if tape is None or run is None:
-            return []
-        # A fork's first turns are its parent's.
-        part = next((part for part, last in tape.line(run) if number <= last), run)
-        found = (call.attempt for call in tape.calls(part, turn=number))
-        return [a for a in found if a.request.site and a.request.site.component == TOOL]
 
     def check(self, prompt: Prompt, *, name: str) -> None:
         """Raise ConfigError if a variant's slots are not the component's; it names the slots."""
@@ -398,8 +399,6 @@ class _SampleSession(Session):
         self._earlier = {question: list(answers) for question, answers in known.items()}
         self._changed: dict[CallSite, int] = {}
         self._outside: Known | None = None
-        if knows := getattr(self._writer, "knows", None):
-            self.knows = knows
 
     # --- of a session ------------------------------------------------------------------------
 
@@ -445,8 +444,7 @@ class _SampleSession(Session):
         if not self._bench.tests(request.site):
             if known := self._earlier.get(_question(request)):
                 return known.pop(0)
-            # A tool is looked up by the component itself.
-            if self._bench.only_component and request.site and request.site.component != TOOL:
+            if self._bench.only_component and request.site:
                 raise _EnoughError
         return self._writer.find(request, previous) if self._writer is not None else None
 

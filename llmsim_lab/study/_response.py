@@ -86,7 +86,7 @@ def impulse_response(
         shock: in the economy ``{"supply": 1}`` or ``{"demand": -1}``, points. In any world, numbers
             that are added to columns of the state: ``{"coins.Ann": -10}``. Or what ``intervene``
             takes in that world, without the turn: ``{"set": {"coins.Ann": 0}}``,
-            ``{"post": {...}}``, ``{"events": "..."}``, ``{"mute": "Ann"}``.
+            ``{"set": {"events": "..."}}``, ``{"post": {...}}``, ``{"ban": "Ann"}``.
         at: the turn whose state has the shock.
         horizon: how many turns after it are played.
         seeds: how many pairs, which have the run's seed and those after it; or the seeds.
@@ -304,14 +304,7 @@ def _interventions(
             )
         real_number(name, by)
         values[name] = row[name] + by
-    own: dict[str, dict[str, Any]] = {}
-    for name in [it for it in values if "set_agents" in known and "." in it]:
-        agent, _, variable = name.partition(".")
-        own.setdefault(agent, {})[variable] = values.pop(name)
-    if own:
-        done["set_agents"] = {**done.get("set_agents", {}), **own}
-    if values:
-        done["set"] = {**done.get("set", {}), **values}
+    done["set"] = {**done.get("set", {}), **values}
     return [done]
 
 

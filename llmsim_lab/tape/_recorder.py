@@ -94,10 +94,6 @@ class Known:
         if nth:
             self._nth[attempt.number] = nth
 
-    def has(self, request: ChatRequest) -> bool:
-        """Return True if a request was made, without counting it as asked."""
-        return bool(self._calls[what_is_asked(request)].answers)
-
     def next_outside(self, what: str, key: Any) -> Outside:
         """Return what is known of something from outside, now that it is wanted."""
         equals = self._outside[what, dumps(plain(key))]
@@ -453,10 +449,6 @@ class ReplayRecorder(_AtTurn):
                 "the recording, or fork the run to continue with other code"
             )
         return found
-
-    def knows(self, request: ChatRequest) -> bool:
-        """Return True if a placed request was made in its turn, without counting it as asked."""
-        return self._known.has(request)
 
     def attempt(self, number: int) -> Attempt:
         """Return a recorded attempt by its number; this turn's without reading the file."""

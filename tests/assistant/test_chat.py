@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from assistant_kit import MemoryTasks, call, engine
+from assistant_kit import MemoryTasks, call, conversation, engine
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType
 from llmsim_lab.assistant._types import ToolCall, ToolResult
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import Person
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202etfel"
 
@@ -31,7 +32,7 @@ def chat_of(*decisions: AgentDecision) -> Chat:
     async def decide(_: DecisionContext) -> AgentDecision:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
-    return Chat(decide, user_id="ann")
+    return conversation(decide)
 
 
 async def shown(result: ToolResult | None, **parameters: Any) -> str:
@@ -51,7 +52,7 @@ async def test_what_was_said_is_handed_to_the_next_decision() -> None:
         seen.append(context)
         return said(f"answer {len(seen)}")
 
-    chat = Chat(decide, user_id="ann", conversation_id="c7")
+    chat = conversation(decide, name="c7")
     await chat.send("one")
     await chat.send("two")
     assert [(line.role, line.content) for line in seen[1].message_history] == [
@@ -63,7 +64,7 @@ async def test_what_was_said_is_handed_to_the_next_decision() -> None:
 
 async def test_what_waits_for_a_yes_is_handed_back_with_the_next_message() -> None:
     tools = MemoryTasks(ann=["Buy milk"])
-    chat = Chat(engine(call("delete_task", task_id=1), tools=tools), user_id="ann")
+    chat = conversation(engine(call("delete_task", task_id=1), tools=tools))
     await chat.send("Delete task 1")
     assert chat.pending is not None
     assert chat.pending.tool_name == "delete_task"
@@ -84,7 +85,7 @@ async def test_a_message_that_fails_is_not_part_of_the_conversation() -> None:
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    chat = Chat(decide, user_id="ann")
+    chat = conversation(decide)
     with pytest.raises(RuntimeError, match="a bug"):
         await chat.send("Hi")
     assert chat.exchanges == ()
@@ -101,8 +102,9 @@ async def test_an_empty_message_is_refused(message: str) -> None:
 
 
 def test_a_conversation_needs_to_know_who_writes() -> None:
-    with pytest.raises(ConfigError, match="user_id is empty; say who writes"):
-        Chat(engine("Fine."), user_id="")
+    for nobody, said in (({"user_id": ""}, "at least 1 character"), ({}, "user_id")):
+        with pytest.raises(ConfigError, match=said):
+            Chat(**nobody, players={"assistant": engine("Fine.")})
 
 
 async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginning() -> None:
@@ -113,7 +115,7 @@ async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginni
         await go_on.wait()
         return said()
 
-    chat = Chat(decide, user_id="ann")
+    chat = conversation(decide)
     sending = asyncio.create_task(chat.send("Hi"))
     await begun.wait()
     with pytest.raises(ConfigError, match="another message is under way"):
@@ -134,7 +136,7 @@ async def test_a_message_that_was_given_up_leaves_room_for_the_next() -> None:
             await asyncio.Event().wait()
         return said()
 
-    chat = Chat(decide, user_id="ann")
+    chat = conversation(decide)
     sending = asyncio.create_task(chat.send("wait"))
     await begun.wait()
     sending.cancel()
@@ -144,17 +146,55 @@ async def test_a_message_that_was_given_up_leaves_room_for_the_next() -> None:
 
 
 async def test_beginning_anew_forgets_what_was_said_and_what_waits() -> None:
-    chat = Chat(engine(call("delete_task", task_id=1)), user_id="ann")
+    chat = conversation(engine(call("delete_task", task_id=1)))
     await chat.send("Delete task 1")
     chat.clear()
     assert (chat.exchanges, chat.history, chat.pending) == ((), [], None)
+
+
+# Who answers
+
+
+async def test_a_function_in_the_assistants_seat_returns_what_it_says() -> None:
+    chat = Chat(user_id="ann", players={"assistant": lambda q: q.state.inbox[::-1]})
+    assert (await chat.send("abc")).text == "cba"
+    assert chat.decisions()[["player", "text"]].to_numpy().tolist() == [["assistant", "cba"]]
+
+
+async def test_a_person_may_have_the_assistants_seat() -> None:
+    person = Person()
+    chat = Chat(user_id="ann", constitution="Be kind.", players={"assistant": person})
+    sending = asyncio.create_task(chat.send("Hi"))
+    question = await person.asked()
+    assert question.request.prompt.startswith("Be kind.\n\nUser: Hi")
+    person.answer(question, {"reasoning": "", "text": "Hello, Ann.", "confidence": 1})
+    assert (await sending).text == "Hello, Ann."
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (lambda: Chat(engine("Hi"), user_id="ann"), "players={'assistant': engine}"),
+        (lambda: Chat(user_id="ann", engine=engine("Hi")), "players={'assistant': engine}"),
+        (lambda: Chat(user_id="ann", conversation_id="c"), r"Chat\(name='...', user_id='ann'\)"),
+        (lambda: chat_of(said()).intervene(1, message="Hi"), "new values go by name"),
+    ],
+)
+def test_what_was_called_otherwise_before_says_how_it_is_called(wrong: Any, right: str) -> None:
+    with pytest.raises(ConfigError, match=right):
+        wrong()
+
+
+async def test_a_conversation_that_nobody_answers_says_what_it_lacks() -> None:
+    with pytest.raises(ConfigError, match="nobody answers for assistant: give the run a model"):
+        await Chat(user_id="ann", constitution="Help.").send("Hi")
 
 
 # As text
 
 
 async def test_the_text_has_messages_calls_and_answers() -> None:
-    chat = Chat(engine(call("add_task", title="Milk"), "I have added it."), user_id="ann")
+    chat = conversation(engine(call("add_task", title="Milk"), "I have added it."))
     await chat.send("Add: milk")
     assert repr(chat).splitlines() == [
         "A conversation of ann, 1 messages",
@@ -217,15 +257,12 @@ async def test_a_call_without_a_result_has_failed_and_shows_none() -> None:
     assert "result" not in html
 
 
-@pytest.mark.parametrize("data", [{(1, 2): "odd key"}, [{"odd key": object}]])
-async def test_results_that_are_no_json_are_shown_even_so(data: Any) -> None:
-    assert "odd key" in await shown(ToolResult(success=True, data=data))
-
-
-async def test_a_result_that_contains_itself_is_shown_as_far_as_it_goes() -> None:
-    result = ToolResult(success=True, data=[])
-    result.data.append(result.data)
-    assert "[[...]]" in await shown(result)
+async def test_a_result_that_no_json_can_hold_is_shown_as_a_failure() -> None:
+    circular: list[Any] = []
+    circular.append(circular)
+    for data in ({(1, 2): "odd key"}, circular):
+        assert "INVALID_RESULT: its result" in await shown(ToolResult(success=True, data=data))
+    assert "odd value" in await shown(ToolResult(success=True, data=[ValueError("odd value")]))
 
 
 async def test_hostile_text_of_user_model_and_tool_does_nothing_in_the_html() -> None:

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from assistant_kit import MemoryTasks, call, context, engine
+from assistant_kit import MemoryTasks, call, context, conversation, engine
 
-from llmsim_lab.assistant import Chat, LLMAgentEngine
+from llmsim_lab.assistant import LLMAgentEngine
 from llmsim_lab.assistant._engine import yes_or_no
 from llmsim_lab.assistant._types import PendingAction
 
@@ -110,7 +110,7 @@ def answer(made: LLMAgentEngine, pending: PendingAction, message: str = "yes") -
 
 async def test_an_equal_action_that_is_asked_for_later_is_another_one() -> None:
     tools = MemoryTasks(ann=["Buy milk"])
-    chat = Chat(engine(call("delete_task", task_id=1), tools=tools), user_id="ann")
+    chat = conversation(engine(call("delete_task", task_id=1), tools=tools))
     for message in ("Delete task 1", "yes", "Delete task 1", "yes"):
         await chat.send(message)
     assert len(tools.ran) == 2
@@ -125,7 +125,7 @@ async def test_an_unclear_reply_settles_nothing() -> None:
 
 async def test_the_button_and_the_word_at_once_run_it_once() -> None:
     tools = MemoryTasks(ann=["Buy milk"])
-    chat = Chat(engine(call("delete_task", task_id=1), "What else?", tools=tools), user_id="ann")
+    chat = conversation(engine(call("delete_task", task_id=1), "What else?", tools=tools))
     await chat.send("Delete task 1")
     answers = await asyncio.gather(chat.send("yes"), chat.send("ja"), return_exceptions=True)
     assert [type(answer).__name__ for answer in answers] == ["AgentDecision", "ConfigError"]
@@ -161,9 +161,9 @@ async def test_a_pending_action_belongs_to_its_user_and_conversation(other: Any)
 async def test_a_conversation_that_is_given_anothers_state_cannot_confirm_it() -> None:
     tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
     made = engine(call("delete_task", task_id=1), tools=tools)
-    ann = Chat(made, user_id="ann")
+    ann = conversation(made)
     await ann.send("Delete task 1")
-    bob = Chat(made, user_id="bob", state=ann.state)
+    bob = conversation(made, user_id="bob", state=ann.state)
     assert "You were not asked anything here" in (await bob.send("yes")).text
     assert tools.ran == []
 
@@ -197,7 +197,7 @@ async def test_one_users_yes_is_not_used_up_by_an_action_of_anothers_with_the_sa
 async def test_conversations_of_one_name_on_one_engine_do_not_use_up_each_others_yes() -> None:
     tools = MemoryTasks(ann=["Buy milk", "Call mum"])
     made = engine(call("delete_task", task_id=1), tools=tools)
-    first, second = (Chat(made, user_id="ann") for _ in range(2))
+    first, second = (conversation(made) for _ in range(2))
     for chat in (first, second, first):
         chat.clear()
         await chat.send("Delete task 1")

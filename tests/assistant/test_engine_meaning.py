@@ -14,13 +14,14 @@ from assistant_kit import (
     MemoryTasks,
     ScriptedAdapter,
     call,
+    conversation,
     decide,
     process_on,
     says,
 )
 from builders import make_client
 
-from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine, OllamaAdapter
+from llmsim_lab.assistant import AgentDecision, DecisionType, LLMAgentEngine, OllamaAdapter
 from llmsim_lab.types import ChatReply, ToolCall
 
 ADD = call("add_task", title="x")
@@ -138,7 +139,7 @@ async def test_a_conversation_in_another_language_decides_as_in_english(talk: An
     ]
     tools, log = MemoryTasks(ann=["Milch", "Mama"]), ListLog()
     adapter = OllamaAdapter(make_client(replies), TASK_TOOLS)
-    chat = Chat(LLMAgentEngine(adapter, tools, CONSTITUTION, decision_log=log), user_id="ann")
+    chat = conversation(LLMAgentEngine(adapter, tools, CONSTITUTION, decision_log=log))
     decided = [await chat.send(message) for message in (ask, which, yes, off_topic)]
     assert [decision.decision_type.value for decision in decided] == [
         "ASK_CLARIFICATION",

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks
 from crisis_kit import answer, crisis_client, make_scenario
-from social_kit import any_option, social_client, social_config
+from social_kit import any_option, social_client, social_values
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.assistant._recorded_tools import RecordedTools
-from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
-from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.context import CrisisSimulation
+from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.run import replay, resume
 from llmsim_lab.statechart import Reasoner, SocialSimulation
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
@@ -61,9 +62,8 @@ def curious(otherwise: Any) -> Any:
     return reply
 
 
-def players(client: LLMClient, tools: Any) -> list[LLMCrisisAgent]:
-    lookup = ToolLookup(tools)
-    return [LLMCrisisAgent(name, client, lookup=lookup) for name in ("Ada", "Bo")]
+def players(client: LLMClient, tools: Any) -> dict[str, Any]:
+    return {"agent": ToolLookup(tools).player(client)}
 
 
 def deciding(client: LLMClient, component: str) -> list[ChatRequest]:
@@ -78,8 +78,9 @@ def deciding(client: LLMClient, component: str) -> list[ChatRequest]:
 
 
 def crisis(path: Path | None, client: LLMClient, tools: Any) -> CrisisSimulation:
-    config = CrisisConfig(scenario=make_scenario())
-    return CrisisSimulation(config, llm_client=client, agents=players(client, tools), tape=path)
+    return CrisisSimulation(
+        scenario=make_scenario(), llm_client=client, players=players(client, tools), tape=path
+    )
 
 
 def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
@@ -89,8 +90,7 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
     assert sorted(gauge.read) == ["Ada", "Bo"]
     for request in deciding(client, "agent"):
         assert "What you looked up:\n- level(): 10" in request.prompt
-    chains = [chain for chain in simulation.chains if chain.component == "agent"]
-    assert all("What you looked up:" in str(chain.prompt) for chain in chains)
+    assert simulation.state.responses["Bo"] == "ACTIONS: Bo opens gate 1"
     for request in deciding(client, "agent"):
         found = request.provenance.spans[-1]
         assert (found.name, found.source) == ("findings", "the tools' answers")
@@ -100,8 +100,8 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
 
 def social(path: Path | None, client: LLMClient, tools: Any) -> SocialSimulation:
     reasoner = Reasoner(client, seed=3, lookup=ToolLookup(tools))
-    config = social_config(users=3)
-    return SocialSimulation(config, llm_client=client, reasoner=reasoner, tape=path)
+    players = {"reasoner": reasoner, "*": "rule"}
+    return SocialSimulation(**social_values(users=3, players=players), tape=path)
 
 
 def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -> None:
@@ -114,11 +114,12 @@ def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -
     assert len(gauge.read) == len(asked)
     assert all("What you looked up:\n- level(): " in request.prompt for request in asked)
     other = social_client([])
-    again = replay(path, reasoner=Reasoner(other, seed=3, lookup=ToolLookup(NoTools())))
+    reasoner = Reasoner(other, seed=3, lookup=ToolLookup(NoTools()))
+    again = replay(path, players={"reasoner": reasoner, "*": "rule"})
     assert again.to_frame().equals(live.to_frame())
 
 
-def test_tools_are_listed_once_for_each_agent_of_a_run(tmp_path: Path) -> None:
+def test_tools_are_listed_in_each_turn_for_each_agent(tmp_path: Path) -> None:
     class Starting(MemoryTasks):
         starts = 0
 
@@ -138,9 +139,12 @@ def test_tools_are_listed_once_for_each_agent_of_a_run(tmp_path: Path) -> None:
     live = crisis(path, crisis_client(asking), tools)
     live.run(2)
     live.close()
-    listed = Tape(path, read_only=True).calls_frame()["prompt"].str.contains("which tools")
-    assert listed.sum() == 2
-    assert tools.starts == 2
+    lines = [line for turn in (1, 2) for line in Tape(path, read_only=True).outside(1, turn)]
+    assert sorted((line["what"], line["key"]) for line in lines) == [
+        *[("tools", "Ada")] * 2,
+        *[("tools", "Bo")] * 2,
+    ]
+    assert tools.starts == 4
 
 
 async def test_a_model_given_later_is_asked_instead_of_the_first() -> None:
@@ -180,15 +184,12 @@ def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started
     tmp_path: Path,
 ) -> None:
     path, client = tmp_path / "crisis.tape", crisis_client(first_tool)
-    agents = [
-        LLMCrisisAgent("Ada", client, lookup=ToolLookup(Slow(a_tool("gauge")))),
-        LLMCrisisAgent("Bo", client, lookup=ToolLookup(FunctionTools(a_tool("weather")))),
-    ]
-    config = CrisisConfig(scenario=make_scenario())
-    live = CrisisSimulation(config, llm_client=client, agents=agents, tape=path)
+    lookups = {"Ada": Slow(a_tool("gauge")), "Bo": FunctionTools(a_tool("weather"))}
+    seats = {name: ToolLookup(tools).player(client) for name, tools in lookups.items()}
+    live = CrisisSimulation(scenario=make_scenario(), llm_client=client, players=seats, tape=path)
     live.run(2)
     live.close()
-    again = replay(path, agents=lambda client: players(client, NoTools()))
+    again = replay(path, players=lambda client: players(client, NoTools()))
     assert again.to_frame().equals(live.to_frame())
 
 
@@ -199,9 +200,9 @@ def test_a_lookup_shared_live_may_be_one_for_each_agent_in_a_replay(tmp_path: Pa
     live.close()
     again = replay(
         path,
-        agents=lambda client: [
-            LLMCrisisAgent(name, client, lookup=ToolLookup(NoTools())) for name in ("Ada", "Bo")
-        ],
+        players=lambda client: {
+            name: ToolLookup(NoTools()).player(client) for name in ("Ada", "Bo")
+        },
     )
     assert again.to_frame().equals(live.to_frame())
 
@@ -215,11 +216,11 @@ def test_a_run_resumed_with_other_tools_is_replayed_with_each_turns_own(tmp_path
     going_on = resume(
         path,
         llm_client=crisis_client(first_tool),
-        agents=lambda client: players(client, tools),
+        players=lambda client: players(client, tools),
     )
     going_on.run(2)
     going_on.close()
-    again = replay(path, agents=lambda client: players(client, NoTools()))
+    again = replay(path, players=lambda client: players(client, NoTools()))
     assert again.to_frame().equals(going_on.to_frame())
 
 
@@ -233,14 +234,35 @@ def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path
         return answer(request)
 
     client, tools = crisis_client(unable), FunctionTools(a_tool("gauge"))
-    agents = players(client, tools)
-    config = CrisisConfig(scenario=make_scenario())
     for name in ("one.tape", "two.tape"):
-        live = CrisisSimulation(config, llm_client=client, agents=agents, tape=tmp_path / name)
+        live = crisis(tmp_path / name, client, tools)
         live.run(2)
         live.close()
-        again = replay(tmp_path / name, agents=lambda client: players(client, NoTools()))
+        again = replay(tmp_path / name, players=lambda client: players(client, NoTools()))
         assert again.to_frame().equals(live.to_frame())
+
+
+@pytest.mark.parametrize("reason", FORGIVEN)
+def test_an_agent_whose_lookup_fails_says_nothing(reason: FailureReason) -> None:
+    def failing(request: ChatRequest) -> Any:
+        return BackendError("no word came", reason=reason) if request.tools else answer(request)
+
+    simulation = crisis(None, crisis_client(failing), Gauge().tools())
+    simulation.run(1)
+    assert set(simulation.state.responses.values()) == {""}
+    silent = [it for it in simulation.turns[1].answers if it.status == "fallback"]
+    assert [it.player for it in silent] == ["Ada", "Bo"]
+
+
+def test_a_lookup_that_cannot_reach_the_model_stops_the_run() -> None:
+    def gone(request: ChatRequest) -> Any:
+        lost = BackendError("no word came", reason="connection_error")
+        return lost if request.tools else answer(request)
+
+    simulation = crisis(None, crisis_client(gone), Gauge().tools())
+    with pytest.raises(LLMFailureException, match="no word came"):
+        simulation.run(1)
+    assert simulation.turn_number == 0
 
 
 async def test_no_more_calls_of_an_answer_are_made_than_allowed_and_findings_have_a_limit() -> None:

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import (
     Chat,
-    ChatConfig,
     DecisionType,
     FunctionTools,
     LLMAgentEngine,
@@ -20,7 +19,7 @@ from llmsim_lab.assistant import (
     OllamaAdapter,
     replay_chat,
 )
-from llmsim_lab.assistant._recorded_tools import RecordedTools
+from llmsim_lab.assistant._recorded_tools import recorded as recorded_tools
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.cli._app import app
@@ -43,10 +42,14 @@ def record_chat(
     *,
     config: AgentEngineConfig | None = None,
 ) -> Chat:
-    settings = ChatConfig(
-        user_id="ann", constitution=constitution, engine=config or AgentEngineConfig()
+    return Chat(
+        user_id="ann",
+        constitution=constitution,
+        engine=config or AgentEngineConfig(),
+        llm_client=client,
+        tools=tools,
+        tape=path,
     )
-    return Chat(settings, llm_client=client, tools=tools, tape=path)
 
 
 async def recorded(path: Path) -> MCPServer[Any]:
@@ -109,16 +112,6 @@ def test_a_run_that_is_no_conversation_is_refused() -> None:
         replay_chat(data_path("tapes/first_run.tape"), 1)
 
 
-async def test_a_message_that_fails_is_asked_anew_and_not_on_the_tape(tmp_path: Path) -> None:
-    async with MCPToolExecutor(task_server()) as tools:
-        chat = record_chat(tmp_path / "chat.tape", make_client(["Hello!"]), tools, "Be helpful.")
-        with pytest.raises(ConfigError, match="the message is empty"):
-            await chat.send(" ")
-        await chat.send("Hi")
-        chat.close()
-    assert replay_chat(tmp_path / "chat.tape").recorded == ("Hi",)
-
-
 async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     tape = Tape(data_path("tapes/assistant.tape"), read_only=True)
     chat = Chat.replay(tape)
@@ -144,7 +137,7 @@ async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
     client, tools = make_client(["Hello."]), FunctionTools()
     chat = record_chat(path, client, tools, "Be helpful.")
     await chat.send("Hi")
-    with pytest.raises(ConfigError, match=r"begin another: Chat\(config, tape="):
+    with pytest.raises(ConfigError, match=r"begin another: Chat\(..., tape="):
         chat.clear()
     chat.close()
     replayed = replay_chat(path)
@@ -153,42 +146,9 @@ async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
     assert (await replayed.send("Hi")).text == "Hello."
 
 
-async def test_a_tool_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
-    async def look_up() -> str:
-        """Look something up."""
-        await asyncio.Event().wait()
-        return ""
-
-    path = tmp_path / "chat.tape"
-    client = make_client([wants("look_up"), "It does not answer."])
-    config = AgentEngineConfig(timeout_seconds=0.5)
-    tools = FunctionTools(look_up)
-    chat = record_chat(path, client, tools, "Help.", config=config)
-    decision = await chat.send("Look")
-    chat.close()
-    replayed = Chat.replay(path)
-    assert replayed.exchanges[0].decision.text == decision.text == "It does not answer."
-    [call] = replayed.exchanges[0].decision.tool_calls or []
-    assert call.result is not None
-    assert call.result.error_code == "TIMEOUT"
-
-
 @pytest.mark.parametrize(("engine_s", "tool_s"), [(30, 24), (300, 240)])
-async def test_a_tool_is_given_up_before_the_engine_does_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_s: float, tool_s: float
-) -> None:
-    waits: list[float] = []
-
-    class Noting(RecordedTools):
-        def __init__(self, executor: ToolExecutor, *, timeout_s: float) -> None:
-            waits.append(timeout_s)
-            super().__init__(executor, timeout_s=timeout_s)
-
-    monkeypatch.setattr("llmsim_lab.assistant._chat.RecordedTools", Noting)
-    config = AgentEngineConfig(timeout_seconds=engine_s)
-    path, tools = tmp_path / "chat.tape", FunctionTools()
-    record_chat(path, make_client([]), tools, "Help.", config=config)
-    assert waits == [tool_s]
+def test_a_tool_is_given_up_before_the_engine_does_so(engine_s: float, tool_s: float) -> None:
+    assert recorded_tools(FunctionTools(), engine_s).timeout_s == tool_s
 
 
 async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
@@ -235,7 +195,7 @@ async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path:
 async def test_a_fork_may_be_told_something_else_by_an_intervention(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
     await recorded(path)
-    said = [{"turn": 2, "message": "Thank you"}]
+    said = {"inbox": "Thank you"}
     forked = fork(
         path, turn=1, intervene=said, llm_client=make_client(["Welcome."]), tools=FunctionTools()
     )
@@ -248,12 +208,13 @@ async def test_a_fork_may_have_another_constitution(tmp_path: Path) -> None:
     path, client = tmp_path / "chat.tape", make_client(["Hello.", "Arr!"])
     chat = record_chat(path, client, FunctionTools(), "Be helpful.\n")
     await chat.send("Hi")
-    pirate = chat.fork(0, prompt=chat.prompts["constitution"].replace("helpful", "a pirate"))
+    pirate = chat.fork(0, prompt=next(iter(chat.prompts.values())).replace("helpful", "a pirate"))
     assert (await pirate.send("Hi")).text == "Arr!"
     systems = [run.calls[-1].request.messages[0].content for run in (chat, pirate)]
     assert systems == ["Be helpful.\n", "Be a pirate."]
     pirate.close()
-    assert replay(path, 2).prompts["constitution"] == pirate.prompts["constitution"]
+    assert replay(path, 2).prompts == pirate.prompts
+    assert replay(path, 1).calls[-1].request == chat.calls[-1].request
 
 
 async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: Path) -> None:
@@ -309,72 +270,95 @@ async def test_a_rerun_asks_the_same_messages_anew(tmp_path: Path) -> None:
     assert replay(path, 2).exchanges == again.exchanges
 
 
+async def test_a_conversation_that_begins_anew_has_its_tools(tmp_path: Path) -> None:
+    def look_up() -> int:
+        """Look something up."""
+        return 42
+
+    client = make_client([wants("look_up"), "It is 42."])
+    chat = record_chat(tmp_path / "chat.tape", client, FunctionTools(look_up), "Help.")
+    decision = await chat.anew(chat.config, client).send("Look")
+    assert [call.tool_name for call in decision.tool_calls or ()] == ["look_up"]
+
+
 async def test_what_goes_on_after_the_tape_wants_its_tools(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
     await recorded(path)
     forked = fork(path, turn=1, llm_client=make_client(["Hm."]))
-    with pytest.raises(ConfigError, match=r"no tape can hold tools: give them, .*tools=\.\.\."):
+    with pytest.raises(TapeError, match=r"no tape can hold tools: give them, .*tools=\.\.\."):
         await forked.send("Hi")
     assert len(forked.exchanges) == 1
 
 
 async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
-    said = [{"turn": 1, "message": "Hi"}, {"turn": 2, "message": "And?"}]
-    config = ChatConfig(user_id="ann", constitution="Help.", interventions=said)
-    chat = Chat(config, llm_client=make_client(["Hello.", "That is all."]))
+    said = [{"turn": 0, "set": {"inbox": "Hi"}}, {"turn": 1, "set": {"inbox": "And?"}}]
+    client = make_client(["Hello.", "That is all."])
+    chat = Chat(user_id="ann", constitution="Help.", interventions=said, llm_client=client)
     frame = await chat.arun()
     assert list(frame["answer"])[1:] == ["Hello.", "That is all."]
-    with pytest.raises(ConfigError, match="turn 2 has been answered; say it at turn 3"):
-        chat.intervene(2, message="Wait")
+    with pytest.raises(ConfigError, match="turn 1 has been played"):
+        chat.intervene(1, {"inbox": "Wait"})
     with pytest.raises(ConfigError, match="turn 3 has no message"):
         await chat.step()
     with pytest.raises(ConfigError, match="the message is empty"):
-        chat.intervene(3, message=" ")
+        chat.intervene(3, {"inbox": " "})
 
 
-async def test_a_result_that_json_has_no_form_for_is_on_the_tape_without_it(tmp_path: Path) -> None:
-    def latest() -> dict[str, float]:
-        """Look the latest value up."""
-        return {"value": float("nan")}
-
-    path, client = tmp_path / "chat.tape", make_client([wants("latest"), "There is none."])
-    chat = record_chat(path, client, FunctionTools(latest), "Help.")
-    [call] = (await chat.send("Look")).tool_calls or []
-    chat.close()
-    assert call.result is not None
-    assert call.result.data == {"value": None}
-    assert replay(path).exchanges == chat.exchanges
+async def test_a_message_that_no_turn_is_left_to_answer_is_said_to_be_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said = [{"turn": 2, "set": {"inbox": "Hi"}}]
+    Chat(user_id="ann", constitution="Help.", interventions=said, turns=2)
+    assert "run() called now ends at turn 2" in caplog.text
 
 
-def test_a_conversation_without_a_model_or_an_engine_says_what_it_lacks() -> None:
-    with pytest.raises(ConfigError, match="no model and no engine: give the conversation a model"):
-        Chat(ChatConfig(user_id="ann", constitution="Help."))
+async def test_a_fork_goes_on_with_the_messages_of_what_it_comes_from(tmp_path: Path) -> None:
+    path = tmp_path / "chat.tape"
+    chat = record_chat(path, make_client(["1.", "2.", "3."]), FunctionTools(), "Help.")
+    for message in ("one", "two", "three"):
+        await chat.send(message)
+    forked = chat.fork(1, llm_client=make_client(["zwei", "drei"]))
+    await forked.arun()
+    answers = [(exchange.message, exchange.decision.text) for exchange in forked.exchanges]
+    assert answers == [("one", "1."), ("two", "zwei"), ("three", "drei")]
 
 
-async def test_a_given_engine_is_given_again(tmp_path: Path) -> None:
-    def engine(*script: str) -> LLMAgentEngine:
-        return LLMAgentEngine(OllamaAdapter(make_client(script)), FunctionTools(), "Help.")
+async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
+    tmp_path: Path,
+) -> None:
+    ran = []
+
+    def look_up() -> str:
+        """Look something up."""
+        ran.append(1)
+        return "42"
+
+    def seated(*script: Any) -> dict[str, Any]:
+        adapter = OllamaAdapter(make_client(script))
+        return {"assistant": LLMAgentEngine(adapter, FunctionTools(look_up), "Help.")}
 
     path = tmp_path / "chat.tape"
-    chat = Chat(engine("Hello."), user_id="ann", tape=path)
+    chat = Chat(user_id="ann", players=seated(wants("look_up"), "It is 42."), tape=path)
     await chat.send("Hi")
     chat.close()
-    with pytest.raises(ConfigError, match="pass the same again: engine="):
+    with pytest.raises(ConfigError, match="pass the same again: players="):
         replay(path)
-    resumed = resume(path, engine=engine("That is all."))
+    resumed = resume(path, players=seated("That is all."))
     await resumed.send("And?")
     resumed.close()
-    replayed = replay(path, engine=engine())
-    assert [exchange.decision.text for exchange in replayed.exchanges] == ["Hello.", "That is all."]
+    replayed = replay(path, players=seated())
+    texts = [exchange.decision.text for exchange in replayed.exchanges]
+    assert texts == ["It is 42.", "That is all."]
+    assert ran == [1]
     replayed.clear()
-    assert (await replayed.send("Hi")).text == "Hello."
+    assert (await replayed.send("Hi")).text == "It is 42."
 
 
 def test_the_command_line_replays_a_conversation(tmp_path: Path) -> None:
     words = ["replay", str(data_path("tapes/assistant.tape")), "--out", str(tmp_path)]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0
-    assert "turn 2: Remove number 2 from my list" in done.output
+    assert "turn 1: inbox = Remove number 2 from my list" in done.output
     assert "How can I assist you today?" in (tmp_path / "turns.csv").read_text()
 
 

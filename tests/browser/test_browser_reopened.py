@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
+import nbformat
+import pytest
 from lab_page import LabPage
+from lab_server import TESTS
 from playwright.sync_api import Locator, expect
 
 SETUP = """
@@ -85,3 +92,59 @@ def test_wherever_a_widget_is_displayed_it_is_seen_once_until_it_is_closed(lab: 
     for place, times in places:
         expect(place.locator(".llmsim-live")).to_have_count(0)
         expect(seen(place).locator(".llmsim-static").filter(visible=True)).to_have_count(times)
+
+
+PLAYED = [
+    "from worlds import PublicGoods\nfrom llmsim_lab.lab import Lab\n"
+    "run = PublicGoods(players='random', seed=3)",
+    "window = Lab(run); window",
+    "await window.play(2)",
+    "run.run(1, progress=False); None",
+]
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A notebook that was executed as a whole, outside JupyterLab, so that it is not trusted."""
+    path = tmp_path_factory.mktemp("executed") / "executed.ipynb"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(it) for it in PLAYED])
+    nbformat.write(notebook, path)
+    convert(path, "notebook", "--execute", "--inplace")
+    return path
+
+
+def convert(path: Path, to: str, *more: str) -> None:
+    command = [sys.executable, "-m", "nbconvert", "--to", to, *more, str(path)]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(TESTS)})
+
+
+def reads_the_last_turn(place: Locator) -> None:
+    """What stays is the picture and the table of the last turn played, each once."""
+    picture = place.get_by_role("img", name=re.compile("turns 0 to 3: coins.Ann 20 → "))
+    expect(picture.filter(visible=True)).to_have_count(1)
+    assert picture.evaluate("image => image.complete && image.naturalWidth > 400")
+    expect(place.get_by_text("Turn 3", exact=True).filter(visible=True)).to_have_count(1)
+    tables = place.get_by_role("table").filter(visible=True)
+    expect(tables).to_have_count(2)
+    expect(tables.first).to_contain_text("coins.Ann")
+    expect(tables.last).to_contain_text("Decisions")
+
+
+def test_a_page_of_an_executed_notebook_shows_the_last_turn(lab: LabPage, executed: Path) -> None:
+    convert(executed, "html")
+    page = lab.page.context.new_page()
+    # The page asks for fonts and formulas, which are outside this machine.
+    page.route(re.compile("^https?:"), lambda route: route.abort())
+    page.goto(executed.with_suffix(".html").as_uri())
+    reads_the_last_turn(page.locator("body"))
+    page.screenshot(path=lab.screenshots / "executed_page.png", full_page=True)
+    page.close()
+
+
+def test_an_untrusted_notebook_shows_the_last_turn(lab: LabPage, executed: Path) -> None:
+    notebook = lab.copy(executed)
+    assert notebook.page.evaluate("window.panel.content.model.cells.get(1).trusted") is False
+    with notebook.tall():
+        reads_the_last_turn(notebook.outputs(1))
+    notebook.screenshot("executed_untrusted")
+    lab.complaints.clear()  # of models that are not found

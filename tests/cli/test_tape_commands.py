@@ -65,6 +65,15 @@ def tape(recorded_once: Path, llmsim_lab: Run, tmp_path: Path) -> Path:
     return Path(shutil.copy(recorded_once, tmp_path / "a.tape"))
 
 
+def test_what_tools_answered_in_a_turn_is_shown_once(llmsim_lab: Run) -> None:
+    chat = str(data_path("tapes/assistant.tape"))
+    status, out, _ = llmsim_lab("tape", "show", chat, "--turn", "4")
+    said = " ".join(out.split())
+    assert status == 0
+    assert said.count("asked outside: tool delete_task") == 1
+    assert 'tool delete_task({"task_id": 2}) for ann: {"success":true,' in said
+
+
 def test_a_decision_without_a_confidence_is_shown_without_one(llmsim_lab: Run) -> None:
     social = str(data_path("tapes/social.tape"))
     status, out, _ = llmsim_lab("tape", "show", social, "--turn", "3")

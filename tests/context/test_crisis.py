@@ -2,59 +2,70 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from context_kit import make_module, make_variables, write_module
-from crisis_kit import answer, crisis_client, judged, make_crisis, make_scenario, said
-
-from llmsim_lab.context import (
-    BehaviorModule,
-    ComposedModules,
-    CrisisConfig,
-    CrisisSimulation,
-    LLMCrisisAgent,
+from crisis_kit import (
+    answer,
+    crisis_client,
+    judged,
+    make_crisis,
+    make_scenario,
+    said,
+    with_modules,
 )
-from llmsim_lab.context._crisis import CrisisState
-from llmsim_lab.context._engine import RuleCrisisEngine
-from llmsim_lab.context._players import RuleCrisisAgent, ScriptedCrisisAgent
-from llmsim_lab.context._scenario import CrisisScenario, Happening
-from llmsim_lab.context._world import UpdateRecord, plain
+
+from llmsim_lab import Person, Question
+from llmsim_lab.context import BehaviorModule, CrisisSimulation
+from llmsim_lab.context._scenario import Happening
 from llmsim_lab.errors import (
     BackendError,
     ConfigError,
     FailureReason,
     LLMFailureException,
     ModuleError,
-    TapeError,
     TapeMiss,
 )
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import Tape
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.run._registry import find_class
-from llmsim_lab.types import CallSite, ChatRequest
+from llmsim_lab.types import CallRecord, ChatRequest
 
 
-def backend_of(simulation: CrisisSimulation) -> Any:
+def prompts_to(simulation: CrisisSimulation, player: str) -> list[ChatRequest]:
     assert simulation.llm_client is not None
-    return simulation.llm_client.backend
+    requests: list[ChatRequest] = getattr(simulation.llm_client.backend, "requests")  # noqa: B009
+    return [request for request in requests if request.site and request.site.agent == player]
 
 
-def prompts_to(simulation: CrisisSimulation, agent: str | None) -> list[ChatRequest]:
-    return [request for request in backend_of(simulation).requests if request.site.agent == agent]
+def call_of(simulation: CrisisSimulation, player: str, turn: int) -> CallRecord:
+    return next(
+        call
+        for call in simulation.turns[turn].calls
+        if call.request.site is not None and call.request.site.agent == player
+    )
 
 
-# --- a step ------------------------------------------------------------------------------------
+def engine_says(**made: Any) -> Any:
+    """Return an answer for each call, in which the engine always asks for the same changes."""
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        return judged(**made) if request.site.component == "engine" else said()
+
+    return reply
 
 
-def test_the_engine_judges_what_agents_said_in_the_step_before() -> None:
+# --- a turn ------------------------------------------------------------------------------------
+
+
+def test_the_engine_judges_what_agents_said_in_the_turn_before() -> None:
     simulation = make_crisis()
     simulation.run(2)
-    first, second = (request.prompt for request in prompts_to(simulation, None))
+    first, second = (request.prompt for request in prompts_to(simulation, "world"))
     assert "Nobody has acted yet." in first
     assert 'Ada: "ACTIONS: Ada opens gate 1"' in second
 
@@ -69,143 +80,88 @@ def test_agents_read_what_the_engine_has_just_changed_and_what_others_said_befor
     assert "Ada opens gate" not in prompt
 
 
-def test_what_happened_before_the_run_is_told_in_the_first_step_only() -> None:
+def test_what_happened_before_the_run_is_told_in_the_first_turn_only() -> None:
     simulation = make_crisis()
     simulation.run(2)
     told = ["It has not rained" in request.prompt for request in prompts_to(simulation, "Bo")]
     assert told == [True, False]
 
 
-def test_an_assessment_is_the_agents_own_and_nobody_hears_it() -> None:
+def test_an_assessment_is_the_agents_own_and_is_told_to_nobody() -> None:
     simulation = make_crisis()
     simulation.run(2)
-    assert not any("It is dry" in request.prompt for request in backend_of(simulation).requests)
-    chain = next(chain for chain in simulation.chains if chain.agent == "Ada")
-    assert (chain.reasoning, chain.confidence, chain.status) == ("It is dry.", None, "ok")
+    calls = [call for turn in simulation.turns for call in turn.calls]
+    assert not any("It is dry" in call.request.prompt for call in calls)
+    assert simulation.decisions()["assessment"].dropna().unique().tolist() == ["It is dry."]
 
 
 def test_rules_run_before_the_engine_is_asked() -> None:
     thirst = make_module("thirst", updates=lambda agent, own, world, step: {"trust": 50 - step})
     simulation = make_crisis(modules=[thirst])
     simulation.run(1)
-    assert "trust = 49" in prompts_to(simulation, None)[0].prompt
+    assert "trust = 49" in prompts_to(simulation, "world")[0].prompt
     assert simulation.state.agent_vars["Ada"]["trust"] == 49
-    assert {record.source for record in simulation.turns[1].updates} == {"thirst", "engine"}
+    story = list(simulation.turns[1].in_words())
+    assert "Ada.trust: 50 -> 49 (thirst)" in story
+    assert "water: 40 -> 39 (engine)" in story
 
 
 def test_the_schema_names_this_scenarios_variables_and_no_others() -> None:
     simulation = make_crisis()
     simulation.run(1)
-    schema = prompts_to(simulation, None)[0].schema
+    schema = prompts_to(simulation, "world")[0].schema
     assert schema is not None
     updates = schema["properties"]["state_updates"]["properties"]
     assert set(updates["global_vars"]["properties"]) == {"water"}
     assert set(updates["agent_vars"]["properties"]["Bo"]["properties"]) == {"trust"}
 
 
-def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn() -> None:
-    def reply(request: ChatRequest) -> Any:
-        if request.site and request.site.component == "engine":
-            return judged({"water": 140, "wine": 3}, {"Ada": {"trust": "70%"}, "Eve": {"trust": 1}})
-        return said()
-
-    simulation = make_crisis(replies=reply)
+def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = {"Ada": {"trust": "70%"}, "Bo": {"trust": -1e300}, "Eve": {"trust": 1}}
+    simulation = make_crisis(replies=engine_says(world={"water": 10**400, "wine": 3}, own=own))
     simulation.run(1)
-    turn = simulation.turns[1]
-    assert turn.state.global_vars["water"] == 40
-    assert turn.state.agent_vars["Ada"]["trust"] == 70
-    assert [(record.variable, record.status) for record in turn.updates] == [
-        ("water", "failed"),
-        ("wine", "failed"),
-        ("trust", "repaired"),
-        ("", "failed"),
-    ]
+    assert simulation.state.global_vars["water"] == 40
+    assert simulation.state.agent_vars["Ada"]["trust"] == 70
     row = simulation.to_frame().iloc[1]
-    assert (row["refused"], row["changes"], row["failed"], row["repaired"]) == (3, 1, 3, 1)
-    why = [chain.reasoning for chain in turn.chains if chain.component == "update"]
-    assert "engine: water = 140 was refused: 140 is above the greatest value, 100" in why
-    assert any("REFUSED: 140 is above" in line for line in simulation.in_words(turn))
+    assert (row["refused"], row["changes"]) == (4, 1)
+    engine = simulation.decisions().query("component == 'engine'").iloc[0]
+    assert (engine["refused"], engine["changes"]) == (4, 1)
+    assert any("REFUSED: 1000" in line for line in simulation.turns[1].in_words())
+    assert caplog.text.count("state_update_refused source=engine variable=wine asked=3") == 1
 
 
 def test_agents_are_asked_at_once_and_answer_in_the_scenarios_order() -> None:
     simulation = make_crisis()
     simulation.run(1)
-    assert [action.agent_name for action in simulation.turns[1].actions] == ["Ada", "Bo"]
-    assert [chain.component for chain in simulation.turns[1].chains] == ["engine", "agent", "agent"]
+    assert list(simulation.state.responses) == ["Ada", "Bo"]
+    components = [answer.component for answer in simulation.turns[1].answers]
+    assert components == ["engine", "agent", "agent"]
 
 
-def test_an_agent_whose_answers_stay_useless_says_nothing_and_that_is_loud(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("reason", [None, *FORGIVEN])
+def test_an_agent_without_a_valid_answer_says_nothing_and_that_is_loud(
+    reason: FailureReason | None, caplog: pytest.LogCaptureFixture
 ) -> None:
+    useless: Any = {"assessment": 3}
+    if reason is not None:
+        useless = BackendError("no word came", reason=reason)
+
     def reply(request: ChatRequest) -> Any:
         assert request.site is not None
-        return {"assessment": 3} if request.site.agent == "Ada" else answer(request)
+        return useless if request.site.agent == "Ada" else answer(request)
 
     simulation = make_crisis(replies=reply)
     simulation.run(2)
-    assert "AGENT_SAID_NOTHING agent=Ada turn=1 reason=invalid_response" in caplog.text
-    assert "looking things up" not in caplog.text
-    action = simulation.turns[1].actions[0]
-    assert (action.action_string, action.status) == ("", "failed")
-    assert simulation.turns[1].statuses == {"ok": 2, "failed": 1}
+    assert "FALLBACK agent=Ada component=agent turn=1" in caplog.text
+    assert simulation.state.responses["Ada"] == ""
+    assert simulation.turns[1].statuses == {"ok": 2, "fallback": 1}
     assert "Ada: (said nothing)" in prompts_to(simulation, "Bo")[1].prompt
-    failed = next(chain for chain in simulation.turns[1].chains if chain.status == "failed")
-    assert failed.call is not None
-    assert failed.call.attempts == 2
-
-
-class Failing:
-    """A lookup whose own question to the model fails."""
-
-    def __init__(self, reason: FailureReason) -> None:
-        self.reason: FailureReason = reason
-
-    async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
-        raise LLMFailureException(self.reason, 2, component="agent", detail="no word came")
-
-
-def looking_up(reason: FailureReason) -> CrisisSimulation:
-    client = crisis_client()
-    agents = [
-        LLMCrisisAgent("Ada", client, lookup=Failing(reason)),
-        RuleCrisisAgent("Bo"),
-    ]
-    config = CrisisConfig(scenario=make_scenario())
-    return CrisisSimulation(config, llm_client=client, agents=agents)
-
-
-@pytest.mark.parametrize("reason", FORGIVEN)
-def test_an_agent_whose_model_gives_no_answer_says_nothing(reason: FailureReason) -> None:
-    fault = BackendError("no word came", reason=reason)
-    config = CrisisConfig(scenario=make_scenario())
-    agents = [LLMCrisisAgent("Ada", crisis_client(fault)), RuleCrisisAgent("Bo")]
-    simulation = CrisisSimulation(config, llm_client=crisis_client(), agents=agents)
-    simulation.run(1)
-    (failed,) = [chain for chain in simulation.chains if chain.status == "failed"]
-    assert failed.reasoning == f"said nothing: agent: {reason} after 1 attempt: no word came"
-
-
-def test_the_failures_forgiven_are_those_of_the_model() -> None:
-    assert set(FORGIVEN) == {"invalid_response", "generation_stopped", "timeout"}
-
-
-def test_an_agent_whose_lookup_fails_says_nothing_and_that_it_was_the_lookup(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    simulation = looking_up("timeout")
-    simulation.run(1)
-    (line,) = [record.getMessage() for record in caplog.records if "AGENT" in record.getMessage()]
-    assert "AGENT_SAID_NOTHING agent=Ada turn=1 reason=timeout" in line
-    assert "in looking things up, before the decision was asked for: no word came" in line
-    (failed,) = [chain for chain in simulation.chains if chain.status == "failed"]
-    assert failed.reasoning.startswith("said nothing: in looking things up, before the decision")
-
-
-def test_a_lookup_that_cannot_reach_the_model_stops_the_run() -> None:
-    simulation = looking_up("connection_error")
-    with pytest.raises(LLMFailureException, match="no word came"):
-        simulation.run(1)
-    assert simulation.turn_number == 0
+    [silent] = [it for it in simulation.turns[1].answers if it.status == "fallback"]
+    assert silent.player == "Ada"
+    assert silent.reasoning.startswith("stands in: ")
+    assert silent.calls
 
 
 def test_an_empty_answer_is_shown_to_its_model_again() -> None:
@@ -217,12 +173,12 @@ def test_an_empty_answer_is_shown_to_its_model_again() -> None:
 
     simulation = make_crisis(replies=reply)
     simulation.run(1)
-    assert simulation.turns[1].actions[0].status == "repaired"
+    assert call_of(simulation, "Ada", 1).status == "repaired"
     assert "it says nothing in actions or communications" in prompts_to(simulation, "Ada")[1].prompt
 
 
 @pytest.mark.parametrize("component", ["engine", "agent"])
-def test_a_model_that_cannot_be_reached_stops_the_step_at_the_last_whole_turn(
+def test_a_model_that_cannot_be_reached_stops_the_run_at_the_last_whole_turn(
     component: str,
 ) -> None:
     gone = BackendError("no route", reason="connection_error")
@@ -239,14 +195,14 @@ def test_a_model_that_cannot_be_reached_stops_the_step_at_the_last_whole_turn(
     assert simulation.state.global_vars["water"] == 39
 
 
-def test_an_engine_whose_answers_stay_invalid_stops_the_step() -> None:
+def test_an_engine_whose_answers_stay_invalid_stops_the_turn() -> None:
     simulation = make_crisis(replies=["no json at all"] * 2)
     with pytest.raises(LLMFailureException, match="invalid_response"):
         simulation.run(1)
     assert simulation.turn_number == 0
 
 
-def test_a_module_that_fails_stops_the_step_with_its_name_and_the_agent() -> None:
+def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> None:
     def fail(agent: str, own: Any, world: Any) -> str:
         if agent == "Bo" and world["water"] < 39:
             raise KeyError("fish")
@@ -259,70 +215,97 @@ def test_a_module_that_fails_stops_the_step_with_its_name_and_the_agent() -> Non
     assert simulation.state.global_vars["water"] == 39
 
 
-# --- without a model ---------------------------------------------------------------------------
+# --- who plays ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("players", ["rule", "random"])
 @pytest.mark.parametrize("scenario", ["strait", "bank_run"])
-def test_rules_alone_need_no_model(scenario: str, tmp_path: Path) -> None:
-    config = CrisisConfig(scenario=scenario, agents="rule", engine="rule", turns=3)
-    assert not config.needs_model
-    simulation = CrisisSimulation(config, tape=tmp_path / "a.tape")
-    simulation.run()
+def test_rules_and_chance_need_no_model(scenario: str, players: str, tmp_path: Path) -> None:
+    simulation = CrisisSimulation(scenario=scenario, players=players, tape=tmp_path / "a.tape")
+    assert not simulation.config.needs_model
+    simulation.run(3)
     assert simulation.to_frame()["calls"].sum() == 0
     assert replay(tmp_path / "a.tape").turns == simulation.turns
 
 
 def test_modules_move_the_world_where_nobody_else_does() -> None:
-    simulation = CrisisSimulation(CrisisConfig(scenario="bank_run").by_rules())
+    simulation = CrisisSimulation(scenario="bank_run", players="rule")
     simulation.run(2)
     before, after = (turn.state.agent_vars["Harbour Bank"] for turn in simulation.turns[::2])
     assert after["deposits"] < before["deposits"]
+    kept = "ACTIONS: We keep our course and change nothing."
+    assert set(simulation.state.responses.values()) == {kept}
 
 
 def test_a_script_speaks_line_by_line_and_then_falls_silent() -> None:
     simulation = make_crisis(scripts={"Ada": ["First", "Second"]})
     simulation.run(3)
-    assert [turn.actions[0].action_string for turn in simulation.turns[1:]] == [
-        "First",
-        "Second",
-        "",
-    ]
+    lines = [turn.state.responses["Ada"] for turn in simulation.turns[1:]]
+    assert lines == ["ACTIONS: First", "ACTIONS: Second", ""]
     assert prompts_to(simulation, "Ada") == []
-    assert simulation.config.needs_model
+    with pytest.raises(ConfigError, match="scripts: there is no agent 'Eve'; there are: Ada, Bo"):
+        make_crisis(scripts={"Eve": ["x"]})
 
 
-def test_an_agent_can_follow_a_rule_of_ones_own() -> None:
-    config = CrisisConfig(scenario=make_scenario()).by_rules()
-    agents = [
-        RuleCrisisAgent("Bo"),
-        RuleCrisisAgent("Ada", lambda name, prompt, step: f"{'40/100' in prompt} {step}"),
-    ]
-    simulation = CrisisSimulation(config, agents=agents)
+def test_functions_may_judge_and_play() -> None:
+    def engine(question: Question) -> Any:
+        assert "=== STEP" in question.prompt
+        return {"state_updates": {"global_vars": {"water": 7}}, "events": [], "reasoning": "Rain."}
+
+    def agent(question: Question) -> Any:
+        return question.reply.saying(f"{question.player}: {'7/100' in question.prompt}")
+
+    simulation = CrisisSimulation(
+        scenario=make_scenario(), players={"engine": engine, "agent": agent, "Bo": "rule"}
+    )
     simulation.run(1)
-    assert [action.action_string for action in simulation.turns[1].actions] == [
-        "True 1",
-        "We keep our course and change nothing.",
-    ]
+    assert simulation.state.global_vars["water"] == 7
+    assert simulation.state.responses["Ada"] == "ACTIONS: Ada: True"
+    assert "keep our course" in simulation.state.responses["Bo"]
+
+
+def test_a_person_may_play_an_agent_and_a_rule_the_engine(tmp_path: Path) -> None:
+    def at_the_table(question: Any) -> Any:
+        assert list(question.fields) == ["assessment", "actions", "communications"]
+        return said(f"Dig in turn {question.turn}")
+
+    simulation = CrisisSimulation(
+        scenario=make_scenario(),
+        llm_client=crisis_client(),
+        players={"engine": "rule", "Bo": Person(at_the_table)},
+        tape=tmp_path / "a.tape",
+    )
+    simulation.run(2)
+    assert simulation.state.responses["Bo"] == "ACTIONS: Dig in turn 2"
+    assert replay(tmp_path / "a.tape").turns == simulation.turns
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("players", "who"), [({"engine": "rule"}, "Ada"), ({"agent": "rule"}, "engine")]
+)
+def test_a_missing_model_is_named_with_the_way_out(players: dict[str, str], who: str) -> None:
+    simulation = CrisisSimulation(scenario=make_scenario(), players=players)
+    with pytest.raises(ConfigError, match=f"nobody answers for {who} .*give the run a model"):
+        simulation.run(1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
     [
-        ({"agents": "llm", "engine": "rule"}, "agent 'Ada' is of kind 'llm' and needs a model"),
-        ({"agents": "rule", "engine": "llm"}, "the engine is of kind 'llm' and needs a model"),
+        (
+            {"engine": "rule"},
+            r"takes no engine: say who answers by the seat, players=\{'engine': 'rule'\}",
+        ),
+        (
+            {"agents": []},
+            r"takes no agents: say who answers by the seat, players=\{'agent': 'rule'\}",
+        ),
+        ({"modules": []}, "a class derived from CrisisSimulation"),
     ],
 )
-def test_a_missing_model_is_named_with_the_way_out(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        CrisisSimulation(CrisisConfig(scenario=make_scenario(), **changes))
-
-
-def test_agents_must_be_the_scenarios() -> None:
-    with pytest.raises(ConfigError, match="do not play the scenario's agents"):
-        CrisisSimulation(
-            CrisisConfig(scenario=make_scenario()).by_rules(),
-            agents=[ScriptedCrisisAgent("Ada", [])],
-        )
+def test_an_old_name_is_an_error_that_shows_the_new_form(old: dict[str, Any], new: str) -> None:
+    with pytest.raises(ConfigError, match=new):
+        make_crisis().__class__(scenario="strait", **old)
 
 
 # --- on a tape ---------------------------------------------------------------------------------
@@ -330,20 +313,16 @@ def test_agents_must_be_the_scenarios() -> None:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> CrisisSimulation:
-    """Three steps of the strait crisis on a tape."""
-    simulation = make_crisis(
-        tmp_path / "a.tape",
-        scenario=CrisisScenario.load("strait"),
-        replies=lambda request: (
-            judged(
-                {"crisis_level": 50 + request.site.turn, "blockade_effectiveness": 400},
-                {"Japan": {"trust_level": 71}},
-                "A ship was stopped",
-            )
-            if request.site.component == "engine"
-            else said(f"{request.site.agent} patrols")
-        ),
-    )
+    """Three turns of the strait crisis on a tape."""
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.component != "engine":
+            return said(f"{request.site.agent} patrols")
+        world = {"crisis_level": 50 + (request.site.turn or 0), "blockade_effectiveness": 400}
+        return judged(world, {"Japan": {"trust_level": 71}}, "A ship was stopped")
+
+    simulation = make_crisis(tmp_path / "a.tape", scenario="strait", replies=reply)
     simulation.run(3)
     return simulation
 
@@ -359,30 +338,30 @@ def test_the_tape_knows_the_kind_before_anybody_has_imported_it() -> None:
     assert find_class("crisis") is CrisisSimulation
 
 
-def test_a_fork_shares_the_turns_before_and_goes_on_live(recorded: CrisisSimulation) -> None:
-    other = recorded.fork(2, intervene=[{"turn": 3, "set": {"crisis_level": 90}, "mute": "China"}])
+def test_a_fork_shares_the_turns_before_and_continues_live(recorded: CrisisSimulation) -> None:
+    values = {"crisis_level": 90, "muted": "China"}
+    other = recorded.fork(2, intervene=[{"turn": 3, "set": values}])
     other.run(2)
     assert other.turns[:3] == recorded.turns[:3]
     assert other.turns[3].state.global_vars["crisis_level"] == 90
-    assert [action.agent_name for action in other.turns[4].actions] == [
-        "Taiwan",
-        "United States",
-        "Japan",
-    ]
+    asked = [it.player for it in other.turns[4].answers if it.component == "agent"]
+    assert asked == ["Taiwan", "United States", "Japan"]
     assert replay(other.tape or "").turns == other.turns
     assert recorded.turns[3].state.global_vars["crisis_level"] == 53
 
 
 def test_an_edited_engine_prompt_is_used_from_the_fork_on(recorded: CrisisSimulation) -> None:
-    prompt = recorded.prompts["engine"].replace("You are the engine", "You are the stern engine")
-    other = recorded.fork(2, prompt=prompt)
+    [(place, prompt)] = recorded.prompts.items()
+    other = recorded.fork(
+        2, prompt=prompt.replace("You are the engine", "You are the stern engine")
+    )
     other.run(1)
-    engine = [chain.prompt for chain in other.chains if chain.component == "engine"]
-    assert ["stern" in text for text in engine] == [False, False, True]
-    assert "stern" in load(other.tape or "").prompts["engine"].text
+    texts = [call_of(other, "world", turn).request.prompt for turn in (1, 2, 3)]
+    assert ["stern" in text for text in texts] == [False, False, True]
+    assert "stern" in load(other.tape or "").prompts[place].text
 
 
-def test_a_run_goes_on_after_it_was_killed(tmp_path: Path) -> None:
+def test_a_run_continues_after_it_was_stopped_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     whole = make_crisis(tmp_path / "whole.tape")
     whole.run(3)
 
@@ -395,22 +374,20 @@ def test_a_run_goes_on_after_it_was_killed(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         simulation.run(3)
     simulation.close()
-    client = crisis_client()
-    again = resume(tmp_path / "a.tape", llm_client=client)
+    again = resume(tmp_path / "a.tape", llm_client=crisis_client())
     again.run(2)
     assert [turn.state for turn in again.turns] == [turn.state for turn in whole.turns]
-    asked = [(request.site.component, request.site.turn) for request in client.backend.requests]
-    assert ("engine", 2) not in asked
+    assert [request.site.turn for request in prompts_to(again, "world") if request.site] == [3]
 
 
 def test_every_call_keeps_the_sections_of_its_prompt(recorded: CrisisSimulation) -> None:
     loaded = load(recorded.tape or "")
-    chains = [chain for chain in loaded.chains if chain.component != "update"]
-    assert len(chains) == 15
-    live = [chain for chain in recorded.chains if chain.component != "update"]
-    assert [it.call.provenance for it in chains] == [it.call.provenance for it in live]
-    assert {it.call.provenance.how for it in chains} == {"rendered"}
-    [read] = [it.call for it in chains if (it.turn, it.agent) == (3, "Japan")]
+    there, live = (
+        [call for turn in run.turns for call in turn.calls] for run in (loaded, recorded)
+    )
+    assert len(there) == 15
+    assert [call.provenance for call in there] == [call.provenance for call in live]
+    read = call_of(loaded, "Japan", 3)
     assert read.provenance == recorded.context_of("Japan", 3).provenance
     spans = [(span.name, span.source, span.tokens) for span in read.provenance.spans]
     assert [it for it in spans if it[:2] == ("TRUST DYNAMICS", "module trust_dynamics")]
@@ -420,7 +397,7 @@ def test_every_call_keeps_the_sections_of_its_prompt(recorded: CrisisSimulation)
 # --- modules' code -----------------------------------------------------------------------------
 
 
-def thirsty(folder: Path, words: str = "Thirst.") -> CrisisConfig:
+def thirsty(folder: Path, words: str = "Thirst.", **parameters: Any) -> CrisisSimulation:
     write_module(
         folder,
         "thirst",
@@ -428,112 +405,105 @@ def thirsty(folder: Path, words: str = "Thirst.") -> CrisisConfig:
         f"def build_agent_context(agent_name, agent_state, global_state):\n    return {words!r}\n",
     )
     scenario = make_scenario(modules=["thirst"])
-    return CrisisConfig(scenario=scenario, module_folders=(folder,), turns=2)
+    return make_crisis(scenario=scenario, module_folders=folder, turns=2, **parameters)
 
 
-def test_a_replay_with_changed_module_code_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = crisis_client()
-    CrisisSimulation(thirsty(tmp_path), llm_client=client, tape=tmp_path / "a.tape").run()
+def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:
+    thirsty(tmp_path, tape=tmp_path / "a.tape").run()
     thirsty(tmp_path, "Drought.")
-    with pytest.raises(TapeMiss, match=r"thirst is \w{12} and was \w{12}"):
+    with pytest.raises(TapeMiss, match="crisis has changed since it was recorded: its thirst"):
         replay(tmp_path / "a.tape")
-    assert "MODULES_DIFFER run=1" in caplog.text
-    assert "MODULES DIFFER" in repr(load(tmp_path / "a.tape"))
 
 
-def test_code_that_changed_without_effect_still_replays(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = crisis_client()
-    CrisisSimulation(thirsty(tmp_path), llm_client=client, tape=tmp_path / "a.tape").run()
+def test_code_that_changed_without_effect_still_replays(tmp_path: Path) -> None:
+    thirsty(tmp_path, tape=tmp_path / "a.tape").run()
     with (tmp_path / "thirst.py").open("a") as file:
         file.write("# a remark\n")
     assert replay(tmp_path / "a.tape").turn_number == 2
-    assert "MODULES_DIFFER" in caplog.text
 
 
-def test_a_run_does_not_go_on_with_other_modules_but_a_fork_does(tmp_path: Path) -> None:
-    client = crisis_client()
-    run = CrisisSimulation(thirsty(tmp_path), llm_client=client, tape=tmp_path / "a.tape")
+def test_a_run_that_is_resumed_with_other_modules_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = thirsty(tmp_path, tape=tmp_path / "a.tape")
     run.run()
     run.close()
     thirsty(tmp_path, "Drought.")
-    again = resume(tmp_path / "a.tape", llm_client=client)
-    with pytest.raises(TapeError, match="cannot continue: the modules are not those"):
-        again.run(1)
-    again.close()
-    other = fork(tmp_path / "a.tape", llm_client=client)
+    resume(tmp_path / "a.tape", llm_client=crisis_client()).close()
+    assert "CODE_CHANGED run=1" in caplog.text
+    assert "its thirst" in caplog.text
+    other = fork(tmp_path / "a.tape", llm_client=crisis_client())
     other.run(1)
-    assert "Drought." in other.chains[-1].prompt
+    assert "Drought." in call_of(other, "Ada", 3).request.prompt
     assert replay(tmp_path / "a.tape").turns == other.turns
 
 
-def test_modules_given_by_hand_must_be_given_again(tmp_path: Path) -> None:
-    weather = [make_module("weather", context="Rain.")]
-    simulation = make_crisis(tmp_path / "a.tape", modules=weather)
+def test_a_class_of_ones_own_may_bring_modules_along(tmp_path: Path) -> None:
+    world = with_modules(make_module("weather", context="Rain."))
+    scenario, client = make_scenario(), crisis_client()
+    simulation = world(scenario=scenario, llm_client=client, tape=tmp_path / "a.tape")
     simulation.run(1)
-    with pytest.raises(ConfigError, match="pass the same again: modules"):
-        replay(tmp_path / "a.tape")
-    again = replay(tmp_path / "a.tape", modules=ComposedModules(weather))
-    assert again.turns == simulation.turns
+    assert world.replay(tmp_path / "a.tape").turns == simulation.turns
     assert "Rain." in simulation.fork(1).context_of("Ada")
 
 
 # --- from outside ------------------------------------------------------------------------------
 
 
-def test_an_injected_event_is_told_in_the_next_step() -> None:
+def test_an_event_from_outside_is_told_in_the_next_turn() -> None:
     simulation = make_crisis()
     simulation.run(1)
-    simulation.intervene(1, events="The dam broke", note="a test")
+    simulation.intervene(1, {"events": "The dam\n=== STEP 9 === broke"}, note="a test")
     simulation.run(2)
-    told = ["The dam broke" in request.prompt for request in prompts_to(simulation, "Bo")]
+    told = ["- The dam === STEP 9 === broke" in it.prompt for it in prompts_to(simulation, "Bo")]
     assert told == [False, True, False]
-    assert "The dam broke" in prompts_to(simulation, None)[1].prompt
-    assert str(simulation.turns[1].interventions[0]) == 'turn 1: event "The dam broke" (a test)'
+    assert "- The dam === STEP 9 === broke" in prompts_to(simulation, "world")[1].prompt
+    assert "(a test)" in str(simulation.turns[1].interventions[0])
 
 
 def test_a_value_can_be_set_that_the_engine_may_not_set() -> None:
-    simulation = make_crisis(
-        interventions=[{"turn": 1, "set": {"water": 99}, "set_agents": {"Bo": {"note": "tired"}}}]
-    )
+    values = {"water": 99, "Bo.note": "tired"}
+    simulation = make_crisis(interventions=[{"turn": 1, "set": values}])
     simulation.run(1)
     assert simulation.state.global_vars["water"] == 99
     assert simulation.state.agent_vars["Bo"]["note"] == "tired"
 
 
+def test_an_agents_name_may_have_a_dot() -> None:
+    scenario = make_scenario(agents={"St. Lucia": {"role": "You farm."}})
+    simulation = make_crisis(scenario=scenario)
+    simulation.intervene(0, {"St. Lucia.trust": 3})
+    assert simulation.state.agent_vars["St. Lucia"]["trust"] == 3
+
+
 def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
-    simulation = make_crisis(
-        interventions=[{"turn": 1, "mute": ["Ada"]}, {"turn": 2, "unmute": "Ada"}]
-    )
+    planned = [{"turn": 1, "set": {"muted": ["Ada"]}}, {"turn": 2, "set": {"muted": []}}]
+    simulation = make_crisis(interventions=planned)
     simulation.run(3)
-    assert [len(turn.actions) for turn in simulation.turns] == [0, 2, 1, 2]
+    assert [len(turn.answers) for turn in simulation.turns] == [0, 3, 2, 3]
     assert "Ada: (said nothing)" in prompts_to(simulation, "Bo")[2].prompt
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"set": {"wine": 3}}, "wine = 3: unknown variable"),
-        ({"set": {"water": 300}}, "water = 300: 300 is above the greatest value"),
-        ({"set_agents": {"Bo": {"trust": "much"}}}, r"Bo.trust = 'much': 'much' is not a number"),
-        ({"set_agents": {"Eve": {"trust": 1}}}, "unknown agent"),
-        ({"set_agents": {"Bo": {}}}, "an intervention needs"),
-        ({"mute": "Eve"}, "there is no agent 'Eve' to mute"),
-        ({"mute": "Bo", "unmute": "Bo"}, "cannot be muted and unmuted at once"),
-        ({}, "an intervention needs"),
-        ({"events": 3}, "events"),
-        ({"rain": True}, "rain"),
+        ({"wine": 3}, "wine = 3: unknown variable"),
+        ({"water": 300}, "water = 300: 300 is above the greatest value"),
+        ({"Bo.trust": "much"}, r"Bo.trust = 'much': 'much' is not a number"),
+        ({"Eve.trust": 1}, "unknown agent"),
+        ({"muted": "Eve"}, "muted: there is no agent 'Eve'; there are: Ada, Bo"),
+        ({"muted": 3}, "muted: 3 are not agents; name them"),
+        ({"events": 3}, "events: 3 is not"),
+        ({"events": ["  "]}, "it says nothing"),
+        ({"events": [{"text": "Rain"}]}, "text: Extra inputs are not permitted"),
     ],
 )
-def test_what_cannot_be_done_from_outside_is_refused_at_once(
-    values: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_set_is_refused_at_once(values: dict[str, Any], message: str) -> None:
     simulation = make_crisis()
     with pytest.raises(ConfigError, match=message):
-        simulation.intervene(1, **values)
+        simulation.intervene(1, values)
+    with pytest.raises(ConfigError, match=message):
+        make_crisis(interventions=[{"turn": 1, "set": values}])
     assert simulation.planned == {}
 
 
@@ -541,13 +511,11 @@ def test_a_fork_can_start_from_another_state() -> None:
     simulation = make_crisis()
     simulation.run(1)
     own = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
-    other = simulation.fork(1, state=CrisisState(global_vars={"water": 7}, agent_vars=own))
-    other.run(2)
-    [judged] = [chain for chain in other.chains if (chain.turn, chain.component) == (2, "engine")]
-    assert "trust = 1" in judged.prompt
+    other = simulation.fork(1, state=simulation.state.replace(agent_vars=own))
+    other.run(1)
+    assert "trust = 1" in call_of(other, "world", 2).request.prompt
 
 
-WORLD = {"water": 7}
 OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
 
 
@@ -559,7 +527,7 @@ OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
             r"the state has agents \['Ada'\]; the scenario's are",
         ),
         ({"global_vars": {"water": 400}}, "water: 400 is above the greatest value, 100"),
-        ({"global_vars": {**WORLD, "watr": 1}}, "global_vars.watr: unknown variable; defined are"),
+        ({"global_vars": {"water": 7, "watr": 1}}, "global_vars.watr: unknown variable"),
         (
             {"agent_vars": {**OWN, "Bo": {"trust": 2, "note": "", "mood": 1}}},
             "agent_vars.Bo.mood: unknown variable; defined are: trust, note",
@@ -567,71 +535,36 @@ OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
         ({"agent_vars": {**OWN, "Bo": {"trust": 2}}}, "agent_vars.Bo: no value for 'note'"),
         ({"muted": ("Eve",)}, "muted: there is no agent 'Eve'; there are: Ada, Bo"),
         ({"responses": {"Eve": "I come"}}, "responses: there is no agent 'Eve'"),
-        ({"responses": {"Bo": None}}, "responses: what 'Bo' said is NoneType, not a text"),
-        ({"pending": ("Rain",)}, "pending: 'Rain' is not a Happening"),
-        ({"events": (Happening(" "),)}, "events: an event of type 'event' says nothing"),
+        ({"pending": (Happening(" "),)}, "says nothing"),
     ],
 )
-def test_a_state_that_cannot_be_is_refused_for_a_fork_and_for_a_new_run(
+def test_no_turn_is_played_from_a_state_that_cannot_be(
     values: dict[str, Any], message: str
 ) -> None:
-    state = CrisisState(**{"global_vars": WORLD, "agent_vars": OWN, **values})
     simulation = make_crisis()
-    simulation.run(1)
+    state = simulation.state.replace(**values)
     with pytest.raises(ConfigError, match=message):
-        simulation.fork(1, state=state)
+        simulation.fork(0, state=state).run(1)
     with pytest.raises(ConfigError, match=message):
-        CrisisSimulation(simulation.config, llm_client=crisis_client(), state=state)
-
-
-def test_every_state_of_a_run_can_be_begun_from() -> None:
-    simulation = make_crisis(interventions=[{"turn": 1, "events": ["Rain"], "mute": "Bo"}])
-    simulation.run(2)
-    for turn in simulation.turns:
-        CrisisSimulation(simulation.config, llm_client=crisis_client(), state=turn.state)
-
-
-@pytest.mark.parametrize(
-    ("own", "message"),
-    [
-        ({"Ada": {"trust": 1}}, "the state has agents"),
-        (
-            {"Ada": {"trust": 999, "note": ""}, "Bo": {"trust": 2, "note": ""}},
-            "999 is above the greatest value",
-        ),
-    ],
-)
-def test_an_impossible_state_is_no_state_to_fork_from(own: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_crisis().fork(0, state=CrisisState(global_vars={"water": 7}, agent_vars=own))
-
-
-def test_states_cannot_be_changed() -> None:
-    state = make_crisis().state
-    with pytest.raises(ConfigError, match="never changed in place"):
-        state.agent_vars["Ada"]["trust"] = 1
+        make_crisis(state=state).run(1)
 
 
 # --- views -------------------------------------------------------------------------------------
 
 
 def test_a_frame_has_the_worlds_and_each_agents_variables() -> None:
-    simulation = make_crisis()
-    frame = simulation.run(2)
+    frame = make_crisis().run(2)
     assert list(frame["water"]) == [40, 39, 38]
     assert list(frame["Bo.trust"]) == [50, 50, 50]
     assert list(frame["events"]) == [0, 2, 1]
 
 
 def test_numbers_can_be_charted_with_label_and_unit() -> None:
-    simulation = make_crisis()
-    series = [(item.column, str(item)) for item in simulation.series]
-    assert series == [
+    assert [(item.column, str(item)) for item in make_crisis().series] == [
         ("water", "Water level (0 to 100)"),
         ("Ada.trust", "Ada: trust (%)"),
         ("Bo.trust", "Bo: trust (%)"),
     ]
-    assert simulation.series_of(simulation.config) == simulation.series
 
 
 def test_many_agents_are_in_the_frame_but_not_all_charted() -> None:
@@ -641,18 +574,10 @@ def test_many_agents_are_in_the_frame_but_not_all_charted() -> None:
     assert "A29.trust" in simulation.to_frame()
 
 
-def test_series_are_known_where_a_runs_module_folder_is_not(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    config = thirsty(folder)
-    shutil.rmtree(folder)
-    assert [item.column for item in CrisisSimulation.series_of(config)][:1] == ["water"]
-
-
 def test_a_turn_in_words_has_events_changes_and_answers() -> None:
     simulation = make_crisis()
     simulation.run(1)
-    assert list(simulation.in_words(simulation.turns[1])) == [
+    assert list(simulation.turns[1].in_words()) == [
         "event: It has not rained",
         "event: Gates were moved in week 1",
         "engine: Water follows use.",
@@ -660,7 +585,6 @@ def test_a_turn_in_words_has_events_changes_and_answers() -> None:
         "Ada: ACTIONS: Ada opens gate 1",
         "Bo: ACTIONS: Bo opens gate 1",
     ]
-    assert repr(simulation) == "<CrisisSimulation 'crisis': turn 1, 2 agents, 0 modules>"
 
 
 # --- what an agent read, without some modules' words -------------------------------------------
@@ -678,8 +602,9 @@ def muddy() -> BehaviorModule:
 def test_a_silenced_module_takes_its_words_along_and_leaves_the_rest() -> None:
     simulation = make_crisis(modules=[muddy()])
     simulation.run(1)
+    simulation.intervene(1, {"Ada.trust": 77})
     whole = simulation.context_of("Ada")
-    assert str(whole) == simulation.chains[-2].prompt
+    assert str(whole) == call_of(simulation, "Ada", 1).request.prompt
     without = simulation.context_of("Ada", silenced=["mud"])
     assert str(without) == str(whole).replace("\n\n=== MUD ===\nMud everywhere.", "")
     assert "Boots: Yes" in without
@@ -691,6 +616,7 @@ def test_the_next_prompt_can_be_previewed() -> None:
     assert "It has not rained" in simulation.context_of("Ada")
     simulation.run(1)
     assert "Step 2" in simulation.context_of("Ada", 2)
+    assert "Fog." in simulation.context_of("Ada", 2, modules=[make_module("fog", context="Fog.")])
 
 
 @pytest.mark.parametrize(
@@ -708,24 +634,11 @@ def test_a_prompt_that_never_was_is_an_error(
         make_crisis().context_of(agent, turn, silenced=silenced)
 
 
-def test_a_thousand_agents_play_a_step_by_rule() -> None:
+def test_a_thousand_agents_play_a_turn_by_rule() -> None:
     agents = {f"A{number}": {"role": "You farm."} for number in range(1000)}
-    config = CrisisConfig(scenario=make_scenario(agents=agents)).by_rules()
-    simulation = CrisisSimulation(config, agents=[ScriptedCrisisAgent(n, ["x"]) for n in agents])
+    simulation = CrisisSimulation(scenario=make_scenario(agents=agents), players="rule")
     simulation.run(1)
-    assert len(simulation.turns[1].actions) == 1000
-    assert isinstance(simulation.engine, RuleCrisisEngine)
-
-
-def test_refusals_are_logged_once_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    simulation = make_crisis(
-        replies=lambda request: (
-            judged({"water": -1}) if request.site.component == "engine" else said()
-        )
-    )
-    simulation.run(1)
-    assert caplog.text.count("state_update_refused source=engine variable=water asked=-1") == 1
+    assert len(simulation.turns[1].answers) == 1001
 
 
 def test_a_tape_opened_for_reading_shows_the_run(tmp_path: Path) -> None:
@@ -735,62 +648,9 @@ def test_a_tape_opened_for_reading_shows_the_run(tmp_path: Path) -> None:
     assert load(Tape(tmp_path / "a.tape", read_only=True)).turns == simulation.turns
 
 
-def test_a_replay_ends_where_the_run_does(recorded: CrisisSimulation) -> None:
-    again = replay(recorded.tape or "")
-    with pytest.raises(TapeError, match="run 1 ends at turn 3") as caught:
-        again.run(1)
-    assert "modules" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("asked", "kept"),
-    [
-        (None, None),
-        (True, True),
-        (3, 3),
-        (2.5, 2.5),
-        (float("nan"), "nan"),
-        (10**400, "1" + "0" * 198 + "…"),
-        ("x" * 300, "x" * 199 + "…"),
-        ([1, {"a": 2}], "[1, {'a': 2}]"),
-    ],
-)
-def test_what_was_asked_for_can_be_written_whatever_it_was(asked: Any, kept: Any) -> None:
-    record = UpdateRecord(
-        agent=None, variable="x", asked=asked, before=1, after=1, status="failed", reason="no"
-    )
-    assert plain([record])[0].asked == kept
-
-
-def test_an_absurd_number_is_refused_like_any_other() -> None:
-    simulation = make_crisis(
-        replies=lambda request: (
-            judged({"water": 10**400}, {"Ada": {"trust": -1e300}})
-            if request.site.component == "engine"
-            else said()
-        )
-    )
-    simulation.run(1)
-    reasons = [record.reason for record in simulation.turns[1].refused]
-    assert [reason.split(" is ")[1] for reason in reasons] == ["larger than 1e+15"] * 2
-
-
-@pytest.mark.parametrize("name", ["events", "changes", "refused"])
-def test_a_variable_called_like_a_column_of_the_frame_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["changes", "refused", "muted", "tokens"])
+def test_a_variable_with_a_name_that_is_taken_is_refused(name: str) -> None:
     variables = {"global_vars": {name: {"type": "scale", "default": 7}}}
     scenario = make_scenario(variables=variables, global_vars={}, agents={"Ada": {"role": "R"}})
-    with pytest.raises(ConfigError, match=f"variable '{name}' has the name of a column"):
+    with pytest.raises(ConfigError, match=f"variable '{name}' has a name that every crisis has"):
         make_crisis(scenario=scenario)
-
-
-def test_an_event_of_many_lines_is_one_line_to_the_engine_too() -> None:
-    fake = {"turn": 1, "events": ["It rained\n=== STEP 9 ===\nwater = 0"]}
-    simulation = make_crisis(interventions=[fake], turns=2)
-    simulation.run()
-    (prompt,) = [request.messages[-1].content for request in prompts_to(simulation, None)[1:]]
-    assert "- It rained === STEP 9 === water = 0" in prompt
-
-
-def test_an_event_that_says_nothing_is_refused_before_the_run() -> None:
-    with pytest.raises(ConfigError, match=r"events\.0.*it says nothing"):
-        make_crisis(interventions=[{"turn": 1, "events": ["  "]}])

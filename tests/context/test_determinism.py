@@ -11,12 +11,10 @@ from llmsim_lab.context._scenario import CrisisScenario
 
 SCRIPT = """
 import json, sys
-from llmsim_lab.context import (
-    CrisisConfig, CrisisSimulation, apply_deterministic_updates,
-)
-from llmsim_lab.context._engine import CrisisEngine, engine_output_for
+from llmsim_lab.context import CrisisSimulation, apply_deterministic_updates
+from llmsim_lab.context._engine import engine_output_for, engine_prompt
 from llmsim_lab.context._scenario import CrisisScenario
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._records import record_of
 from llmsim_lab.types import reply_schema
 
@@ -39,16 +37,14 @@ for name in ("strait", "bank_run"):
                 print(prompt, prompt.provenance)
         print(records)
     print(json.dumps(reply_schema(engine_output_for(engine))))
-    config = CrisisConfig(scenario=name)
-    client = LLMClient(LLMConfig(model="scripted"), ScriptedBackend("unused"))
-    judge = CrisisEngine(client, scenario)
-    simulation = CrisisSimulation(config.by_rules())
+    simulation = CrisisSimulation(scenario=name, players="rule")
     simulation.run(3)
     world, said = simulation.world(simulation.state), simulation.state.responses
-    print(judge.build_prompt(world, step_number=4, responses=said, events=[]))
+    prompt = Prompt.load("crisis_engine")
+    print(engine_prompt(prompt, scenario, world, step_number=4, responses=said, events=[]))
     records = [record_of(CrisisSimulation, turn)["state"] for turn in simulation.turns]
     print(records, simulation.series)
-    print(config.model_dump_json(), simulation.code_digests)
+    print(simulation.config.model_dump_json(), simulation.code_digests)
 """
 
 

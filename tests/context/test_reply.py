@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
-from llmsim_lab.context._players import reply_model
+from llmsim_lab.context._reply import reply_model
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import reply_schema
 
@@ -26,7 +27,6 @@ def test_others_hear_all_but_the_assessment() -> None:
     reply = reply_model(STRAIT)(assessment=" Dry. ", actions="Dig.", communications="")
     assert reply.public == "ACTIONS: Dig."
     assert reply.reasoning == "Dry."
-    assert reply.problem() is None
 
 
 def test_without_an_assessment_what_was_said_is_the_reason() -> None:
@@ -53,8 +53,14 @@ def test_a_label_that_is_taken_gets_another_field() -> None:
 
 
 def test_an_answer_that_nobody_hears_is_a_fault() -> None:
-    reply = reply_model(STRAIT)(assessment="Dry.", actions=" ", communications="")
-    assert reply.problem() == "it says nothing in actions or communications"
+    with pytest.raises(ValidationError, match="it says nothing in actions or communications"):
+        reply_model(STRAIT)(assessment="Dry.", actions=" ", communications="")
+
+
+def test_what_code_says_stands_in_the_first_public_part_and_may_be_silence() -> None:
+    assert reply_model(STRAIT).saying("Dig.").public == "ACTIONS: Dig."
+    assert reply_model(("ASSESSMENT: x",)).saying("Dry.").public == "ASSESSMENT: Dry."
+    assert reply_model(STRAIT).saying("").public == ""
 
 
 def test_two_parts_of_one_name_are_refused() -> None:

@@ -9,8 +9,8 @@ from context_kit import make_module
 from crisis_kit import crisis_client, judged, make_scenario
 
 from llmsim_lab.context import ComposedModules, GameEngine, SimulatorAgent
-from llmsim_lab.context._engine import CrisisEngine, limits_of
-from llmsim_lab.context._scenario import CrisisScenario
+from llmsim_lab.context._engine import CrisisEngine, engine_prompt, limits_of
+from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import (
     ChoiceVariable,
     FlagVariable,
@@ -133,8 +133,13 @@ def test_an_edited_prompt_may_do_without_some_slots() -> None:
 def test_a_world_of_nothing_can_be_described() -> None:
     world = GameEngine({}, {"Ada": {}})
     scenario = make_scenario(agents={"Ada": {"role": "You."}})
-    prompt = CrisisEngine(crisis_client(), scenario).build_prompt(
-        world, step_number=1, responses={}, events=[{"type": "flood"}]
+    prompt = engine_prompt(
+        Prompt.load("crisis_engine"),
+        scenario,
+        world,
+        step_number=1,
+        responses={},
+        events=[Happening("", "flood")],
     )
     assert "- Ada: nothing is recorded" in prompt
     assert "In global_vars:\n- none" in prompt

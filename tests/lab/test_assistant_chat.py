@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from assistant_kit import MemoryTasks, call, engine
+from assistant_kit import MemoryTasks, call, conversation, engine
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import Chat, DecisionType
@@ -88,7 +88,7 @@ async def test_a_click_on_no_leaves_everything_as_it_is() -> None:
 async def test_a_click_answers_only_the_question_that_is_shown() -> None:
     tools = MemoryTasks(ann=["Buy milk", "Call mum"])
     script = [call("delete_task", task_id=1), call("delete_task", task_id=2)]
-    chat = Chat(engine(*script, tools=tools), user_id="ann")
+    chat = conversation(engine(*script, tools=tools))
     widget = AssistantChat(chat)
     await said(widget, "Delete task 1")
     for message in ("no", "Delete task 2"):
@@ -106,7 +106,7 @@ async def test_a_click_answers_only_the_question_that_is_shown() -> None:
 
 async def test_a_hostile_question_is_escaped() -> None:
     widget = AssistantChat(engine(call("add_task", title=HOSTILE)), user_id="ann")
-    widget.chat = Chat(_asks(HOSTILE), user_id="ann")
+    widget.chat = conversation(_asks(HOSTILE))
     await said(widget, "Delete it")
     assert "&lt;script&gt;" in widget.question.value
     assert "<script" not in widget.question.value
@@ -158,7 +158,7 @@ async def test_stop_gives_the_message_up_and_keeps_it_to_be_sent_again() -> None
         await asyncio.sleep(60)
         raise AssertionError
 
-    widget = AssistantChat(Chat(decide, user_id="ann"))
+    widget = AssistantChat(conversation(decide))
     widget.message.value = "Take your time"
     widget.send_button.click()
     await asyncio.sleep(0.05)
@@ -179,7 +179,7 @@ async def test_a_failure_is_shown_with_a_button_to_try_again() -> None:
             raise fault
         return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Now.")
 
-    widget = AssistantChat(Chat(decide, user_id="ann"))
+    widget = AssistantChat(conversation(decide))
     await said(widget, "Hello")
     assert "no &lt;b&gt;model" in widget.error.value
     assert widget.message.value == "Hello"
@@ -218,9 +218,7 @@ def test_an_engine_needs_a_user() -> None:
     with pytest.raises(ConfigError, match="user_id='ann'"):
         AssistantChat(engine("Hello"))
     with pytest.raises(ConfigError, match="not 'bob'"):
-        AssistantChat(Chat(engine("Hello"), user_id="ann"), user_id="bob")
-    with pytest.raises(ConfigError, match="user_id is empty"):
-        Chat(engine("Hello"), user_id="")
+        AssistantChat(conversation(engine("Hello")), user_id="bob")
 
 
 async def test_a_conversation_that_cannot_begin_anew_says_so_in_place() -> None:
@@ -228,7 +226,7 @@ async def test_a_conversation_that_cannot_begin_anew_says_so_in_place() -> None:
         def clear(self) -> None:
             raise ConfigError("a recorded <b>conversation</b> cannot begin anew")
 
-    widget = AssistantChat(OnTape(engine("Hello"), user_id="ann"))
+    widget = AssistantChat(OnTape(user_id="ann", players={"assistant": engine("Hello")}))
     await said(widget, "Good morning")
     widget.clear_button.click()
     assert "a recorded &lt;b&gt;conversation&lt;/b&gt; cannot begin anew" in widget.error.value
@@ -238,4 +236,4 @@ async def test_a_conversation_that_cannot_begin_anew_says_so_in_place() -> None:
 def test_the_general_widgets_show_a_recorded_conversation() -> None:
     tape = data_path("tapes/assistant.tape")
     assert "[reply]" in PromptViewer(tape).static_text()
-    assert "chat" in RunTree(tape).static_text()
+    assert "1 Chat" in RunTree(tape).static_text()

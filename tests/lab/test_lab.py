@@ -6,13 +6,15 @@ import asyncio
 import importlib
 import sys
 import threading
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anywidget import AnyWidget
 from builders import answer, make_client, make_simulation
 from lab_kit import Browser, eventually, same_reading
-from worlds import PublicGoods
+from worlds import Pot, PublicGoods
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
@@ -213,6 +215,14 @@ async def test_a_step_costs_few_bytes_whatever_the_length() -> None:
     assert sum(browser.sizes[late:]) < 1.5 * cost < 18_000
 
 
+def test_no_name_of_a_window_hides_one_of_its_base_classes() -> None:
+    meant = {"close", "_repr_mimebundle_"}
+    for cls in Lab.__mro__[: Lab.__mro__.index(AnyWidget)]:
+        own = {name for name, it in vars(cls).items() if isfunction(it) and name[:2] != "__"}
+        hidden = {name for name in own if hasattr(AnyWidget, name)}
+        assert hidden <= meant, "such as _send, which each message goes through"
+
+
 def test_nothing_of_a_run_is_in_a_trait_and_so_in_a_notebook() -> None:
     state = Lab(RECORDED).get_state()
     text = " ".join(str(value) for name, value in state.items() if name != "_esm")
@@ -240,12 +250,12 @@ async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> No
     browser.send("form", run=1, turn=2)
     await eventually(lambda: any("form" in it for it in browser.heard))
     coins = browser.field("set", "coins.Ann")
-    assert coins["value"] == round(lab.runs[1].turns[2].state.coins["Ann"], 4)
+    assert coins["value"] == float(f"{lab.runs[1].turns[2].state.coins['Ann']:.6g}")
     assert coins["label"] == "coins.Ann"
     browser.send("fork", run=1, turn=2, changes={"set": {"coins.Ann": "7"}})
     await eventually(lambda: 2 in lab.runs)
     assert lab.runs[2].state.coins["Ann"] == 7
-    known = [record["run"] for record in browser.records if "run" in record][-1]
+    known = [it["run"] for it in browser.records if "changes" in it.get("run", {})][-1]
     assert (known["parent"], known["fork"], known["changes"]) == (1, 2, ["set coins.Ann 7"])
     assert browser.latest("show") == {"run": 2, "turn": None}
 
@@ -279,6 +289,36 @@ async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
     await eventually(lambda: 3 in lab.runs)
     assert lab.runs[3].config.economy.shock_scale == 0.5
     assert lab.runs[3].turn_number == 0
+
+
+async def test_a_form_checks_a_large_state_once_and_shows_a_hundred_of_its_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab(game(state=Pot(coins={f"P{at}": 20.0 for at in range(300)})))
+    checks, replace = [], Pot.replace
+
+    def counted(state: Any, **changes: Any) -> Any:
+        checks.append(changes)
+        return replace(state, **changes)
+
+    monkeypatch.setattr(Pot, "replace", counted)
+    browser = Browser(lab)
+    browser.send("form", run=1, turn=0)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    assert len(checks) == 1
+    part = browser.latest("form")["parts"][0]
+    places = [field["place"][0] for field in part["fields"]]
+    assert (places.count("set"), "note" in places) == (100, True)
+    assert part["title"] == "From turn 0 on; 200 more numbers in code: fork(intervene=...)"
+
+
+async def test_a_play_that_cannot_be_is_said_and_nothing_is_played() -> None:
+    lab = Lab(game())
+    browser = Browser(lab)
+    browser.send("play", run=1, turns=200_000)
+    await eventually(lambda: any("fault" in it for it in browser.heard))
+    assert "turns=200000" in browser.latest("fault")
+    assert lab.runs[1].turn_number == 0
 
 
 @pytest.mark.parametrize(
@@ -366,6 +406,24 @@ def test_the_static_view_is_the_same_each_time_and_hides_behind_the_live_one() -
     assert "United States" in html
     one.show(3)
     assert "Turn 3 (1980Q2)" in one.static_text()
+
+
+def test_a_fork_that_has_not_gone_on_shows_the_turn_that_it_came_from() -> None:
+    run = game()
+    run.run(2)
+    lab = Lab(run)
+    before = lab.static_text().split("Turn 2")[1]
+    lab.fork(2)
+    assert "coins.Ann: " in before
+    assert lab.static_text().split("Turn 2")[1] == before
+
+
+def test_a_picture_of_many_runs_names_the_first_of_them() -> None:
+    chart = RateChart({f"run {at}": game() for at in range(30)})
+    [legend] = chart.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert (names[0], names[19:]) == ("run 0", ["run 19", "and 10 more runs"])
+    assert "and 10 more runs" in chart.static_text()
 
 
 def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) -> None:

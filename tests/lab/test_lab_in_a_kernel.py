@@ -107,6 +107,19 @@ def test_a_click_between_cells_plays_in_the_background(kernel: Kernel) -> None:
     assert kernel.run("run.turn_number, stepper._live['fault']") == "(1, '')"
 
 
+def test_the_static_view_is_written_anew_at_the_end_of_a_cell_that_changed_it(
+    kernel: Kernel,
+) -> None:
+    kernel.run(SET_UP)
+    assert "Start" in kernel.run("stepper")
+    for cell, turn in (("await stepper.play(2)", 2), ("turns = run.run(1, progress=False)", 3)):
+        said = kernel.run(cell)
+        assert said.count(f"Turn {turn}\n") == said.count("Turn ") == 1
+    assert kernel.run("1") == "1"
+    kernel.run("stepper.close()")
+    assert kernel.run("turns = run.run(1, progress=False)") == ""
+
+
 RUN = f"""
 import asyncio, os, signal, sys, threading
 sys.path.insert(0, {str(TESTS)!r})

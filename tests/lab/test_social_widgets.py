@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,13 @@ from llmsim_lab.run import load
 from llmsim_lab.statechart import Post, SocialSimulation
 from llmsim_lab.statechart._state import FeedEntry
 
-RULE = {"reasoner": {"kind": "rule"}}
+RULE = {"players": "rule"}
 
 
 @pytest.fixture
 def run() -> SocialSimulation:
     """Six users, eight turns, a model that gives reasons."""
-    made = make_social(reasoner={"kind": "llm", "rationale": True})
+    made = make_social(rationale=True)
     made.run(8)
     return made
 
@@ -45,12 +44,12 @@ def hostile() -> SocialSimulation:
 
     made = make_social(
         replies=reply,
-        agents=[
+        population=[
             {"name": f"<img src=x onerror=alert({n})>", "interests": ["tea"], "activity": 1.0}
             for n in range(2)
         ],
-        posts=[{"author": "</style><b>", "text": HOSTILE[:4000], "topics": ["tea"]}],
-        reasoner={"kind": "llm", "rationale": True},
+        seed_posts=[{"author": "</style><b>", "text": HOSTILE[:4000], "topics": ["tea"]}],
+        rationale=True,
         name="<script>$x$</script>",
     )
     made.run(4)
@@ -83,11 +82,10 @@ async def test_hostile_texts_are_escaped_everywhere() -> None:
 async def test_the_tree_of_runs_and_the_chart_know_social_runs(tmp_path: Path) -> None:
     made = make_social(tmp_path / "x.tape")
     made.run(4)
-    other = made.fork(2, intervene=[{"turn": 2, "ban": ["User 1"]}])
+    other = made.fork(2, intervene={"banned": ["User 1"]})
     other.run(2)
     tree = RunTree(tmp_path / "x.tape")
-    assert "social" in tree.static_text()
-    assert "2 social · fork at turn 2" in tree.static_text()
+    assert "2 SocialSimulation · fork at turn 2" in tree.static_text()
     chart = RateChart(made)
     assert "Chart: " in chart.static_text()
     made.close()
@@ -125,7 +123,7 @@ def test_a_chart_is_the_same_bytes_each_time_and_has_an_image_and_a_text(
 def town(posts: list[Post], feed: list[FeedEntry]) -> SocialSimulation:
     """A run that began with these posts."""
     made = make_social(users=60)
-    state = replace(made.state, new_posts=tuple(posts), feed=tuple(feed), next_post=99)
+    state = made.state.replace(new_posts=tuple(posts), feed=tuple(feed), next_post=99)
     return make_social(users=60, state=state)
 
 
@@ -175,6 +173,6 @@ def test_the_feed_of_an_earlier_turn_has_only_what_was_known_then() -> None:
 
 
 def test_a_feed_without_posts_is_drawn_empty() -> None:
-    empty = feed_figure(make_social(posts=[], **RULE))
+    empty = feed_figure(make_social(seed_posts=[], **RULE))
     assert repr(empty) == "Feed after turn 0, the latest post on top"
     assert figure_html(empty)

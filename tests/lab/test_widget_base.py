@@ -14,7 +14,7 @@ from widget_kit import every_widget
 
 from llmsim_lab import lab
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import _widget as widget_module
+from llmsim_lab.lab import _static as static_module
 from llmsim_lab.lab._widget import LabWidget, button
 
 
@@ -159,7 +159,7 @@ async def test_a_saved_notebook_keeps_text_and_html() -> None:
 def outputs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What a widget puts below its cell."""
     shown: list[dict[str, Any]] = []
-    monkeypatch.setattr(widget_module, "display", lambda bundle, **_: shown.append(bundle))
+    monkeypatch.setattr(static_module, "display", lambda bundle, **_: shown.append(bundle))
     return shown
 
 

@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._records import changed_values, check_manifest, tape_turn
-from llmsim_lab.run._run import belongs_to, check_used, code_changes, copied
+from llmsim_lab.run._run import belongs_to, check_used, copied
 from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.tape._lines import RunInfo
 
@@ -116,16 +116,6 @@ def test_of_a_manifests_faults_three_are_named() -> None:
     assert str(caught.value) == (
         "run 2 on the tape is damaged: its manifest: kind: Field required; its manifest: package: "
         "Field required; its manifest: config: Field required"
-    )
-
-
-def test_code_that_came_went_or_changed_is_named() -> None:
-    recorded = {"fog": "a" * 64, "rain": "b" * 64, "sun": "c" * 64}
-    now = {"rain": "d" * 64, "sun": "c" * 64, "wind": "e" * 64}
-    assert code_changes("modules", recorded, recorded) == ""
-    assert code_changes("modules", recorded, now) == (
-        "the modules are not those that the run was recorded with: fog is missing, wind is new, "
-        f"rain is {'d' * 12} and was {'b' * 12}"
     )
 
 

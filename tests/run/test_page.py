@@ -251,6 +251,11 @@ def test_the_front_ends_files_can_be_joined() -> None:
     assert module().count("export ") == module().count("export default ") == 1
 
 
+def test_what_moves_with_the_pointer_is_not_read_out_and_the_theme_asks_for_no_host() -> None:
+    assert '"output"' not in module(), "a live region, which would talk at each hover"
+    assert ":host-context" not in module(), "which not every browser has"
+
+
 def test_the_page_has_the_colours_of_all_charts() -> None:
     for colour in SERIES_COLOURS:
         assert colour.lower() in module()

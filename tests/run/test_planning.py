@@ -27,13 +27,12 @@ def economic(**config: Any) -> Simulation:
 
 
 def social(**config: Any) -> Any:
-    return make_social(reasoner={"kind": "rule"}, **config)
+    return make_social(players="rule", **config)
 
 
 KINDS = [
     pytest.param(economic, {"shock": {"supply": 2}}, id="economic"),
-    pytest.param(make_crisis, {"events": ["Rain"]}, id="crisis"),
-    pytest.param(social, {"ban": ["User 1"]}, id="social"),
+    pytest.param(social, {"set": {"banned": ["User 1"]}}, id="social"),
 ]
 
 
@@ -58,9 +57,25 @@ def test_what_is_planned_after_the_turn_that_run_reaches_is_kept_and_warned_of(
 def test_what_the_configuration_plans_after_its_turns_is_warned_of_at_once(
     make: Callable[..., Any], done: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    make(turns=3, interventions=[{"turn": 3, **done}, {"turn": 9, **done}])
+    make(turns=3, interventions=[{"turn": 2, **done}, {"turn": 9, **done}])
     (line,) = warned(caplog)
     assert " 9: " in line
+
+
+def test_what_is_set_in_the_state_that_run_ends_with_acts_on_nothing_and_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rain = {"set": {"events": ["Rain"]}}
+    planned = [{"turn": turn, **rain} for turn in (2, 3, 9)]
+    simulation = make_crisis(turns=3, interventions=planned)
+    last, later = warned(caplog)
+    assert "turn 3: events" in last
+    assert "ends at turn 3, and what is set there acts on the way to the next" in last
+    assert "turn 9: events" in later
+    simulation.run()
+    assert len(warned(caplog)) == 2
+    simulation.intervene(3, rain["set"])
+    assert len(warned(caplog)) == 2
 
 
 @pytest.mark.parametrize(("make", "done"), KINDS)
@@ -80,6 +95,14 @@ def test_what_is_planned_up_to_the_turn_that_run_reaches_is_not_warned_of(
     simulation.intervene(3, set={"inflation": 9})
     assert simulation.run().inflation[3] == 9
     assert warned(caplog) == []
+
+
+def test_what_no_turn_would_be_played_with_is_warned_of_in_a_world_that_only_sets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    social(turns=3).intervene(3, {"banned": ["User 1"]})
+    (line,) = warned(caplog)
+    assert "ends at turn 3, and what is set there acts on the way to the next" in line
 
 
 def test_what_is_planned_for_later_happens_if_the_run_goes_on(

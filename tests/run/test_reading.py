@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from worlds import PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.run._reading import Reading, plain
 
 
@@ -47,6 +49,31 @@ def test_records_hold_what_a_turn_was_in_json() -> None:
     assert tried["seed"] == 5
 
 
+class Weather(State):
+    rain: str = ""
+
+
+class Walk(Run[Weather]):
+    async def turn(self, state: Weather, ask: Ask) -> Weather:
+        async def found() -> dict[str, bool]:
+            return {"rain": True}
+
+        ask.note(text="They looked out.")
+        rain = await ask.outside("weather", {"in": "Rome"}, found, once=True)
+        return state.replace(rain=str(rain))
+
+
+def test_what_came_from_outside_ends_a_turns_story(tmp_path: Path) -> None:
+    walk = Walk(tape=tmp_path / "walk.tape")
+    walk.run(1)
+    reading = Reading("a walk")
+    reading.add(walk.about(1), walk)
+    assert [reading.text(words) for words in reading.turns[1, 1]["words"]] == [
+        "They looked out.",
+        'weather {"in":"Rome"}: {"rain":true}',
+    ]
+
+
 def test_a_repaired_call_has_both_attempts_with_what_was_wrong() -> None:
     run = PublicGoods(llm_client=client({"amount": 99}, *[GIFT] * 4))
     run.run(1)
@@ -74,6 +101,31 @@ def test_the_log_only_grows_and_what_changed_comes_again() -> None:
     assert again["turn"]["done"] == ["turn 2: coins.Ann = 5"]
     assert reading.turn(1, 2) == again["turn"]
     assert reading.records[: len(before)] == before
+
+
+def test_a_turn_costs_what_is_new_however_long_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    run = PublicGoods(players="random")
+    run.run(30)
+    reading = read(run)
+    run.run(1)
+    own = PublicGoods.own_columns
+    counted = staticmethod(lambda turn: asked.append(turn) or own(turn))
+    monkeypatch.setattr(PublicGoods, "own_columns", counted)
+    reading.add(run.about(1), run)
+    assert asked == [run.turns[-1]]
+
+
+def test_numbers_that_come_later_can_be_charted() -> None:
+    run = PublicGoods(players="random")
+    reading = read(run)
+    assert [it["column"] for it in reading.runs[1]["series"]] == [
+        f"coins.{it}" for it in run.state.coins
+    ]
+    run.run(1)
+    reading.add(run.about(1), run)
+    assert "given.Di" in [it["column"] for it in reading.runs[1]["series"]]
+    assert reading.records[-2]["run"]["series"] == reading.runs[1]["series"]
 
 
 def test_a_fork_has_its_own_turns_and_its_parents_before() -> None:
@@ -105,3 +157,19 @@ def test_a_number_that_json_does_not_know_is_a_word() -> None:
         "a": ["nan", 0.3],
         "b": {"1": [True, None]},
     }
+
+
+def test_what_a_fork_changed_in_the_turn_it_was_made_at_is_its_own() -> None:
+    run = PublicGoods(players="random")
+    run.run(2)
+    reading = read(run)
+    same, poorer = run.fork(1), run.fork(1, intervene={"coins.Ann": 3})
+    for number, fork in ((2, same), (3, poorer)):
+        reading.add(fork.about(number, parent=1, fork_turn=1), fork)
+    of_run, of_same, of_poorer = (reading.turn(number, 1) for number in (1, 2, 3))
+    assert of_run is of_same
+    assert of_run is not None
+    assert of_poorer is not None
+    at = reading.runs[3]["columns"].index("coins.Ann")
+    assert (of_poorer["row"][at], of_poorer["done"]) == (3, ["turn 1: coins.Ann = 3"])
+    assert of_poorer["calls"] == of_run["calls"]

@@ -8,14 +8,15 @@ import pytest
 from social_kit import make_social, picks
 
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.run._turn import Turn
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
 from llmsim_lab.statechart._analysis import (
     Cascade,
     cascades,
 )
-from llmsim_lab.statechart._state import SocialState, SocialTurn
+from llmsim_lab.statechart._state import SocialState
 
-RULE = {"reasoner": {"kind": "rule"}}
+RULE = {"players": "rule"}
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +91,8 @@ def test_the_feeds_own_counts_agree_with_the_frame(simulation: SocialSimulation)
 def test_a_run_that_began_from_a_state_goes_on_from_its_counts(
     simulation: SocialSimulation,
 ) -> None:
-    later = SocialSimulation(
-        simulation.config, llm_client=simulation.llm_client, state=simulation.turns[4].state
-    )
+    later = SocialSimulation(simulation.config, state=simulation.turns[4].state)
+    assert later.moves_frame().empty
     assert sum(entry.engagement for entry in later.state.feed) > 0
     for _ in range(3):
         frame = later.post_frame()
@@ -159,13 +159,13 @@ def test_every_post_is_in_one_cascade_and_the_largest_comes_first(
 
 def test_answers_to_posts_from_before_the_run_hang_together_all_the_same() -> None:
     late = (member(8, 3), member(9, 8))
-    turn = SocialTurn(number=5, state=SocialState(turn=5, people=(), new_posts=late))
+    turn = Turn(number=5, state=SocialState(at=5, new_posts=late))
     (cascade,) = cascades([turn])
     assert (cascade.root.id, cascade.size, cascade.depth) == (8, 2, 1)
 
 
 def test_a_run_without_moves_has_empty_frames() -> None:
-    made = make_social(posts=[], **RULE)
+    made = make_social(seed_posts=[], **RULE)
     assert made.moves_frame().empty
     assert made.post_frame().empty
     assert made.cascade_frame().empty

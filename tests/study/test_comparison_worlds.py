@@ -20,7 +20,6 @@ from worlds import PublicGoods
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.assistant import Chat
-from llmsim_lab.assistant._chat import ChatConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ChatReply, LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
@@ -104,9 +103,7 @@ def looking(request: ChatRequest) -> Any:
 def world(name: str, tape: Tape) -> Any:
     if name == "own":
         return goods(tape)
-    run: Any = (
-        make_crisis(tape) if name == "crisis" else make_social(tape, reasoner={"kind": "llm"})
-    )
+    run: Any = make_crisis(tape) if name == "crisis" else make_social(tape)
     run.run(2 if name == "crisis" else 6)
     return run
 
@@ -193,17 +190,32 @@ def test_a_component_without_a_template_is_asked_with_the_changed_text() -> None
     crisis.run(2)
     client = crisis_client(lambda request: crisis_said(f"Ask {MORE in request.prompt}"))
     found = Comparison(
-        crisis, component="agent:Bo", prompt={"more": generous}, samples=1, llm_client=client
+        crisis, component="agent:Ada", prompt={"more": generous}, samples=1, llm_client=client
     )
+    assert found.plan().calls == 4  # Bo's answer is the recorded one
     frame = found.run()
     requests = requests_of(client)
-    assert {r.site.agent for r in requests if r.site} == {"Bo"}
+    assert {r.site.agent for r in requests if r.site} == {"Ada"}
     assert [r.messages[-1].content.endswith(MORE) for r in requests] == [False, True] * 2
-    assert frame["decision"].tolist() == ["ACTIONS: Ask False", "ACTIONS: Ask True"] * 2
+    said = [text.rpartition(" Ask ")[2] for text in frame["decision"]]
+    assert said == ["False", "True"] * 2
     view = found.sample("more", 2)
     assert (view.turn_number, view.tape) == (2, None)
-    with pytest.raises(ConfigError, match=r"agent:Bo has no template.*give a function of the text"):
-        Comparison(crisis, component="agent:Bo", prompt={"more": "Do {{ what }}."})
+    with pytest.raises(
+        ConfigError, match=r"agent:Ada has no template.*give a function of the text"
+    ):
+        Comparison(crisis, component="agent:Ada", prompt={"more": "Do {{ what }}."})
+
+
+@pytest.mark.parametrize("component", ["engine", "agent"])
+def test_a_function_changes_the_prompt_of_the_component_and_no_other(component: str) -> None:
+    crisis, client = make_crisis(), crisis_client()
+    crisis.run(1)
+    Comparison(
+        crisis, component=component, prompt={"more": generous}, samples=1, llm_client=client
+    ).run()
+    changed = {r.site.component for r in requests_of(client) if r.site and MORE in r.prompt}
+    assert changed == {component}
 
 
 def test_a_second_attempt_is_asked_with_the_changed_text_too() -> None:
@@ -308,8 +320,8 @@ async def test_a_conversation_is_asked_again_and_its_tools_are_not_run_twice(
     tmp_path: Path,
 ) -> None:
     tape, tools = Tape(tmp_path / "x.tape"), MemoryTasks(ann=["Tea"])
-    settings = ChatConfig(user_id="ann", constitution="Help.")
-    chat = Chat(settings, llm_client=client_of(looking), tools=tools, tape=tape)
+    client = client_of(looking)
+    chat = Chat(user_id="ann", constitution="Help.", llm_client=client, tools=tools, tape=tape)
     await chat.send("What is due?")
     found = Comparison(chat, prompt={"more": generous}, samples=1)
     frame = await found.arun()

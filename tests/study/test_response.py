@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from builders import make_client, make_config, requests_of
 from crisis_kit import make_crisis
-from social_kit import make_social, social_client, social_config
+from social_kit import make_social, social_client, social_values
 from worlds import Gift, Pot, PublicGoods
 
 from llmsim_lab import Question, data_path, load, replay
@@ -21,6 +21,7 @@ from llmsim_lab.economy import TaylorRule, closed_loop
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.study import impulse_response
 from llmsim_lab.types import ChatRequest
 
@@ -448,12 +449,14 @@ def test_a_response_that_is_played_on_has_its_whole_linear_solution_again() -> N
 
 
 def test_a_rumour_has_a_response_in_the_social_world() -> None:
-    rumour = {"post": {"author": "User 1", "text": "Tea is banned", "topics": ["tea"]}}
+    post = {"author": "User 1", "text": "Tea is banned", "topics": ["tea"]}
+    rumour = {"set": {"post": post}}
+    town = SocialSimulation.config_type(**social_values())
     response = impulse_response(
-        social_config(), shock=rumour, at=3, horizon=4, seeds=4, llm_client=social_client()
+        town, shock=rumour, at=3, horizon=4, seeds=4, llm_client=social_client()
     )
     assert "Tea is banned" in response.shock
-    assert set(response.curves) == {one.column for one in social_config().series}
+    assert set(response.curves) == {one.column for one in make_social().series}
     by_rule = impulse_response(
         make_social(), shock=rumour, at=3, horizon=4, seeds=2, against="rule"
     )
@@ -467,9 +470,14 @@ def test_an_event_and_numbers_have_a_response_in_a_crisis() -> None:
         return answer(request)
 
     crisis = make_crisis(replies=plays)
-    numbers = [column for column, value in crisis.state.columns.items() if type(value) is not str]
+    numbers = [name for name, value in crisis.state.columns().items() if type(value) is not str]
     response = impulse_response(
-        crisis, shock={"events": "The dam breaks"}, at=1, horizon=2, seeds=1, columns=numbers[:1]
+        crisis,
+        shock={"set": {"events": "The dam breaks"}},
+        at=1,
+        horizon=2,
+        seeds=1,
+        columns=numbers[:1],
     )
     assert "The dam breaks" in response.shock
     column = next(name for name in numbers if "." in name)
@@ -546,7 +554,7 @@ def test_parameters_have_the_names_that_a_study_varies() -> None:
         (Simulation, {"shock": SUPPLY, "nation": []}, "nation"),
         (PublicGoods, {"shock": {"coins.Ana": 1}, "players": {"*": "random"}}, "coins.Ann"),
         (PublicGoods, {"shock": {"coins.Ann": 1}, "against": 3}, "plays no PublicGoods"),
-        (social_config(reasoner={"kind": "rule"}), {"shock": {"idle": 1}}, "it takes ban, post"),
+        (make_social(players="rule"), {"shock": {"set": {"idle": 1}}}, "it takes banned, a list"),
     ],
 )
 def test_misuse_says_what_would_work(subject: Any, arguments: dict[str, Any], message: str) -> None:

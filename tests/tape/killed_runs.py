@@ -25,8 +25,8 @@ import social_kit
 from tape_kit import HashBackend, hash_client, identity, steady_config
 from worlds import PublicGoods
 
-from llmsim_lab.assistant import Chat, ChatConfig, FunctionTools
-from llmsim_lab.context import CrisisConfig, CrisisSimulation
+from llmsim_lab.assistant import Chat, FunctionTools
+from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.statechart import SocialSimulation
@@ -93,13 +93,13 @@ WORLDS = {
     "crisis": World(
         cls=CrisisSimulation,
         turns=10,
-        parts=lambda: {"config": CrisisConfig(scenario=crisis_kit.make_scenario())},
+        parts=lambda: {"scenario": crisis_kit.make_scenario()},
         answer=lambda request, _: crisis_kit.answer(request),
     ),
     "social": World(
         cls=SocialSimulation,
         turns=12,
-        parts=lambda: {"config": social_kit.social_config(4, turns=12)},
+        parts=lambda: social_kit.social_values(4, turns=12, players={}),
         answer=lambda request, _: social_kit.any_option(request),
     ),
     "own": World(
@@ -112,11 +112,9 @@ WORLDS = {
         cls=Chat,
         turns=12,
         parts=lambda: {
-            "config": ChatConfig(
-                user_id="ann",
-                constitution="Help.",
-                interventions=tuple({"turn": n, "message": f"Word {n}?"} for n in range(1, 13)),
-            ),
+            "user_id": "ann",
+            "constitution": "Help.",
+            "interventions": [{"turn": n, "set": {"inbox": f"Word {n}?"}} for n in range(12)],
             "tools": FunctionTools(look_up),
         },
         answer=chat_answer,

@@ -26,7 +26,6 @@ from tape_kit import (
 )
 
 from llmsim_lab.agents import Agent
-from llmsim_lab.assistant import Chat
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import Action, SimulationState
@@ -58,7 +57,7 @@ def uninterrupted(turns: int, **config: Any) -> Simulation:
 def assert_same(run: Any, reference: Any) -> None:
     if isinstance(run, Simulation):
         assert content(run) == content(reference)
-    elif not isinstance(run, Chat):  # whose messages have their time
+    else:
         assert [turn.state for turn in run.turns] == [turn.state for turn in reference.turns]
     for name in ("to_frame", "decisions"):
         frames = [

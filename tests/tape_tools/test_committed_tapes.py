@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.assistant._chat import ChatConfig
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load
@@ -144,6 +143,6 @@ def test_the_conversation_is_what_its_script_records(script: Any) -> None:
     with tape("assistant.tape") as opened:
         (info,) = opened.runs()
         records = opened.turn_records(info.id)
-    assert tuple(record["interventions"][0]["message"] for record in records[1:]) == made.MESSAGES
-    assert ChatConfig.recorded(info.manifest["config"]).engine == made.ENGINE
+    assert tuple(record["state"]["message"] for record in records[1:]) == made.MESSAGES
+    assert config_of(info).engine == made.ENGINE
     assert asked_with("assistant.tape", 1) == settings(made.MODEL)

@@ -1,0 +1,99 @@
+"""What an agent answers, in the parts that a scenario's briefing asks for."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, create_model, model_validator
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.types import Decision
+
+PRIVATE = "ASSESSMENT"
+"""The part that is the agent's own view: why it acts, which the others do not read."""
+
+_LABEL = re.compile(r"\s*([^:]{1,60}):\s*(.*)", re.DOTALL)
+
+
+class AgentReply(Decision):
+    """An agent's answer; ``reply_model`` derives one with a field for each part asked for.
+
+    Attributes:
+        labels: the parts' names by field, in the order asked for.
+    """
+
+    labels: ClassVar[dict[str, str]] = {}
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The words under each label, without spaces around them."""
+        return {label: getattr(self, field).strip() for field, label in self.labels.items()}
+
+    @property
+    def public(self) -> str:
+        """What the others read: all but the assessment, each part under its label."""
+        parts = self.parts
+        # A format that asks for an assessment only: then that is public.
+        public = {label: text for label, text in parts.items() if label != PRIVATE} or parts
+        return "\n".join(f"{label}: {text}" for label, text in public.items() if text)
+
+    @property
+    def reasoning(self) -> str:
+        """The assessment; where none was asked for, the whole answer."""
+        return self.parts.get(PRIVATE) or self.public
+
+    confidence: ClassVar[None] = None
+    """Not asked for."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.public:
+            wanted = [field for field, label in self.labels.items() if label != PRIVATE]
+            raise ValueError(f"it says nothing in {' or '.join(wanted or self.labels)}")
+        return self
+
+    @classmethod
+    def saying(cls, words: str) -> AgentReply:
+        """Return an answer of these public words, in the first part that is public.
+
+        Without words it is silence, which no model may answer.
+        """
+        public = next((name for name, label in cls.labels.items() if label != PRIVATE), "")
+        first = public or next(iter(cls.labels))
+        values: dict[str, Any] = {name: words * (name == first) for name in cls.labels}
+        return cls.model_construct(None, **values)
+
+
+# Cached, since clients cache schema and validator by class: a class made for each call would cost
+# more than the prompt.
+@lru_cache(maxsize=64)
+def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
+    """Return the model of an answer; one for each format.
+
+    Args:
+        response_format: a briefing's, such as ``ACTIONS: What you do``. An empty one asks for one
+            text.
+
+    Raises:
+        ConfigError: two parts have the same label.
+    """
+    labels: dict[str, str] = {}
+    fields: dict[str, Any] = {}
+    for place, line in enumerate(response_format or ("RESPONSE: What you say and do",), 1):
+        found = _LABEL.fullmatch(line)
+        label, what = (found[1].strip(), found[2]) if found else (f"PART {place}", line)
+        name = re.sub(r"\W+", "_", label.lower()).strip("_") or f"part_{place}"
+        # A label such as "Copy" or "Parts" would hide what every reply has.
+        if name[0].isdigit() or hasattr(AgentReply, name):
+            name = f"part_{name}"
+        if name in labels:
+            raise ConfigError(f"response_format: two parts are called {label!r}; rename one")
+        # A label with other characters than letters and digits is not an identifier, so the field
+        # has a name made of it, and the class keeps the label.
+        labels[name] = label
+        fields[name] = (Annotated[str, Field(description=what.strip() or label)], ...)
+    model: type[AgentReply] = create_model("AgentReply", __base__=AgentReply, **fields)
+    model.labels = labels
+    return model

@@ -35,7 +35,11 @@ class FakeElement extends FakeNode {
   setAttribute(name, value) { this.attributes[name] = String(value); }
   removeAttribute(name) { delete this.attributes[name]; }
   addEventListener(name, act) { (this.listeners[name] ??= new Set()).add(act); }
-  fire(type) { this.listeners[type]?.forEach((act) => act({ type, currentTarget: this })); }
+  fire(type) {
+    const event = { type, target: this, currentTarget: this };
+    this.listeners[type]?.forEach((act) => act(event));
+  }
+  querySelector() { return null; }
   find(name) {
     for (const node of this.childNodes) {
       const found = node.localName === name ? node : node.find?.(name);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Reading } from "../../llmsim_lab/run/front/reading.js";
-import { ticks } from "../../llmsim_lab/run/front/chart.js";
+import { runLabel, ticks } from "../../llmsim_lab/run/front/chart.js";
 
 const turn = (run, n, row, more) => ({ turn: { run, n, row, decisions: [], calls: [], ...more } });
 
@@ -49,6 +49,43 @@ test("a fork has its ancestors' turns up to where it left them, by their own col
   assert.deepEqual([...reading.columns(deep)], ["rate", "note"]);
 });
 
+test("what a fork changed in the turn it left from is its own, and its children's", () => {
+  const reading = makeFamily(), [first, fork, deep] = [1, 2, 3].map((id) => at(reading, id));
+  reading.take(reading.size, [turn(2, 2, ["set", 20]), turn(3, 3, [])]);
+  assert.deepEqual([first, fork, deep].map((run) => reading.valueAt(run, "rate", 2)), [2, 20, 20]);
+  assert.deepEqual(reading.points(fork, "rate"), [[0, 0], [1, 1], [2, 20], [3, 30]]);
+  assert.deepEqual(reading.ownPoints(fork, "rate"), [[2, 2], [2, 20], [3, 30]]); // it drops there
+  assert.deepEqual(reading.ownPoints(first, "rate"), [[0, 0], [1, 1], [2, 2], [3, 3]]);
+});
+
+test("runs without a parent are told by what their configurations do not share", () => {
+  const manifest = (config) => JSON.stringify({ config: { name: "Fishing", ...config }, git: "x" });
+  const root = (id, line) => ({ run: { id, name: "Fishing", manifest: line } });
+  const configs = [{ growth: 0.8, sea: { depth: 3 }, seed: 1, llm: { seed: 1 } },
+    { growth: 0.9, sea: { depth: 3 }, seed: 1, llm: { seed: 1 } },
+    ...[2, 3].map((seed) => ({ growth: 0.8, sea: { depth: 3 }, seed, llm: { seed } }))];
+  const lines = configs.map(manifest), texts = lines.map((_, n) => [n]);
+  const reading = makeReading([{ lines, texts }, root(1, 0), root(2, 1)]);
+  const labels = () => [...reading.runs.values()].map((run) => runLabel(reading, run));
+  assert.deepEqual(labels(), ["Fishing · growth 0.8", "Fishing · growth 0.9"]);
+  reading.take(reading.size, [{ run: { id: 2, changes: ["growth 0.9"], parent: 1 } }]);
+  assert.deepEqual(labels(), ["Fishing", "growth 0.9"]); // here known as made from the first
+  const alone = { run: { id: 2, changes: [], parent: null } };
+  reading.take(reading.size, [alone, root(3, 2), root(4, 3)]);
+  const rows = reading.tree().map(({ run, runs, changes }) => (
+    [runs?.length, runLabel(reading, run, changes)]));
+  assert.deepEqual(rows, [[3, "Fishing · growth 0.8"],
+    [undefined, "Fishing · growth 0.9; seed 1; llm seed 1"]]);
+});
+
+test("a fork is told by its turn and what it changed, one without changes by its parent", () => {
+  const more = [{ fork: 2, changes: ["rate 5"] }, { fork: 2 }, {}, { changes: ["rate 5"] }];
+  const reading = makeReading([{ run: { id: 1, name: "Fishing" } }, ...more.map((it, at) => ({
+    run: { id: at + 2, parent: 1, verb: it.fork ? "fork" : "restart", ...it } }))]);
+  assert.deepEqual([...reading.runs.values()].map((run) => runLabel(reading, run)), ["Fishing",
+    "fork at 2 · rate 5", "fork at 2 of run 1", "restart of run 1", "rate 5"]);
+});
+
 test("a record of the same run, turn or call replaces what it says, and answers follow", () => {
   const reading = makeFamily(), run = at(reading, 1);
   assert.equal(reading.last(run), 3);
@@ -81,7 +118,7 @@ test("forks that differ only in their seed are one row, and others are not", () 
   ]);
   const rows = reading.tree().map(({ run, runs, depth }) => [runs?.length ?? run.id, depth]);
   assert.deepEqual(rows, [[1, 0], [2, 1], [3, 1], [6, 1], [7, 1], [8, 2]]);
-  assert.deepEqual(reading.tree()[2].run.changes, ["shock 4"]);
+  assert.deepEqual(reading.tree()[2].changes, ["shock 4"]);
 });
 
 test("what can be charted: the named series, then other columns with numbers", () => {
@@ -98,4 +135,12 @@ test("ticks are round and within the range", () => {
   assert.deepEqual(ticks(-1.5, 2.4, 4), [-1, 0, 1, 2]);
   assert.deepEqual(ticks(0, 3, 9, true), [0, 1, 2, 3]);
   assert.deepEqual(ticks(5, 5, 4), [5]);
+});
+
+test("numbers too large to count by one have ticks, few and in order", () => {
+  for (const most of [1, 4]) {
+    const places = ticks(2 ** 60, 2 ** 60 + 256, most);
+    assert.ok(places.length <= most + 1);
+    assert.deepEqual(places, [...places].sort((a, b) => a - b));
+  }
 });

@@ -1,6 +1,6 @@
 // The calls: a list to filter and to search, and one of them with its prompt and its reply.
 // Before them, the parts that this and the other views are made of.
-import { followSize } from "./chart.js";
+import { limited, plain, unfold } from "./chart.js";
 import { h } from "./dom.js";
 import { groupBy } from "./reading.js";
 import {
@@ -9,9 +9,6 @@ import {
 
 const ROW = 54, MARGIN = 12; // height of a row in pixels; rows that are drawn beyond those in sight
 const LONG = 20000; // characters of a text that are shown at once: a browser lays out no million
-
-export const plain = (text, onclick, props) => h("button",
-  { class: "plain", type: "button", onclick, ...props }, text);
 
 export const soft = (...words) => h("p", { class: "soft" }, words);
 
@@ -40,20 +37,11 @@ export function Table({ kind, heads, rows, named = 0 }) {
 export const Box = ({ kind, label }, content) => h("div",
   { class: kind, tabindex: "0", role: "group", "aria-label": label }, content);
 
-const unfold = (store, id, value) => store.show({ shown: { ...store.ui.shown, [id]: value } });
-
 /** A part that is drawn only while it is open; `content` is a function. */
 export function Fold({ store, id, title, wanted = false }, [content]) {
   const open = store.ui.shown?.[`fold ${id}`] ?? wanted;
   const ontoggle = ({ target }) => target.open !== open && unfold(store, `fold ${id}`, target.open);
   return h("details", { open, ontoggle }, h("summary", null, title), open && content());
-}
-
-/** How many of `all` things are shown, at first `most`, and a button for more. */
-export function limited(store, id, all, most, word) {
-  const count = store.ui.shown?.[id] ?? most;
-  const more = () => unfold(store, id, 10 * count || Infinity);
-  return [count, all > count && plain(plural(all - count, word), more, { key: "more" })];
 }
 
 /** A text, or pieces (some in a `tag`), with slots and hits marked; of a long one the start. */
@@ -194,9 +182,8 @@ function CallFilters({ store, listed }) {
 
 /** The list, of which only the rows in sight are drawn. */
 function CallList({ store, calls, hits, chosen }) {
-  const list = (store.ui.list ??= { top: 0 }), sizes = store.keep("list", [], () => (
-    followSize(store, "listSize")));
-  Object.assign(list, { calls, chosen, height: store.ui.listSize?.height ?? 800 });
+  const list = (store.ui.list ??= { top: 0 });
+  Object.assign(list, { calls, chosen, height: list.el?.clientHeight || 800 });
   const top = Math.min(list.top, Math.max(0, calls.length * ROW - list.height));
   const first = Math.max(0, Math.floor(top / ROW) - MARGIN);
   const rows = calls.slice(first, first + Math.ceil(list.height / ROW) + 2 * MARGIN);
@@ -207,11 +194,10 @@ function CallList({ store, calls, hits, chosen }) {
     const away = below < 0 || below > list.height;
     if (store.at.call != null && away) list.top = Math.max(0, place - list.height / 2);
     el.scrollTop = list.top; // as it was when the view was left
-    sizes.ref(el);
   };
   return h("div", { class: "call-list", role: "listbox", tabindex: "0", "aria-label": "Calls",
     "aria-activedescendant": rows.includes(chosen) ? `call${chosen.k}` : null,
-    onscroll, ref, gone: sizes.gone },
+    onscroll, ref },
   h("div", { role: "presentation", style: `height: ${calls.length * ROW}px` },
     rows.map((call, index) => h(CallRow, { key: call.k, store, call, place: first + index,
       all: calls.length, chosen: call === chosen, hits: hits.get(call) }))));
@@ -341,7 +327,6 @@ export function neighbours(store, { k, run, n, player, component }) {
   });
 }
 
-/** A call in a line. */
 export const callWords = (reading, call) => clip(facts(
   `Call ${call.k}`, reading.runs.size > 1 && `run ${call.run}`, call.n != null && `turn ${call.n}`,
   call.player, call.component), 90);

@@ -2,12 +2,11 @@
 
 import { h } from "./dom.js";
 import { groupBy } from "./reading.js";
-import { clip, facts, figure, flatten, inWords } from "./text.js";
+import { clip, facts, figure, flatten, inWords, plural } from "./text.js";
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 340, GAP = 28; // of a chart, between charts
-const FEW_CHARTS = 6, MOST_CHARTS = 60, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5;
-const DRAG_PX = 6;
+const FEW_CHARTS = 6, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
 
 /** How a run is drawn: one of six colours, then the same ones dashed. */
 export const look = (run) => `k${run.look % 6} dash${Math.floor(run.look / 6) % 4}`;
@@ -16,9 +15,25 @@ export const Swatch = ({ run }) => h("svg",
   { class: "swatch", viewBox: "0 0 18 8", "aria-hidden": "true" },
   h("path", { class: `curve main ${look(run)}`, d: "M1 4H17" }));
 
-/** What a run is called in a list: what it changed, or its name. */
-export const runLabel = (reading, run) => (reading.runs.has(run.parent)
-  ? run.changes.join("; ") || `${run.verb} of run ${run.parent}` : run.name);
+export const plain = (text, onclick, props) => h("button",
+  { class: "plain", type: "button", onclick, ...props }, text);
+
+export const unfold = (store, id, value) => (
+  store.show({ shown: { ...store.ui.shown, [id]: value } }));
+
+/** How many of `all` things are shown, at first `most`, and a button for more. */
+export function limited(store, id, all, most, word) {
+  const count = store.ui.shown?.[id] ?? most;
+  const more = () => unfold(store, id, 10 * count || Infinity);
+  return [count, all > count && plain(plural(all - count, word), more, { key: "more" })];
+}
+
+/** What a run is called in a list: where it left its parent and what it changed, or its name. */
+export function runLabel(reading, run, changes = reading.changes(run)) {
+  const words = changes.join("; "), how = run.verb + (run.fork == null ? "" : ` at ${run.fork}`);
+  if (!reading.runs.has(run.parent)) return facts(run.name, words);
+  return words ? facts(run.fork != null && how, words) : `${how} of run ${run.parent}`;
+}
 
 /** "Turn 4 · 1980Q3". */
 export function turnName(reading, run, n) {
@@ -31,10 +46,9 @@ export const playersOf = ({ decisions }) => [
   ...groupBy(decisions, (made) => made.player).values()];
 export const nameOf = (made) => clip(made.player || made.component, 80);
 
-/** A decision's answer on one line, but for its reason; without one, what became of it. */
-function answerIn(reading, { answer = {}, became = {}, why }) {
-  const leaves = [...flatten(Object.keys(answer).length ? answer : became)];
-  const reason = reading.text(why), told = leaves.filter(([, value]) => value !== reason);
+/** A decision's answer on one line, but for its reason. */
+function answerIn(reading, { answer, why }) {
+  const told = [...flatten(answer)].filter(([, value]) => value !== reading.text(why));
   const action = told.filter(([name]) => name === "action");
   return inWords(action.length ? action : told);
 }
@@ -49,49 +63,37 @@ export const openTurn = (store, run, n) => (
 /** Round places for an axis, about `most` of them. */
 export function ticks(from, to, most, whole = false) {
   const rough = Math.max((to - from) / most || 1, whole ? 1 : 0);
-  const power = 10 ** Math.floor(Math.log10(rough)), places = [];
+  const power = 10 ** Math.floor(Math.log10(rough));
   const steps = whole ? [1, 2, 4, 5, 10] : [1, 2, 5, 10];
   const step = steps.map((it) => it * power).find((it) => it >= rough * 0.999);
-  for (let at = Math.ceil(from / step - 1e-9); at * step <= to + step * 1e-9; at += 1) {
-    places.push(Number((at * step).toPrecision(12)));
-  }
-  return places;
+  const first = Math.ceil(from / step - 1e-9), last = Math.floor(to / step + 1e-9);
+  return Array.from({ length: Math.min(last - first, most) + 1 }, (_, at) => (
+    Number(((first + at) * step).toPrecision(12))));
 }
 
-function pathOf(points, x, y) {
-  let text = "", pen = "M";
-  for (const [n, value] of points) {
-    if (value != null) text += `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
-    pen = value == null ? "M" : "L";
-  }
-  return text;
-}
+const pathOf = (points, x, y) => points.map(([n, value], at) => {
+  const pen = points[at - 1]?.[1] == null ? "M" : "L";
+  return value == null ? "" : `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
+}).join("");
 
 function rangeOf(values) {
-  let low = Infinity, high = -Infinity;
-  for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
-  if (low > high) return [0, 1];
-  const pad = (high - low) * 0.08 || Math.abs(high) * 0.1 || 1;
+  const [low, high] = [Math.min, Math.max].map((of) => (
+    values.reduce((a, b) => of(a, b), values[0] ?? 0)));
+  const size = Math.max(Math.abs(low), Math.abs(high)), apart = high - low > 1e-9 * size;
+  const pad = apart ? (high - low) * 0.08 : size * 0.1 || 1; // not of rounding alone
   return [low - pad, high + pad];
 }
 
-/** Follow an element's width and height in `store.ui[name]`. */
-export function followSize(store, name) {
-  const sizes = new ResizeObserver(([{ target: { clientWidth: width, clientHeight: height } }]) => (
-    width && store.show({ [name]: { width, height } })));
-  return { ref: (el) => sizes.observe(el), gone: () => sizes.disconnect() };
-}
-
-/** A line across a chart at a turn. */
 const upright = (kind, at, x) => h("line", {
   key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: HEIGHT - BOTTOM,
 });
 
 /** Charts of a run and its relatives, or of given runs, the last of them drawn strong. */
 export function Charts({ store, runs, run = runs.at(-1), turn }) {
-  const { reading, ui } = store, width = ui.charts?.width ?? 0;
-  const all = reading.charted(run).slice(0, MOST_CHARTS);
-  const shown = ui.allCharts ? all : all.slice(0, FEW_CHARTS);
+  const { reading, ui } = store, { width = 0 } = ui;
+  const all = reading.charted(run);
+  const [count, more] = limited(store, "charts", all.length, FEW_CHARTS, "more chart");
+  const shown = all.slice(0, count);
   const lines = runs ?? reading.relatives(run, MOST_LINES), [from, to] = spanOf(store, lines);
   const fit = Math.floor((width + GAP) / (NARROWEST + GAP));
   const across = Math.max(1, Math.min(3, shown.length, fit));
@@ -101,17 +103,14 @@ export function Charts({ store, runs, run = runs.at(-1), turn }) {
     inside: (n) => n != null && n >= from && n <= to,
     x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - RIGHT),
   };
-  const button = (words, next) => h("button",
-    { class: "plain", onclick: () => store.show(next) }, words);
-  const sizes = store.keep("charts", [], () => followSize(store, "charts"));
-  return h("section", { class: "charts", "aria-label": "Charts", ...sizes },
+  const sizes = store.keep("charts", [], () => new ResizeObserver(([{ target }]) => (
+    target.clientWidth && store.show({ width: target.clientWidth }))));
+  return h("section", { class: "charts", "aria-label": "Charts",
+    ref: (el) => sizes.observe(el), gone: () => sizes.disconnect() },
     h("div", { class: "panels", style: `--across: ${across}` },
       width > 0 && shown.map((item) => h(Panel, { key: item.column, item, ...view }))),
     h("div", { class: "row end" },
-      ui.zoom && button("Show all turns", { zoom: null }),
-      all.length > FEW_CHARTS && button(
-        `Show ${ui.allCharts ? FEW_CHARTS : `all ${all.length}`} charts`,
-        { allCharts: !ui.allCharts })));
+      ui.zoom && plain("Show all turns", () => store.show({ zoom: null })), more));
 }
 
 /** The turns that are shown: all of them, or those that were zoomed to. */
@@ -187,17 +186,16 @@ function drawPanel(view) {
 }
 
 /** The curves of one run: the one that is shown is strong, in its ancestors' colours before it. */
-function curvesOf({ reading, item, run, lines, whole }, it) {
-  const points = reading.points(it, item.column), line = [...reading.lineOf(it)];
+function curvesOf({ reading, item: { column }, run, lines, whole }, it) {
   if (it === run) {
-    return line.map(([id, last], at) => ({
+    return [...reading.lineOf(it)].map(([id, last]) => ({
       kind: `curve main ${look(reading.runs.get(id))}`,
-      points: points.filter(([n]) => n <= last && !(n < line[at + 1]?.[1])),
+      points: reading.ownPoints(reading.runs.get(id), column).filter(([n]) => n <= last),
     }));
   }
   const branches = !whole && it.fork != null && lines.some((other) => other.id === it.parent);
   const kind = lines.length > MANY_LINES ? "curve dim" : `curve ${look(it)}`;
-  return [{ kind, points: branches ? points.filter(([n]) => n >= it.fork) : points }];
+  return [{ kind, points: reading[branches ? "ownPoints" : "points"](it, column) }];
 }
 
 function turnAxis({ reading, run, lines, wide, from, to, x }) {

@@ -1,10 +1,10 @@
 // Two runs, or two calls, side by side: only what differs stands out.
 import {
-  callWords, Choice, limited, neighbours, NoCalls, Passage, plain, Segments, soft, Table,
+  callWords, Choice, neighbours, NoCalls, Passage, Segments, soft, Table,
 } from "./calls.js";
-import { Charts, runLabel, Swatch } from "./chart.js";
+import { Charts, limited, plain, runLabel, Swatch } from "./chart.js";
 import { h } from "./dom.js";
-import { groupBy } from "./reading.js";
+import { groupBy, pathsApart } from "./reading.js";
 import { clip, diff, fieldsIn, flatten, inWords } from "./text.js";
 
 const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_APART = 200;
@@ -20,7 +20,6 @@ export function Compare({ store }) {
     h(ofRuns ? RunPair : CallPair, { store, kinds }));
 }
 
-/** The row of controls: what is compared, and with what. */
 function Pickers({ store, kinds, options, pair, swatches }) {
   const pick = (name, label, side) => h("div", { class: "row mid compare-pick" }, swatches?.[side],
     h(Choice, { label, options, value: pair[side],
@@ -62,10 +61,6 @@ function Definitions({ store, runs, names }) {
   return h(CompareSection, { title: "What defines them" }, rows.length === 0 ? soft("The same.")
     : h(Table, { kind: "compare-facts", heads: ["what", ...names], rows }));
 }
-
-/** Which of two maps' names have different values. */
-const pathsApart = ([one, other]) => [...new Set([...one.keys(), ...other.keys()])]
-  .filter((path) => one.get(path) !== other.get(path));
 
 /** Templates of prompts that differ; those that differ in the same way are shown once. */
 function Templates({ store, runs, names }) {
@@ -122,13 +117,10 @@ function decisionsByPlace(reading, run) {
 /** How two decisions differ in words: what was answered, what became of it, or the reasons. */
 function wordsApart(reading, pair) {
   const whys = pair.map((decision) => (decision ? reading.text(decision.why) : "—"));
-  for (const part of ["answer", "became"]) {
-    const sides = pair.map((decision) => flatten(decision?.[part] ?? {}));
-    const paths = pathsApart(sides), words = sides.map((fields) => (
-      inWords(paths.map((path) => [path, fields.get(path) ?? ""]))));
-    if (words[0] !== words[1]) return words.map((text, side) => text || whys[side]);
-  }
-  return whys;
+  const sides = pair.map((it) => flatten({ ...it?.answer, ...it?.became, ...it?.answer }));
+  const paths = pathsApart(sides), words = sides.map((fields) => (
+    inWords(paths.map((path) => [path, fields.get(path) ?? ""]))));
+  return words[0] === words[1] ? whys : words.map((text, side) => text || whys[side]);
 }
 
 function CallPair({ store, kinds }) {

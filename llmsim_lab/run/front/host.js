@@ -14,7 +14,7 @@ const PANELS = ["head", "transport", "overview", "turn", "calls", "compare"];
 /** What one view shows; `shared` is what all views of a widget know. */
 export function makeStore(shared, { panels, at, commands = null }) {
   let due = 0;
-  const kept = new Map(), store = { ...shared, panels, commands, ui: {} };
+  const kept = new Map(), store = { ...shared, panels, commands, ui: { turns: 4 } };
   store.at = { view: null, run: null, turn: null, call: null, ...at };
   store.draw = store.went = () => {}; // by the host
   store.changed = () => {
@@ -185,6 +185,8 @@ export default function widget() {
   /** Take a message: records, a run to show, or what else is new: live, form, ask or fault. */
   function take({ at, records, show, ...news }) {
     clearTimeout(timer);
+    const answered = news.ask !== undefined && news.ask?.id !== shared.ask?.id;
+    if (answered && shared.of === "answer") news.fault = ""; // of a question that is gone
     if (records && !shared.reading.take(at, records)) since();
     if (show) {
       first = { ...first, turn: null, ...show };

@@ -1,8 +1,8 @@
 // A reading of runs: a log of records that only grows, and what the views ask of it. No DOM here.
+import { flatten } from "./text.js";
 
 const FOLD_FROM = 3; // runs that differ only in their seed
-const SEED = /^seed\b/i;
-const EMPTY = { row: [], words: [], done: [], decisions: [], calls: [] }; // a turn
+const SEED = /^(llm )?seed\b/i;
 /** Columns that count calls or say where a turn is, beside the world's own. */
 const COUNTS = new Set(["turn", "period", "calls", "ok", "repaired", "fallback", "failed",
   "tokens", "seconds", "interventions"]);
@@ -15,6 +15,7 @@ export class Reading {
   texts = [];
   forms = [];
   kept = new Map(); // answers, until the log grows
+  ofRuns = new Map(); // answers, until more is known of a run than its turns
 
   /** Take the records from a place in the log on; false if some before it are missing. */
   take(at, records) {
@@ -33,11 +34,12 @@ export class Reading {
     }
     for (const form of forms) this.forms.push(form);
     if (run) this.addRun(run);
-    if (turn) this.runs.get(turn.run)?.own.set(turn.n, { ...EMPTY, ...turn });
+    if (turn) this.runs.get(turn.run)?.own.set(turn.n, turn);
     for (const call of calls) this.calls.set(call.k, call);
   }
 
   addRun(run) {
+    this.ofRuns.clear();
     const known = this.runs.get(run.id) ?? {
       name: "", model: "", parent: null, fork: null, changes: [], notes: [], columns: [],
       series: [], own: new Map(), look: this.runs.size,
@@ -47,10 +49,10 @@ export class Reading {
     this.runs.set(run.id, known);
   }
 
-  /** Keep what `build` returns until the log grows. */
-  keep(name, build) {
-    if (!this.kept.has(name)) this.kept.set(name, build());
-    return this.kept.get(name);
+  /** Keep what `build` returns until the log grows, or for as long as another map does. */
+  keep(name, build, kept = this.kept) {
+    if (!kept.has(name)) kept.set(name, build());
+    return kept.get(name);
   }
 
   text(number) {
@@ -97,6 +99,14 @@ export class Reading {
     }));
   }
 
+  /** Its points from where it left its parent's: from that value to its own, where they differ. */
+  ownPoints(run, column) {
+    const points = this.points(run, column), parent = this.runs.get(run.parent);
+    if (run.fork == null || !parent) return points;
+    return [...this.points(parent, column).filter(([n]) => n === run.fork),
+      ...points.filter(([n]) => n >= run.fork)];
+  }
+
   /** The columns of a run's turns, those that its ancestors played included. */
   columns(run) {
     return this.keep(`columns ${run.id}`, () => new Set([...this.lineOf(run).keys()].reverse()
@@ -141,7 +151,7 @@ export class Reading {
 
   children() {
     return this.keep("children", () => groupBy([...this.runs.values()], (run) => (
-      this.runs.has(run.parent) ? run.parent : null)));
+      this.runs.has(run.parent) ? run.parent : null)), this.ofRuns);
   }
 
   /** Runs in the order of the tree: `{run, depth}`, or `{runs, depth}` for a group of seeds. */
@@ -149,16 +159,30 @@ export class Reading {
     const below = (parent, depth) => {
       const groups = groupBy(this.children().get(parent) ?? [], (run) => this.likeness(run));
       return [...groups.values()].flatMap((runs) => (runs.length >= FOLD_FROM
-        ? [{ runs, run: { ...runs[0], changes: unseeded(runs[0]) }, depth }]
+        ? [{ runs, run: runs[0], changes: this.unseeded(runs[0]), depth }]
         : runs.flatMap((run) => [{ run, depth }, ...below(run.id, depth + 1)])));
     };
-    return this.keep("tree", () => below(null, 0));
+    return this.keep("tree", () => below(null, 0), this.ofRuns);
   }
 
   /** The same for runs that differ only in their seed and have no forks. */
   likeness(run) {
     if (this.children().has(run.id)) return run.id;
-    return JSON.stringify([run.fork, run.verb, run.model, run.name, unseeded(run)]);
+    return JSON.stringify([run.fork, run.verb, run.model, run.name, this.unseeded(run)]);
+  }
+
+  unseeded(run) { return this.changes(run).filter((words) => !SEED.test(words)); }
+
+  /** What a run changed, in words; of one without a parent, what other such runs have otherwise. */
+  changes(run) {
+    if (run.changes.length > 0 || this.runs.has(run.parent)) return run.changes;
+    return this.keep("roots", () => {
+      const roots = this.children().get(null), configs = roots.map((it) => (
+        flatten({ ...JSON.parse(this.text(it.manifest) || "{}").config, name: "" })));
+      const paths = pathsApart(configs);
+      return new Map(roots.map(({ id }, at) => [id, paths.filter((path) => configs[at].has(path))
+        .map((path) => `${path.replaceAll(" · ", " ")} ${configs[at].get(path)}`)]));
+    }, this.ofRuns).get(run.id);
   }
 
   /** Runs to chart with one: all, if they are few; else its line and its siblings. */
@@ -173,15 +197,16 @@ export class Reading {
   }
 }
 
-const unseeded = (run) => run.changes.filter((words) => !SEED.test(words));
+/** The names whose values are not the same in all of some maps. */
+export const pathsApart = (maps) => [...new Set(maps.flatMap((it) => [...it.keys()]))]
+  .filter((path) => maps.some((it) => it.get(path) !== maps[0].get(path)));
 
-/** Things by what `key` says of them, in a Map. */
 export function groupBy(things, key) {
   const groups = new Map();
   for (const thing of things) {
-    const name = key(thing), group = groups.get(name);
-    if (group) group.push(thing);
-    else groups.set(name, [thing]);
+    const name = key(thing);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(thing);
   }
   return groups;
 }

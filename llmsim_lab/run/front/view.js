@@ -1,20 +1,20 @@
 // What is shown of a reading: head, controls, the overview and a turn.
 
 import {
-  Box, CallDetail, Calls, callsKey, Choice, Fold, limited, Passage, plain, Segments, soft, Status,
-  Table,
+  Box, CallDetail, Calls, callsKey, Choice, Fold, Passage, Segments, soft, Status, Table,
 } from "./calls.js";
 import {
-  Charts, look, nameOf, openTurn, playersOf, runLabel, Swatch, toTurn, turnName,
+  Charts, limited, look, nameOf, openTurn, plain, playersOf, runLabel, Swatch, toTurn, turnName,
 } from "./chart.js";
 import { Compare } from "./compare.js";
 import { h } from "./dom.js";
-import { change, clip, facts, figure, plural } from "./text.js";
+import { change, clip, facts, figure, plural, storyOf } from "./text.js";
 
 const VIEWS = { overview: Overview, turn: Turn, calls: Calls, compare: Compare };
 const TYPED_IN = "input:not([type=range]), textarea, select";
 const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
 const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44, LONG_FIELD = 60;
+const FEW_WAITING = 3, FEW_ANSWERS = 6, LONG_TELLING = 300, MOST_TURNS = 100000;
 const ICONS = { Step: "M3 3l6 5-6 5zM11 3h2v10h-2z", Play: "M4 2.5l9 5.5-9 5.5z",
   Pause: "M4 3h3v10H4zM9 3h3v10H9z", Stop: "M3.5 3.5h9v9h-9z" };
 
@@ -25,6 +25,9 @@ const small = (text) => h("small", null, text);
 const textOf = (value) => (value == null ? "" : String(value));
 const yesOrNo = (value) => (value ? "yes" : "no");
 const sayValue = (value) => (typeof value === "boolean" ? yesOrNo(value) : figure(value));
+const play = ({ commands }, run, turns) => commands({ do: "play", run, turns });
+const canPlay = ({ commands, panels }, run) => (
+  commands && panels.includes("transport") && run.plays !== false);
 
 export function App({ store }) {
   const { reading, panels, commands, ask, form } = store, has = (name) => panels.includes(name);
@@ -68,7 +71,7 @@ export function onKey(store, event, target) {
   const views = viewsOf(store), { run, first, last, n } = settle(store, views);
   const pressed = [" ", "Enter"].includes(key) && target.closest("button, summary, [tabindex='0']");
   if (key !== "Escape" && (pressed || target.closest(TYPED_IN))) return;
-  const play = (turns) => commands({ do: "play", run: run.id, turns });
+  const plays = canPlay(store, run);
   const act = {
     ArrowLeft: () => toTurn(store, run, Math.max(n - 1, first)),
     ArrowRight: () => toTurn(store, run, Math.min(n + 1, last)),
@@ -76,32 +79,35 @@ export function onKey(store, event, target) {
     "/": views.includes("calls")
       && (() => { store.go({ view: "calls" }); store.draw(); ui.search?.focus(); }),
     Escape: (ui.help || store.form) && (() => { ui.help = false; store.set({ form: null }); }),
-    " ": commands && (() => (live.busy ? commands({ do: "pause" }) : play(turnsToPlay(store)))),
-    Enter: commands && !live.busy && (() => play(1)),
+    " ": plays && (() => (live.busy ? commands({ do: "pause" }) : play(store, run.id, ui.turns))),
+    Enter: plays && !live.busy && (() => play(store, run.id, 1)),
   }[key] ?? (views[key - 1] && (() => store.go({ view: views[key - 1] })));
   if (!act) return;
   act();
   event.preventDefault();
 }
 
-function Help({ store }) {
+function Help({ store, run }) {
+  const lists = store.panels.includes("calls"), plays = canPlay(store, run);
   const keys = [["← →", "the turn before, the next turn"], ["1 … 4", "another view"],
-    ["/", "search the calls"], ["j k ↓ ↑", "in the list of calls: next, previous"],
-    ["Enter", "in the list: to the call"], ["Esc", "back to the list; close a form"],
-    ...(store.commands ? [["Space", "play, pause"], ["Enter", "play one turn"]] : [])];
+    ["/", "search the calls", lists], ["j k ↓ ↑", "in the list of calls: next, previous", lists],
+    ["Enter", "in the list: to the call", lists], ["Esc", "back to the list; close a form"],
+    ["Space", "play, pause", plays], ["Enter", "play one turn", plays]];
   return h("section", { class: "card", "aria-label": "Keys" }, h("dl", { class: "keys" },
-    keys.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
+    keys.map(([key, what, can = true]) => can && [
+      h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
 }
 
 function Head({ store, run, n }) {
-  const { reading, title } = store, name = title || run.name, one = reading.runs.size === 1;
+  const { reading, title, panels } = store, name = title || run.name, one = reading.runs.size === 1;
   return h("header", null,
     h("div", { class: "row" },
       h(store.commands ? "h2" : "h1", null, name),
       h("span", { class: "soft" },
         facts(one && name !== run.name && run.name, run.model, run.started?.slice(0, 10))),
       h("span", { class: "when" }, turnName(reading, run, n))),
-    !one && h(Runs, { store, run }));
+    one ? !panels.includes("transport") && panels.includes("overview") && soft("One run, no forks.")
+      : h(Runs, { store, run }));
 }
 
 const openRun = (store, run) => store.go({ run: run.id, call: null });
@@ -116,14 +122,11 @@ function Runs({ store, run }) {
   return h("div", { class: "row mid runs", role: "group", "aria-label": "Runs" },
     pills.map((it) => h("button", { key: it.id, class: `run ${look(it)}`,
       "aria-pressed": it === run, onclick: () => openRun(store, it) },
-    h(Swatch, { run: it }), clip(runName(reading, it), 70))),
+    h(Swatch, { run: it }), clip(runLabel(reading, it), 70))),
     !few && plain(open ? "Hide the runs" : `All ${plural(reading.runs.size, "run")}`,
       () => store.show({ tree: !open }), { "aria-expanded": open }),
     open && h(Tree, { store, run, rows }));
 }
-
-const runName = (reading, run) => facts(run.fork != null && reading.runs.has(run.parent)
-  && `fork at ${run.fork}`, runLabel(reading, run));
 
 /** A run's latest turn, and the one that it is to reach. */
 const reach = (reading, run) => reading.last(run)
@@ -134,7 +137,7 @@ function Tree({ store, run, rows }) {
   const all = rows.flatMap((row) => (row.runs && (wanted || ui[`seeds ${row.run.id}`])
     ? [row, ...row.runs.map((it) => ({ run: it, depth: row.depth + 1, seed: true }))] : [row]));
   const found = all.filter((row) => !wanted || (!row.runs
-    && `run ${row.run.id} ${runName(reading, row.run)}`.toLowerCase().includes(wanted)));
+    && `run ${row.run.id} ${runLabel(reading, row.run)}`.toLowerCase().includes(wanted)));
   const [count, more] = limited(store, "runs", found.length, MOST_RUNS, "more run");
   const toChosen = (el) => { el.scrollTop = el.querySelector("[aria-current]")?.offsetTop - 60; };
   return h("div", { class: "tree", ref: toChosen },
@@ -147,13 +150,13 @@ function Tree({ store, run, rows }) {
 }
 
 /** A run, or runs that differ only in their seed, which a click folds out. */
-function TreeRow({ store, run: it, runs, seed, depth, shown }) {
+function TreeRow({ store, run: it, runs, changes, seed, depth, shown }) {
   const { reading, ui } = store, fold = `seeds ${it.id}`, open = runs && Boolean(ui[fold]);
   const bad = [...reading.statuses(it)].filter(([word]) => word && word !== "ok");
   const about = runs ? runs.includes(shown) && small(`run ${shown.id} is shown`) : [
     bad.map(([word, its]) => small([h(Status, { word }), ` ${its.length}`])),
     it.outcome && it.outcome !== "done" && small(clip(it.outcome, 60)),
-    [`run ${it.id}`, it.own.size ? `to turn ${reach(reading, it)}` : "no turn yet"].map(small),
+    [`run ${it.id}`, `to turn ${reach(reading, it)}`].map(small),
   ];
   return h("li", { style: `--depth: ${depth}` }, h("button", {
     class: "tree-row", "aria-expanded": open,
@@ -161,34 +164,33 @@ function TreeRow({ store, run: it, runs, seed, depth, shown }) {
     onclick: () => (runs ? store.show({ [fold]: !open }) : openRun(store, it)) },
   h(Swatch, { run: it }),
   h("span", { class: "what" }, runs && h("b", null, plural(runs.length, "seed"), " "),
-    seed ? `seed ${it.seed}` : clip(runName(reading, it), 160)),
+    seed ? `seed ${it.seed}` : clip(runLabel(reading, it, changes), 160)),
   about));
 }
 
-const turnsToPlay = (store) => store.ui.turns ?? 4;
-
 function Transport({ store, run, n, ...turns }) {
   const { commands, live, form, ui, gone } = store, busy = Boolean(live.busy);
+  const fixed = gone || run.plays === false;
   const button = (name, off, act, kind) => h("button", // one that is disabled would lose the focus
     { class: kind, "aria-disabled": gone || off, onclick: () => gone || off || act() },
     h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
       h("path", { d: ICONS[name] })), name);
-  const play = (turns) => commands({ do: "play", run: run.id, turns });
-  const count = ({ target }) => { ui.turns = Math.max(1, Math.round(target.value) || 1); };
-  const openForm = () => (form ? store.set({ form: null })
+  const count = ({ target: field }) => (
+    ui.turns = field.value = Math.min(Math.max(1, Math.round(field.value) || 1), MOST_TURNS));
+  const toggle = () => (form ? store.set({ form: null })
     : commands({ do: "form", run: run.id, turn: n }));
   return h("div", { class: "row mid bar" },
     h("div", { class: "row mid buttons" },
-      button("Step", busy, () => play(1), "primary"),
+      button("Step", busy || fixed, () => play(store, run.id, 1), "primary"),
       busy ? button("Pause", false, () => commands({ do: "pause" }))
-        : button("Play", false, () => play(turnsToPlay(store))),
+        : button("Play", fixed, () => play(store, run.id, ui.turns)),
       h("label", { class: "turns soft" }, h("input", {
-        type: "number", min: 1, max: 100000, value: turnsToPlay(store), oninput: count,
+        type: "number", min: 1, max: MOST_TURNS, value: ui.turns, onchange: count,
         "aria-label": "Turns to play" }), " turns"),
       button("Stop", !busy, () => commands({ do: "stop" }))),
     h(Slider, { store, run, n, ...turns }),
-    h("button", { "aria-disabled": busy || gone, "aria-expanded": Boolean(form),
-      onclick: () => busy || gone || openForm() }, "Fork or change …"));
+    h("button", { "aria-disabled": busy || fixed, "aria-expanded": Boolean(form),
+      onclick: () => busy || fixed || toggle() }, "Fork or change …"));
 }
 
 const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine" }, first,
@@ -205,33 +207,39 @@ function Tabs({ store, views, run, ...turns }) {
     }, titled(view), view === "calls" && calls > 0 && small(figure(calls))))),
     !commands && panels.includes("transport") && h(Slider, { store, run, ...turns }),
     commands && h("p", { class: `says fine${store.gone ? " gone" : ""}`, role: "status" },
-      liveWords(store)),
+      liveWords(store, run)),
     plain("?", () => store.show({ help: !ui.help }),
       { "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help) }));
 }
 
-function liveWords({ live, slow, gone }) {
+function liveWords({ live, slow, gone, panels }, run) {
   if (gone) return "The kernel is gone: run the cell again.";
   if (slow) return "Sent; waiting for the kernel, which is busy.";
-  if (!live.busy) return live.says;
+  const looks = run?.plays === false && panels.includes("transport");
+  if (!live.busy) return live.says || (looks && "This run can only be looked at.");
+  const { waiting = [], finished } = live, others = waiting.length - FEW_WAITING;
   const more = live.left > 1 ? `, then ${plural(live.left - 1, "more turn")}` : "";
-  const waiting = (live.waiting ?? []).map(({ who, attempt, seconds }) => (
-    `${who} ${attempt > 1 ? `attempt ${attempt}, ` : ""}${seconds} s`));
-  return `Playing turn ${live.turn}${more}. ${clip(facts(waiting), 200)}`;
+  const named = waiting.slice(0, FEW_WAITING).map(({ who, attempt, seconds }) => (
+    `${clip(who, 60)} ${attempt > 1 ? `attempt ${attempt}, ` : ""}${seconds} s`));
+  return `Playing turn ${live.turn}${more}. ${facts(
+    finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more wait`)}`;
 }
+
+const Fault = ({ store, text }, button) => h("div", { class: "fault", role: "alert" },
+  h(Passage, { store, id: `fault ${text}`, text: titled(text), most: LONG_TELLING }), button);
 
 /** What models write while a turn is played, and what went wrong. */
 function Live({ store, run }) {
-  const { live, commands, ui } = store, fault = store.fault || live.fault;
+  const { live, ui } = store, fault = store.fault || live.fault;
   const writing = (live.busy && live.waiting ? live.waiting : []).filter((it) => it.text);
   ui.wrote = live.busy && (ui.wrote || writing.length > 0); // its place stays until the end
-  const again = () => commands({ do: "play", run: live.run ?? run.id, turns: 1 });
+  const again = () => play(store, live.run ?? run.id, 1);
   return [
     ui.wrote && h("div", { class: "writings" }, writing.slice(0, 6).map((it) => (
       h("div", { class: "writing" }, h("b", null, it.who), h("p", { class: "text mono" },
         it.text.slice(-600), h("span", { class: "caret" })))))),
-    fault && h("div", { class: "fault", role: "alert" }, h("p", { class: "text" }, titled(fault)),
-      live.fault && h("button", { onclick: again }, "Try again")),
+    fault && h(Fault, { store, text: fault },
+      live.fault && canPlay(store, run) && h("button", { onclick: again }, "Try again")),
   ];
 }
 
@@ -239,11 +247,11 @@ const changedIn = (fields, typed) => (
   Object.keys(typed).filter((index) => typed[index] !== textOf(fields[index].value)));
 
 /** What was changed, nested by the places of its fields; Python reads it by their schemas. */
-function valuesIn(fields, typed) {
-  const values = {};
+export function valuesIn(fields, typed) {
+  const make = () => Object.create(null), values = make(); // in which any name is only a name
   for (const index of changedIn(fields, typed)) {
     const { place } = fields[index];
-    const inner = place.slice(0, -1).reduce((at, name) => (at[name] ??= {}), values);
+    const inner = place.slice(0, -1).reduce((at, name) => (at[name] ??= make()), values);
     inner[place.at(-1)] = typed[index];
   }
   return values;
@@ -277,10 +285,7 @@ function Field({ label, help, schema, value, typed, type }) {
 }
 
 function Form({ store, label, kind, fields, typed, submit, send, cancel, ref }, above) {
-  const onsubmit = (event) => {
-    event.preventDefault();
-    send(valuesIn(fields, typed));
-  };
+  const onsubmit = (event) => { event.preventDefault(); send(valuesIn(fields, typed)); };
   return h("form", { class: "card", "aria-label": label, onsubmit, ref }, above,
     h(Fields, { key: kind, store, fields, typed }),
     h("div", { class: "row" }, h("button", { class: "primary", type: "submit" }, submit),
@@ -311,7 +316,7 @@ function Ask({ store, ask: { id, who, turn, messages, fields, fault } }) {
     h(Box, { kind: "asked", label: "What is asked" }, messages.map(([role, text], index) => (
       h("div", { key: index }, h("h4", null, role),
         h(Passage, { store, id: `ask ${id} ${index}`, text }))))),
-    fault && h("p", { class: "fault", role: "alert" }, fault));
+    fault && h(Fault, { store, text: fault }));
 }
 
 function Overview({ store, run, n, turn }) {
@@ -343,14 +348,16 @@ function Turn({ store, run, n, turn }) {
   if (!turn) return soft("No turn has been played yet.");
   const { reading, at, ui } = store, calls = reading.callsOf(run, n);
   const call = chosenCall(turn, calls, reading.calls.get(at.call));
-  const story = (number, index) => h(Passage, { key: index, store,
-    id: `story ${run.id} ${n} ${index}`, text: titled(reading.text(number) || " ") });
+  const told = store.keep("story", [turn], () => storyOf(
+    turn.words.map((number) => reading.text(number)), reading.runs.get(turn.run).columns));
+  const story = (text, index) => h(Passage, { key: index, store, most: LONG_TELLING,
+    id: `story ${run.id} ${n} ${index}`, text: titled(text) });
   return [
     turn.done.map(note),
     h("div", { class: "both" },
       h("section", { "aria-label": "State" }, h(State, { store, run, n, turn }),
-        turn.words.length > 0 && [h("h3", null, "What happened"),
-          h("div", { class: "story" }, turn.words.map(story))]),
+        told.length > 0 && [h("h3", null, "What happened"),
+          h("div", { class: "story" }, told.map(story))]),
       turn.decisions.length > 0 && h(Decisions, { store, run, n, turn })),
     call && h("section", { class: "turn-call", "aria-label": "Prompt and reply",
       ref: (el) => { ui.callPlace = el; } },
@@ -382,7 +389,8 @@ function State({ store, run, n, turn }) {
     .filter((it) => it.now != null && it.now !== "")
     .map(({ column, label, unit, was, now }) => [
       column, [clip(label, 80), small(` ${clip(unit, 60)}`)], sayValue(now), change(was, now)]);
-  const most = Math.min(named.length || FEW_FACTS, FEW_FACTS), texts = other.filter(isLong);
+  const texts = other.filter(isLong), most = rows.length <= FEW_FACTS ? rows.length
+    : Math.min(named.length || FEW_FACTS, FEW_FACTS);
   const table = (from, to) => h(Table,
     { kind: "facts", heads: ["State", "value", "change"], rows: rows.slice(from, to) });
   return [
@@ -422,18 +430,17 @@ function Decision({ store, made, own, id }) {
   const short = answer.filter(isShort), long = answer.filter((it) => !isShort(it));
   const alone = (name) => name === "action" || answer.length === 1;
   const passage = (name, text) => h(Passage, { store, id: `${id} ${name}`, text });
-  const outcome = call == null ? [...short, ...became] : became; // a rule's answer is its outcome
+  const outcome = [...short.slice(FEW_ANSWERS), ...became];
   const rule = made.status === "ok" && call == null;
   return h("div", { class: first ? null : "then" },
     h("div", { class: "row" },
       first ? h("b", null, nameOf(made)) : h("span", null, made.component),
       h(Status, { word: rule ? "by rule" : made.status }),
-      call != null && [
-        made.sure != null && h(Confidence, { sure: made.sure }),
-        h("span", { class: "row answer" }, short.slice(0, 6).map(pair)),
-        plain("prompt", () => showCall(store, call),
-          { "aria-label": `Prompt of ${nameOf(made)}, ${made.component}` }),
-      ]),
+      call != null && made.sure != null
+        && h("span", { class: "sure" }, pair(["confidence", made.sure])),
+      h("span", { class: "row answer" }, short.slice(0, FEW_ANSWERS).map(pair)),
+      call != null && plain("prompt", () => showCall(store, call),
+        { "aria-label": `Prompt of ${nameOf(made)}, ${made.component}` })),
     long.map(([name, value]) => (typeof value === "string"
       ? h("div", { key: name, class: "said" }, !alone(name) && small(words(name)),
         passage(name, value))
@@ -448,12 +455,6 @@ const isShort = ([name, value]) => name !== "action"
   && figure(value).length <= (typeof value === "string" ? 24 : SHORT_VALUE);
 const pair = ([name, value]) => h("span", { key: name }, small(words(name)), " ",
   h("b", null, clip(sayValue(value), 200)));
-
-function Confidence({ sure }) {
-  const text = `confidence ${figure(sure)}`;
-  return h("span", { class: "sure fine", role: "img", "aria-label": text, title: text },
-    h("i", { style: `--part: ${sure}` }), figure(sure));
-}
 
 function showCall(store, call) {
   store.go({ call, view: "turn" });

@@ -97,7 +97,9 @@ def test_a_user_who_cannot_be_is_named_with_what_is_wrong(
 )
 def test_what_is_of_a_wrong_type_never_becomes_a_state(field: str, value: Any) -> None:
     person, other = valid().people
-    with pytest.raises(ConfigError, match=f"SocialState: people.0.*{field}"):
+    # A field by its name or, as before pydantic 2.13, by its place.
+    place = f"({field}|{person._fields.index(field)})"
+    with pytest.raises(ConfigError, match=rf"SocialState: people\.0\.{place}"):
         valid().replace(people=(person._replace(**{field: value}), other))
 
 

@@ -60,6 +60,15 @@ def rounded(value: Any) -> Any:
     return value
 
 
+def whole(value: Any) -> Any:
+    """Return a value of JSON whose texts, as deep as they are, have no half characters."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, dict):
+        return {whole_text(str(name)): whole(item) for name, item in value.items()}
+    return [whole(item) for item in value] if isinstance(value, list) else value
+
+
 def clip(text: str, length: int) -> str:
     """Return a text as one line of at most so many characters, an ellipsis where it was cut."""
     line = " ".join(text.split())

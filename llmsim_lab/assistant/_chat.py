@@ -32,7 +32,7 @@ from llmsim_lab._util.html import (
     styled,
     visible,
 )
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, whole_text
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, asks_again, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
@@ -396,7 +396,8 @@ def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> 
         again = asked is not None and asks_again(pending, asked)
         call_id = asked.call_id if asked is not None and again else str(number)
         pending = pending.model_copy(update={"call_id": call_id})
-    return decision.model_copy(update={"tool_calls": calls or None, "pending_action": pending})
+    own = {"tool_calls": calls or None, "pending_action": pending}
+    return decision.model_copy(update={**own, "text": whole_text(decision.text)})
 
 
 def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
 from pydantic import ValidationError
 
 from llmsim_lab._util.jsontext import dumps, loads
-from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
+from llmsim_lab._util.text import clip, closest, faults, log_event, whole, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm import LLMClient, Person
@@ -35,7 +35,7 @@ from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import Answer
+from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -278,6 +278,7 @@ class Ask:
         self._became: dict[str, dict[str, Any]] = {}
         self._story: list[str] = []
         self._open: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+        self._under_way: list[str] = []
         self._over = False
 
     def __call__(
@@ -383,7 +384,7 @@ class Ask:
 
         return self._opened(asking(), ", ".join(map(str, names[:3])) or "nobody")
 
-    async def outside(
+    def outside(
         self,
         what: str,
         key: Any,
@@ -392,8 +393,8 @@ class Ask:
         *,
         once: bool = False,
         otherwise: Any = None,
-    ) -> Any:
-        """Return what came from outside: a tool's answer, a file, a clock.
+    ) -> Coroutine[Any, Any, Any]:
+        """Return what came from outside: a tool's answer, a file, a clock; await it.
 
         It is recorded like a reply. A replay takes it from the tape and does nothing outside; so
         does a run that is resumed in the middle of the turn.
@@ -402,18 +403,25 @@ class Ask:
             what: what kind of thing, such as ``weather``.
             key: which one, JSON-ready: with the kind, it tells what is asked.
             work: does it, and returns something JSON-ready: ``lambda: fetch(city)``.
-            once: whether it must never be done twice, as a deletion: broken off halfway, it counts
-                as done.
-            otherwise: what is returned where it was broken off.
+            once: whether it must never be done twice, as a deletion: broken off halfway, or failed,
+                it counts as done.
+            otherwise: what is returned where it was broken off or failed.
 
         Raises:
-            ConfigError: the turn is over.
+            ConfigError: the turn is over, or the key or the result is not ready for JSON.
             TapeMiss: a replay has no such thing.
-            TapeError: the result is not ready for JSON.
         """
-        if self._over:
-            raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
-        return await from_outside(what, key, work, once=once, otherwise=otherwise)
+
+        async def coming() -> Any:
+            if self._over:
+                raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
+            self._under_way.append(what)
+            try:
+                return await from_outside(what, key, work, once=once, otherwise=otherwise)
+            finally:
+                self._under_way.remove(what)
+
+        return self._opened(coming(), what)
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
         """Record what became of a player's decisions, or of the turn.
@@ -425,17 +433,26 @@ class Ask:
                 ``to_frame()``. Numbers, texts, truth values, None, and lists and dicts of them.
 
         Raises:
-            ConfigError: every frame has a column of that name, or a value is not ready for JSON.
+            ConfigError: the turn is over, nothing is noted, every frame has a column of that name,
+                or a value is not ready for JSON.
         """
-        if taken := COMMON_COLUMNS & columns.keys():
+        called = f"ask.note({clip(repr(player or columns), 80)})"
+        if self._over:
+            raise ConfigError(f"{called}: turn {self.turn} is over")
+        if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
+            raise ConfigError(
+                f"{called} notes nothing: ask.note(text='a line of the story'), ask.note(rain=3), "
+                "or with a player's name first, ask.note('Ann', accepted=True)"
+            )
+        if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS) & columns.keys():
             raise ConfigError(
                 f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
                 "another name"
             )
         try:
-            kept = loads(dumps(columns)) if columns else {}
+            kept = whole(loads(dumps(columns))) if columns else {}
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"ask.note({clip(repr(columns), 80)}): {error}") from error
+            raise ConfigError(f"{called}: {error}") from error
         if text:
             self._story.append(whole_text(text))
         (self._became.setdefault(player, {}) if player else self._noted).update(kept)
@@ -477,8 +494,17 @@ class Ask:
         return left[0][0] if left else ""
 
     def close(self) -> dict[str, Any]:
-        """End the turn; return what its record has of it, in an order that any replay has too."""
+        """End the turn; return what its record has of it, in an order that any replay has too.
+
+        Raises:
+            ConfigError: something from outside is still under way.
+        """
         self._over = True
+        if self._under_way:
+            raise ConfigError(
+                f"turn {self.turn} is over, and {self._under_way[0]} from outside is still under "
+                "way: await every ask.outside in the turn that asks"
+            )
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
         return {
@@ -591,7 +617,8 @@ class Ask:
                 f"{taken[0]!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
                 "yours something else"
             )
-        for key, value in (*batch.values.items(), ("limits", batch.limits)):
+        made = {"prompt": batch.prompt, "limits": batch.limits, "otherwise": batch.otherwise}
+        for key, value in {**batch.values, **made}.items():
             if callable(value):
                 _check_takes_a_name(key, value)
 
@@ -611,7 +638,13 @@ class Ask:
         return known
 
     def _rendered(self, batch: _Batch, name: str) -> str:
-        return batch.filled()(name)
+        text = batch.filled()(name)
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"the prompt to {name} is {text!r:.60}; a function of the name returns the text: "
+                "self.prompt(...).render(...)"
+            )
+        return text
 
     def _prepared(self, batch: _Batch, first: str) -> Callable[[], Callable[[str], str]]:
         """Return what makes what fills the prompt for a player, once it is needed for one.
@@ -697,6 +730,8 @@ class Ask:
         otherwise = batch.otherwise
         given = otherwise(name) if callable(otherwise) else otherwise
         decision = _as_reply(given, f"otherwise= of {name}", batch.reply)
+        if complaint := self._bounds(batch, name).complaint(decision):
+            raise ConfigError(f"otherwise= of {name}: {complaint}") from failure
         whom = name if batch.component == "player" else f"{batch.component} of {name}"
         _warn(
             "FALLBACK",
@@ -751,7 +786,10 @@ class Ask:
             try:
                 choice = await client.choose(prompt, texts, site=site)
             except LLMFailureException as failure:
-                return [self._stand_in(failure, batch, name) for name, _ in asked]
+                stand_ins = [self._stand_in(failure, batch, name) for name, _ in asked]
+                # The call is the first one's: none counts twice.
+                rest = [(made, it and replace(it, calls=())) for made, it in stand_ins[1:]]
+                return [stand_ins[0], *rest]
             calls = choice.calls
         found: list[_Outcome] = []
         for name, place in asked:
@@ -836,6 +874,11 @@ def _options(
 
 
 def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(
+            f"{key}={function!r:.60} is async, and a question does not wait for it; work it out "
+            f"before the question, and give what came: {key}=lambda name: found[name]"
+        )
     try:
         inspect.signature(function).bind("Ann")
     except TypeError as error:
@@ -882,8 +925,19 @@ async def from_outside(
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
     recorder: Any = scope().recorder
+    try:
+        dumps(key)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the key of {what}, {key!r:.80}, is not ready for JSON: {error}"
+        ) from error
+
+    async def done() -> Any:
+        came: Any = work()
+        return await came if isawaitable(came) else came
+
     if recorder is None:
-        return await work()
+        return _json_ready(what, await done())
     found = recorder.find_outside(what, key)
     if found.is_done:
         return otherwise if found.stopped else found.result
@@ -895,7 +949,7 @@ async def from_outside(
     if watch is not None:
         watch.began(waiting)
     try:
-        result = await work()
+        result = await done()
         came = Attempt(request=waiting, reply=ChatReply(text=""), seconds=0.0)
     except BaseException:
         if once:
@@ -904,8 +958,16 @@ async def from_outside(
     finally:
         if watch is not None:
             watch.ended(waiting, came, taped=False)
+    result = _json_ready(what, result)  # as a replay will have it
     record(result=result, **({"once": True} if once else {}))
-    return loads(dumps(result))  # as a replay will have it
+    return result
+
+
+def _json_ready(what: str, result: Any) -> Any:
+    try:
+        return loads(dumps(result))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"what {what} gave is not ready for JSON: {error}") from error
 
 
 # --- what is allowed -----------------------------------------------------------------------------

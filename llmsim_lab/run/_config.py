@@ -34,7 +34,7 @@ from pydantic_core import PydanticUndefined
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.text import clip, faults, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._registry import RunClass
@@ -173,7 +173,7 @@ class StateChange(RunIntervention):
         if not isinstance(values, Mapping):
             return values
         return {
-            name: value.item() if hasattr(value, "dtype") and not value.shape else value
+            name: value.item() if hasattr(value, "dtype") and not value.shape else whole(value)
             for name, value in values.items()
         }
 

@@ -94,6 +94,7 @@ from llmsim_lab.run._turn import (
     Series,
     Turn,
     decisions_frame,
+    named_in,
     own_numbers,
     plain_series,
     turn_row,
@@ -1064,6 +1065,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"{type(self).__name__} played turn {turn.number} after turn {before.number}; what "
                 f"comes next is turn {before.number + 1}"
             )
+        if isinstance(turn, Turn):
+            turn = replace(turn, by_code=named_in(calls, turn.by_code))
         turn = replace(
             turn,
             state=self._intervened(turn.state, planned),

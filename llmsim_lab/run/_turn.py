@@ -36,7 +36,8 @@ _AFTER = (
     *("status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds"),
     "model",
 )
-_TAKEN = {*_BEFORE, *REASONS, *_AFTER}
+DECISION_COLUMNS = frozenset({*_BEFORE, *REASONS, *_AFTER})
+"""Columns of every frame of decisions."""
 _READ: dict[Any, Callable[[Any], Any]] = {
     "integer": TypeAdapter(int).validate_python,
     "number": TypeAdapter(FiniteFloat).validate_python,
@@ -425,6 +426,17 @@ def _only_measures(call: CallRecord) -> bool:
     return call.status == "ok" and measures(call.request)
 
 
+def named_in(calls: Sequence[CallRecord], answers: Iterable[Answer]) -> tuple[Answer, ...]:
+    """Return answers that name the turn's own calls, also where a failure has a copy of one."""
+    known = {id(call.history[-1]): call for call in calls}
+
+    def its(answer: Answer) -> tuple[CallRecord, ...]:
+        last = [id(call.history[-1]) for call in answer.calls if call.history]
+        return tuple(known[at] for at in last if at in known)
+
+    return tuple(replace(it, calls=its(it)) if it.calls else it for it in answers)
+
+
 def _answer_in(call: CallRecord) -> Answer:
     site = call.request.site
     return Answer(
@@ -549,7 +561,7 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
             "interventions": _interventions_in_words(turn),
         }
         for answer, became in found:
-            taken = _TAKEN | became.keys()
+            taken = DECISION_COLUMNS | became.keys()
             fields: dict[str, Any] = {}
             for name, value in answer.fields.items():
                 # More than once for ``tokens``, since ``reply_tokens`` is taken as well.

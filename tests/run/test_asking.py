@@ -14,6 +14,7 @@ from worlds import Gift, Pot, PublicGoods
 from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeMiss
 from llmsim_lab.llm import ScriptedBackend
+from llmsim_lab.run._config import StateChange, made_intervention
 from llmsim_lab.types import ChatReply, ChatRequest
 
 NAMES = ["Ann", "Bob", "Cy"]
@@ -268,6 +269,7 @@ def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(tmp_pat
     ("columns", "says"),
     [
         ({"tokens": 1}, r"ask.note\(tokens=...\): every frame has a column of that name"),
+        ({}, r"ask.note\(\{\}\) notes nothing: ask.note\(text="),
         ({"at": {1, 2}}, r"ask.note\(.*set is not JSON serializable"),
         ({"share": float("nan")}, r"ask.note\(.*nan"),
     ],
@@ -415,3 +417,95 @@ def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(tmp_path: 
         run.intervene(2, {"anyone": 9})
     run.close()
     assert Taxed.replay(tmp_path / "run.tape").turns == run.turns
+
+
+def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again(
+    tmp_path: Path,
+) -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+        picks = await ask.each(
+            state.coins, Pick, "Move.", limits={"points": WORDS}, decide="mode", otherwise=0
+        )
+        return state.replace(coins={name: it.points for name, it in picks.items()})
+
+    run = world(asking)(llm_client=client("none of these"), tape=tmp_path / "run.tape")
+    frame = run.run(2)
+    assert run.decisions()["status"].tolist() == ["fallback"] * 6
+    assert frame["fallback"].tolist() == [0, 3, 3]
+    run.close()
+    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+
+
+def test_what_stands_in_keeps_to_the_limits() -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+        await ask("Ann", Gift, "Give.", limits={"amount": (0, 5)}, otherwise=9)
+
+    with pytest.raises(ConfigError, match=r"otherwise= of Ann: amount must be .*from 0 to 5"):
+        world(asking)(llm_client=client("no")).run(1)
+
+
+HALF = "a \ud83d b"
+
+
+def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_path: Path) -> None:
+    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
+        ask.note("Ann", word=HALF, words={HALF: [HALF]})
+
+    run = world(noting)(players="rule", tape=tmp_path / "run.tape")
+    run.run(1)
+    item = run.intervene(1, {"coins.Ann": 5}, note=HALF)
+    assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
+    assert item.set == {"coins.Ann": 5}
+    assert made_intervention(StateChange, {"turn": 1, "set": {"event": [HALF]}}).set == {
+        "event": ["a \ufffd b"]
+    }
+    run.close()
+    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        (lambda ask: ask("Ann", Gift, lambda _: 3), r"the prompt to Ann is 3; a function of"),
+        (lambda ask: ask("Ann", Gift, lambda: "x"), r"prompt=.* cannot be called with a player"),
+        (lambda ask: ask("Ann", Gift, "{{ a }}", a=later), r"a=<function later.* is async"),
+        (lambda ask: ask.outside("die", {1, 2}, later), r"the key of die, \{1, 2\}, is not ready"),
+        (lambda ask: ask.outside("die", 6, lambda: {1}), r"what die gave is not ready for JSON"),
+    ],
+)
+def test_what_cannot_be_asked_is_an_error_that_names_it(
+    question: Callable[[Ask], Awaitable[Any]], says: str
+) -> None:
+    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+        await question(ask)
+
+    with pytest.raises(ConfigError, match=says):
+        world(asking)(llm_client=client(by_schema)).run(1)
+
+
+async def later(name: str = "") -> str:
+    return name
+
+
+def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
+    asks: list[Ask] = []
+
+    async def keeping(run: Run[Village], state: Village, ask: Ask) -> None:
+        asks.append(ask)
+
+    world(keeping)(players="rule").run(1)
+    with pytest.raises(ConfigError, match="turn 1 is over"):
+        asks[0].note(rain=3)
+
+    async def leaving(run: Run[Village], state: Village, ask: Ask) -> None:
+        asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(0.05)))  # noqa: RUF006
+        await asyncio.sleep(0)
+
+    with pytest.raises(ConfigError, match="clock from outside is still under way"):
+        world(leaving)(players="rule").run(1)
+
+    async def forgetting(run: Run[Village], state: Village, ask: Ask) -> None:
+        ask.outside("clock", None, later)
+
+    with pytest.raises(ConfigError, match="asked clock and did not wait for the answer"):
+        world(forgetting)(players="rule").run(1)

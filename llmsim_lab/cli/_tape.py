@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,17 +17,19 @@ from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm._choose import DRAWN
 from llmsim_lab.prompts._prompt import PromptDiff
-from llmsim_lab.run._registry import RunClass, kind_name
-from llmsim_lab.run._run import class_on, existing_tape, series_on, turns_of
-from llmsim_lab.run._turn import outside_in_words
+from llmsim_lab.run._reading import Reading, Record
+from llmsim_lab.run._registry import kind_name
+from llmsim_lab.run._run import existing_tape, read_into, series_on
+from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._turn import answer_in_words, outside_in_words
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
-from llmsim_lab.tape._lines import RecordedCall, RunInfo
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.tape._tape import parting
 from llmsim_lab.tape._verify import Finding, digest, replayable
-from llmsim_lab.types import Attempt
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
@@ -60,7 +62,8 @@ def show(
     import_files(import_)
     with Tape(file, read_only=True) as tape:
         if call is not None:
-            _show_call(tape.call(call))
+            reading = Reading(tape.path.name)
+            _show_call(reading, reading.call_of(tape.call(call)))
         elif turn is not None:
             _show_turn(tape, tape.run(run), turn)
         else:
@@ -248,121 +251,111 @@ def _model(manifest: Mapping[str, Any]) -> str:
     return " ".join(str(part) for part in (*parts, digest) if part)
 
 
-def _show_turn(tape: Tape, info: RunInfo, number: int) -> None:
+def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     """Print a turn's decisions, with prompts and replies.
 
     Raises:
         TapeError: the run has no such turn, nor calls of it.
     """
-    try:
-        run_class = class_on(tape, info)
-    except TapeError as error:
-        _show_as_recorded(tape, info, number, why=error)
+    reading = Reading(tape.path.name)
+    for run, _ in tape.line(info.id):  # a fork's first turns are its parent's
+        read_into(reading, tape, tape.run(run), ())
+    known, turn = reading.runs[info.id], reading.turn(info.id, at)
+    if turn is None:
+        _show_unfinished(tape, info, at, reading)
         return
-    # From 0 on at least, so that the error can say which turns there are.
-    turns = {turn.number: turn for turn in turns_of(tape, info.id, up_to=max(number, 0))}
-    # A fork's first turns are its parent's.
-    part = next((part for part, last in tape.line(info.id) if number <= last), info.id)
-    outside = tape.outside(part, number)
-    if number in turns:
-        _show_whole_turn(run_class, info, turns[number], outside)
-        return
-    # A turn that failed has calls on the tape, but no state that it led to.
-    calls = tape.calls(info.id, turn=number, forgotten=True)
-    if not calls and not outside:
-        raise TapeError(
-            f"run {info.id} has turns {min(turns)} to {max(turns)}, and none numbered {number}"
-        )
-    say(f"Turn {number} of run {info.id} was not finished; its calls:", style="bold")
-    _show_outside(outside)
-    for call in calls:
+    columns = reading.runs[turn["run"]]["columns"]
+    row = dict(zip(columns, turn["row"], strict=False))
+    period = row.get("period")
+    say(f"Turn {at}{f', {period}' if period else ''} of run {info.id}", style="bold")
+    for done in turn["done"]:
+        say(f"from outside: {done}")
+    if not known["plays"]:  # without its class there is no story
+        say(known["notes"][0], style="yellow")
+        for name, value in row.items():
+            if name not in COMMON_COLUMNS and value is not None:
+                say(f"{name}: {value}")
+    for words in turn["words"]:
+        say(reading.text(words))
+    for made in turn["decisions"]:
         console.print()
-        _show_call(call)
-
-
-def _show_as_recorded(tape: Tape, info: RunInfo, number: int, *, why: TapeError) -> None:
-    """Print a turn of a run whose class is not known here: its numbers, and what was asked.
-
-    Raises:
-        TapeError: the run has no such turn.
-    """
-    rows = tape.frame_rows(info.id)
-    if number not in rows:
-        raise TapeError(
-            f"run {info.id} has turns {min(rows)} to {max(rows)}, and none numbered {number}"
-        )
-    say(f"Turn {number} of run {info.id}", style="bold")
-    say(f"Shown as it was recorded, since {why}", style="yellow")
-    for name, value in rows[number].items():
-        if value not in ("", None):
-            say(f"{name}: {value}")
-    _show_outside(tape.outside(info.id, number))
-    for call in tape.calls(info.id, turn=number):
-        console.print()
-        _show_call(call)
-
-
-def _show_outside(lines: Iterable[Mapping[str, Any]]) -> None:
-    for words in outside_in_words(lines):
-        say(f"asked outside: {words}")
-
-
-def _show_whole_turn(
-    run_class: RunClass, info: RunInfo, turn: Any, outside: Iterable[Mapping[str, Any]]
-) -> None:
-    period = run_class.own_columns(turn).get("period")
-    say(f"Turn {turn.number}{f', {period}' if period else ''} of run {info.id}", style="bold")
-    for intervention in turn.interventions:
-        say(f"from outside: {intervention}")
-    for line in run_class.in_words(turn):
-        say(line)
-    _show_outside(outside)
-    for answer in turn.answers:
-        console.print()
-        who = f"{answer.component} of {answer.player}" if answer.player else answer.component
-        if answer.call is None:
-            how = "from a model's probabilities" if answer.calls else "without a model"
-            texts = (str(answer), answer.reasoning)
+        who = f"{made['component']} of {made['player']}" if made["player"] else made["component"]
+        calls = [reading.calls[number] for number in made["calls"]]
+        if not calls or _measures(reading, calls[-1]):
+            how = "from a model's probabilities" if calls else "without a model"
+            texts = (answer_in_words(made["answer"]), reading.text(made["why"]))
             say(f"{who}, {how}: {'; '.join(filter(None, texts))}", style="bold")
             continue
-        sure = "" if answer.confidence is None else f", confidence {answer.confidence}"
-        say(f"{who}: {answer.call.status}{sure}", style="bold")
-        for attempt in answer.call.history:
-            _show_attempt(attempt)
+        sure = "" if made["sure"] is None else f", confidence {made['sure']}"
+        say(f"{who}: {made['status']}{sure}", style="bold")
+        for call in calls:
+            _show_tries(reading, call)
 
 
-def _show_call(call: RecordedCall) -> None:
-    """Print one request with its settings, and what became of it."""
-    attempt = call.attempt
-    request, site = attempt.request, attempt.request.site
-    where = f"{site.component} of {site.agent}, turn {site.turn}" if site else "outside a turn"
-    gone = "; its call failed for good and was made anew" if call.forgotten else ""
-    say(f"Call {call.id} of run {call.run}: {where}, attempt {request.attempt}{gone}", style="bold")
-    say(f"model: {request.model}, options: {_json(request.options)}")
-    if request.schema is not None:
-        say(f"schema: {_json(request.schema)}")
-    for tool in request.tools:
+def _show_unfinished(tape: Tape, info: RunInfo, at: int, reading: Reading) -> None:
+    """Print what was asked in a turn that failed, which has no state that it led to."""
+    calls = [it for it in reading.calls.values() if it["run"] == info.id and it.get("n") == at]
+    outside = tape.outside(info.id, at)
+    if not calls and not outside:
+        first = min(number for _, number in reading.turns)
+        raise TapeError(f"run {info.id} has turns {first} to {info.turns}, and none numbered {at}")
+    say(f"Turn {at} of run {info.id} was not finished; its calls:", style="bold")
+    for words in outside_in_words(outside):
+        say(words)
+    for call in calls:
+        _show_call(reading, call)
+
+
+def _show_call(reading: Reading, call: Record) -> None:
+    """Print a call with its settings, and what became of it."""
+    whose = f" of {call['player']}" if call.get("player") else ""
+    site = call["component"] != "call" or call.get("n") is not None
+    where = f"{call['component']}{whose}, turn {call.get('n')}" if site else "outside a turn"
+    gone = "; its call failed for good and was made anew" if call.get("status") == "lost" else ""
+    console.print()
+    say(f"Call {call['k']} of run {call['run']}: {where}{gone}", style="bold")
+    settings = _settings(reading, call)
+    tools = settings.pop("tools", ())
+    for name, value in settings.items():
+        say(f"{name}: {value if isinstance(value, str) else _json(value)}")
+    for tool in tools:
         say(f"tool: {_json(tool)}")
-    _show_attempt(attempt)
+    _show_tries(reading, call)
 
 
-def _show_attempt(attempt: Attempt) -> None:
-    say(f"--- asked (call {attempt.number})", style="cyan")
-    for message in attempt.request.messages:
-        say(f"[{message.role}]", style="dim")
-        say(message.content)
-    if attempt.reply is not None:
-        tokens = attempt.reply.prompt_tokens, attempt.reply.reply_tokens
-        counted = f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
-        cut = ", cut at its length" if attempt.reply.done_reason == "length" else ""
-        say(f"--- answered ({attempt.seconds:.2f} s{counted}{cut})", style="cyan")
-        if attempt.reply.thinking:
-            say(attempt.reply.thinking, style="dim")
-        say(attempt.reply.text)
-        for call in attempt.reply.tool_calls:
-            say(f"calls {call.name}({_json(call.arguments)})")
-    if attempt.reason is not None:
-        say(f"--- {attempt.reason}: {clip(attempt.detail, 500)}", style="red")
+def _settings(reading: Reading, call: Record) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(reading.text(call["tries"][-1]["settings"]))
+    return found
+
+
+def _measures(reading: Reading, call: Record) -> bool:
+    """Return True for a call that measured what a choice was made of."""
+    settings = _settings(reading, call)
+    return "top_logprobs" in settings or DRAWN.items() <= settings.get("options", {}).items()
+
+
+def _show_tries(reading: Reading, call: Record) -> None:
+    for place, tried in enumerate(call["tries"], 1):
+        which = "first attempt" if place < len(call["tries"]) else f"call {call['k']}"
+        say(f"--- asked ({which})", style="cyan")
+        for role, text in tried["messages"]:
+            say(f"[{role}]", style="dim")
+            say(reading.text(text))
+        if (reply := tried.get("reply")) is not None:
+            tokens = tried.get("read"), tried.get("written")
+            counted = (
+                f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
+            )
+            cut = ", cut at its length" if tried.get("cut") else ""
+            say(f"--- answered ({tried.get('seconds', 0):.2f} s{counted}{cut})", style="cyan")
+            if (thinking := tried.get("thinking")) is not None:
+                say(reading.text(thinking), style="dim")
+            say(reading.text(reply))
+            if (tools := tried.get("tools")) is not None:
+                say(reading.text(tools))
+        if "fault" in tried:
+            detail = reading.text(tried["detail"]) if "detail" in tried else ""
+            say(f"--- {tried['fault']}: {clip(detail, 500)}", style="red")
 
 
 def _json(value: object) -> str:

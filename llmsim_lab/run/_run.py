@@ -1946,7 +1946,8 @@ def _made(
         prompts={at: prompt for at, prompt in prompts.items() if not belongs_to(at, parts)},
         parts=parts,
     )
-    made.config = config  # with the interventions again, as a manifest has them
+    # With the interventions again, as a manifest has them; with the players that were given.
+    made.config = made.config.model_copy(update={"interventions": config.interventions})
     return made
 
 

@@ -14,6 +14,7 @@ from worlds import Gift, Pot, PublicGoods
 from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeMiss
 from llmsim_lab.llm import ScriptedBackend
+from llmsim_lab.run import fork
 from llmsim_lab.run._config import StateChange, made_intervention
 from llmsim_lab.types import ChatReply, ChatRequest
 
@@ -509,3 +510,14 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
 
     with pytest.raises(ConfigError, match="asked clock and did not wait for the answer"):
         world(forgetting)(players="rule").run(1)
+
+
+def test_a_fork_with_another_player_is_recorded_with_that_player(tmp_path: Path) -> None:
+    path = tmp_path / "pot.tape"
+    first = PublicGoods(players={"*": "random", "Bob": "person"}, tape=path, turns=2)
+    first.close()
+    other = fork(path, turn=0, players={"Bob": "random"})
+    other.run(1)
+    assert other.config.players == {"*": "random", "Bob": "random"}
+    other.close()
+    assert PublicGoods.replay(path).turns == other.turns

@@ -42,7 +42,7 @@ from llmsim_lab.assistant._types import (
     ToolExecutor,
     ToolResult,
 )
-from llmsim_lab.errors import TapeError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import scope, scoped
 from llmsim_lab.models import PolicyDecision, SimulationState
@@ -169,9 +169,16 @@ def recorded(executor: ToolExecutor | None, patience_s: float) -> RecordedTools:
         executor: runs the tools.
         patience_s: how long a tool is waited for. It times out before, since the tape would lack
             its result then.
+
+    Raises:
+        ConfigError: it runs no tools.
     """
     if isinstance(executor, RecordedTools):
         return executor
+    if executor is not None and not hasattr(executor, "get_available_tools"):
+        raise ConfigError(
+            f"tools={executor!r:.80} runs no tools; functions go into tools=FunctionTools(function)"
+        )
     return RecordedTools(executor, timeout_s=_SHARE * patience_s)
 
 

@@ -178,6 +178,7 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
         (lambda: Chat(user_id="ann", engine=engine("Hi")), "players={'assistant': engine}"),
         (lambda: Chat(user_id="ann", conversation_id="c"), r"Chat\(name='...', user_id='ann'\)"),
         (lambda: chat_of(said()).intervene(1, message="Hi"), "new values go by name"),
+        (lambda: Chat(user_id="ann", tools=len), r"go into tools=FunctionTools\(function\)"),
     ],
 )
 def test_what_was_called_otherwise_before_says_how_it_is_called(wrong: Any, right: str) -> None:

@@ -125,7 +125,7 @@ class Chat(Run[ChatState]):
             of what decides; ``name``, ``turns``, ``llm_client``, ``tape``, as for every run.
 
     Raises:
-        ConfigError: there is no ``user_id``, or nobody answers.
+        ConfigError: there is no ``user_id``, or no player in the seat ``assistant``.
 
     Example:
         >>> chat = Chat(user_id="ann", constitution=load_constitution(), llm_client=client)

@@ -287,7 +287,10 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
             say(f"{who}, {how}: {'; '.join(filter(None, texts))}", style="bold")
             continue
         sure = "" if made["sure"] is None else f", confidence {made['sure']}"
-        say(f"{who}: {made['status']}{sure}", style="bold")
+        said = ""
+        if made["status"] == "fallback":  # which its call does not show
+            said = f", {answer_in_words(made['answer'])}; {reading.text(made['why'])}"
+        say(f"{who}: {made['status']}{sure}{said}", style="bold")
         for call in calls:
             _show_tries(reading, call)
 

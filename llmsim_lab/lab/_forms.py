@@ -17,7 +17,6 @@ from llmsim_lab.llm._human import field_fault, resolved, schema_words, typed_val
 
 Field = dict[str, Any]
 
-_TYPES = {bool: "boolean", int: "number", float: "number"}
 _KINDS = {"integer", "number", "string", "boolean"}
 MOST_FIELDS = 120
 MOST_SET = 100
@@ -73,7 +72,9 @@ def _made(
         each = part.get("additionalProperties")
         names = given if place == ("set",) else part.get("propertyNames", {}).get("enum", given)
         inner = {
-            name: each if isinstance(each, dict) else {"type": _TYPES[type(given.get(name, 0.0))]}
+            name: each
+            if isinstance(each, dict)
+            else {"type": "boolean" if isinstance(given.get(name), bool) else "number"}
             for name in names
         }
     about = _about(part.get("description", ""))

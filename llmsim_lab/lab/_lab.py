@@ -93,7 +93,7 @@ def words_of(changes: object, name: str = "") -> str:
 
 
 def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
-    """Return numbers of a turn's state that its world lets others set, and how many there are more.
+    """Return numbers of a turn's state that its world lets others set, and how many are left out.
 
     Numbers are as long as a form shows them, and no more of them than it shows.
     """
@@ -113,7 +113,7 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     shown = list(islice(its, MOST_SET))
     values = {name: columns[name] for name in shown}
     short = {name: it if type(it) is bool else float(f"{it:.6g}") for name, it in values.items()}
-    return short, len(names) - len(shown)
+    return short, len(names) - len(shown) if len(shown) == MOST_SET else 0
 
 
 class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
@@ -479,11 +479,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         values = config.model_dump(mode="json", by_alias=True)
         parameters = fields_of(type(config).model_json_schema(), values)
         self._forms[run, turn] = {"fork": outside, "restart": parameters}
-        left = (
-            f"; {more:,} more numbers in code: fork(intervene=...)"
-            if len(numbers) == MOST_SET
-            else ""
-        )
+        left = f"; {more:,} more numbers in code: fork(intervene=...)" if more else ""
         parts = [
             {"do": "fork", "title": f"From turn {turn} on{left}", "fields": outside},
             {"do": "restart", "title": "Parameters, from the beginning", "fields": parameters},

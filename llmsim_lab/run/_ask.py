@@ -90,7 +90,7 @@ class Question:
     """What a rule is asked.
 
     Attributes:
-        player: who is asked; or about whom, where one player is asked about several.
+        player: the one that is asked; with ``by=`` the one that the question is about.
         reply: the class of the answer.
         state: the state before the turn.
         run: the world's parameters, as ``question.run.factor``.
@@ -382,7 +382,7 @@ class Ask:
                 )
             return dict(zip(names, await self._all(batch, names, places), strict=True))
 
-        return self._opened(asking(), ", ".join(map(str, names[:3])) or "nobody")
+        return self._opened(asking(), ", ".join(map(str, names[:3])) or "no player")
 
     def outside(
         self,
@@ -480,9 +480,9 @@ class Ask:
     # --- the turn's end ----------------------------------------------------------------------
 
     def forgotten(self) -> str:
-        """Return whom the turn asked without waiting for the answer; empty if nobody."""
+        """Return the player that was asked without waiting for the answer; empty if none was."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
-        # never be asked, and nobody would know.
+        # never be asked, without a word.
         left = [
             (whom, asking)
             for whom, asking in self._open

@@ -388,12 +388,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Who has a seat of that name; else of that kind of question; else of ``*``; else the model.
 
         Args:
-            name: whom the question names.
+            name: the player that the question names.
             by: who answers in its place, if not the player itself.
             tag: what kind of question it is.
 
         Raises:
-            ConfigError: nobody answers.
+            ConfigError: there is no player for it.
         """
         name, players = by or name, self.players
         self._seats[name] = None

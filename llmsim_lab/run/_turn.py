@@ -288,7 +288,7 @@ class Answer:
     """One decision: what a player answered, and how that came about.
 
     Attributes:
-        player: who decided; or about whom, where one player is asked about several.
+        player: the one that decided; with ``by=`` the one that the question was about.
         component: as what it was asked: ``player``, the name in ``by=``, or the tag.
         status: how it came about; ``fallback`` where something stands in for it.
         calls: the call that gave it, or those that measured what it was taken from; none of a rule.
@@ -409,11 +409,9 @@ class Turn:
 
     def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
         """Return what the answers of code were, and what became of all, by column."""
-        answers = dict(zip(map(id, chains), self.answers, strict=True))
         return [
             {**(answer.fields if chain.call is None else {}), **self.became.get(answer.player, {})}
-            for chain in chains
-            if (answer := answers[id(chain)])
+            for chain, answer in zip(chains, self.answers, strict=True)
         ]
 
     def _repr_html_(self) -> str:

@@ -19,6 +19,8 @@ from worlds import Pot, PublicGoods
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.lab import Lab, PromptViewer, RateChart, RunTree, TurnStepper
+from llmsim_lab.lab._forms import fields_of
+from llmsim_lab.lab._lab import settable
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.run import Run, load
 from llmsim_lab.simulation import Simulation
@@ -319,6 +321,24 @@ async def test_a_play_that_cannot_be_is_said_and_nothing_is_played() -> None:
     await eventually(lambda: any("fault" in it for it in browser.heard))
     assert "turns=200000" in browser.latest("fault")
     assert lab.runs[1].turn_number == 0
+
+
+def test_a_form_that_shows_all_numbers_says_nothing_of_more_and_texts_in_a_dict_have_no_field() -> (
+    None
+):
+    run = game(state=Pot(coins={f"P{at}": 20.0 for at in range(100)}))
+    numbers, more = settable(run, 0)
+    assert (len(numbers), more) == (100, 0)
+    schema = {"properties": {"names": {"type": "object", "additionalProperties": True}}}
+    assert fields_of(schema, {"names": {"Ann": "A", "wet": True}}) == [
+        {
+            "place": ["names", "wet"],
+            "help": "yes or no",
+            "schema": {"type": "boolean"},
+            "value": True,
+            "label": "Names · wet",
+        }
+    ]
 
 
 @pytest.mark.parametrize(

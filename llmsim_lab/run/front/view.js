@@ -387,8 +387,8 @@ function State({ store, run, n, turn }) {
   const isLong = (it) => typeof it.now === "string" && it.now.length > SHORT_VALUE;
   const rows = [...named, ...other.filter((it) => !isLong(it))]
     .filter((it) => it.now != null && it.now !== "")
-    .map(({ column, label, unit, was, now }) => [
-      column, [clip(label, 80), small(` ${clip(unit, 60)}`)], sayValue(now), change(was, now)]);
+    .map(({ column, label, unit, was, now }) => [column, [clip(label, 80), small(` ${unit}`)],
+      h("span", { class: typeof now }, sayValue(now)), change(was, now)]);
   const texts = other.filter(isLong), most = rows.length <= FEW_FACTS ? rows.length
     : Math.min(named.length || FEW_FACTS, FEW_FACTS);
   const table = (from, to) => h(Table,

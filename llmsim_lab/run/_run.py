@@ -604,6 +604,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"{self.state_type.__name__} in {type(self).__name__}"
             ) from error
 
+    def doubts(self) -> Sequence[Mapping[str, str]]:
+        """Return what a WARNING says before the first turn is played, by field; by default none."""
+        return ()
+
     def done(self, state: StateT) -> bool:
         """Return True if the run is over before its last turn."""
         del state
@@ -1047,6 +1051,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
+        if len(self.turns) == 1 and self._is_live:
+            for doubt in self.doubts():
+                _warn("LINT", **doubt)
         began, known_prompts = time.perf_counter(), len(self._prompts)
         replicate = self.config.replicate
         sampling = None if replicate is None else (self.config.seed, replicate)
@@ -1168,11 +1175,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._ended("done")
         self._warn_of_players_never_asked()
 
+    @property
+    def _is_live(self) -> bool:
+        """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
+        return not self._quiet and isinstance(self._session, Recording | None)
+
     def _warn_of_players_never_asked(self) -> None:
         """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
         never = [name for name in self.players if name != "*" and name not in self._seats]
-        live = not self._quiet and isinstance(self._session, Recording | None)
-        if never and self._seats and live:
+        if never and self._seats and self._is_live:
             _warn(
                 "PLAYER_NEVER_ASKED",
                 run=self.config.name,

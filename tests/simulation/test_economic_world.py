@@ -23,8 +23,8 @@ from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._records import llm_config_of, prompts_of
-from llmsim_lab.simulation import SimulationConfig, lint
-from llmsim_lab.simulation._world import Economics, Economy, Hit
+from llmsim_lab.simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.simulation._simulation import Economy, Hit
 from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import EconLLMValidator
 
@@ -94,7 +94,7 @@ class Recorded:
         return {it["turn"]: it["state"] for it in self.tape.turn_records(self.run)}
 
 
-def world_of(recorded: Recorded, **more: Any) -> Economics:
+def world_of(recorded: Recorded, **more: Any) -> Simulation:
     """The world with the parameters of a recorded run."""
     config = SimulationConfig.recorded(recorded.info.manifest["config"])
     profile = {"name", "mandate", "inflation_target", "temperament"}
@@ -103,7 +103,7 @@ def world_of(recorded: Recorded, **more: Any) -> Economics:
         f"{name}#{Prompt.load(name).digest[:8]}": prompt
         for name, prompt in recorded.prompts.items()
     }
-    return Economics(
+    return Simulation(
         start_at=config.start,
         nations=[nation.model_dump(include=profile) for nation in config.nations],
         validator="asked" if config.validator.kind == "llm" else "none",
@@ -116,7 +116,7 @@ def world_of(recorded: Recorded, **more: Any) -> Economics:
     )
 
 
-def check_states(recorded: Recorded, world: Economics) -> int:
+def check_states(recorded: Recorded, world: Simulation) -> int:
     """Compare every state, exactly; returns how many."""
     states = recorded.states()
     for turn in world.turns:
@@ -127,7 +127,7 @@ def check_states(recorded: Recorded, world: Economics) -> int:
     return len(world.turns)
 
 
-def played(recorded: Recorded, **more: Any) -> Economics:
+def played(recorded: Recorded, **more: Any) -> Simulation:
     """Play a recorded run with its answers; compare prompts, schemas and states."""
     world = world_of(recorded, **more)
     last = max(recorded.states())
@@ -209,7 +209,7 @@ def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Pat
     assert seats["validator"].get_stats()["total_validated"] == judged
     world.close()
     asked = len(recorded.asked)
-    replayed = Economics.replay(tape, players=seats)
+    replayed = Simulation.replay(tape, players=seats)
     assert replayed.turns == world.turns
     assert len(recorded.asked) == asked
 
@@ -217,12 +217,12 @@ def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Pat
 # --- seats ----------------------------------------------------------------------------------------
 
 
-def ruled(**more: Any) -> Economics:
+def ruled(**more: Any) -> Simulation:
     """A run by rules, without shocks."""
-    return Economics(**{"players": "rule", "economy": {"shock_scale": 0}, **more})
+    return Simulation(**{"players": "rule", "economy": {"shock_scale": 0}, **more})
 
 
-def asked_of(world: Economics, player: str = "agent") -> list[ChatRequest]:
+def asked_of(world: Simulation, player: str = "agent") -> list[ChatRequest]:
     calls = [call.request for turn in world.turns for call in turn.calls]
     return [it for it in calls if it.site is not None and it.site.component == player]
 
@@ -337,7 +337,7 @@ def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
 
 
 def test_chance_answers_for_all() -> None:
-    world = Economics(players="random", validator="asked", nations=["Ann", "Bo"], turns=3)
+    world = Simulation(players="random", validator="asked", nations=["Ann", "Bo"], turns=3)
     world.run(progress=False)
     assert {answer.component for answer in world.turns[3].answers} == {"agent", "validator"}
 
@@ -450,7 +450,7 @@ def test_parameters_that_do_not_fit_are_errors_that_name_the_way_out(
     values: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        Economics(**values)
+        Simulation(**values)
 
 
 def test_an_engine_that_does_other_than_words_say_is_a_second_policymaker() -> None:
@@ -476,7 +476,7 @@ def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> No
     world.run(progress=False)
     world.close()
     assert "fearful banker" in asked_of(world)[0].prompt
-    assert Economics.replay(tape).turns == world.turns
+    assert Simulation.replay(tape).turns == world.turns
 
 
 def test_prompts_come_from_the_recording_and_not_from_todays_files(
@@ -497,7 +497,7 @@ def test_prompts_come_from_the_recording_and_not_from_todays_files(
         return prompt.edit(f"{prompt.text}\nAnd be quick.")
 
     monkeypatch.setattr(Prompt, "load", changed)
-    replayed = Economics.replay(tape)
+    replayed = Simulation.replay(tape)
     assert replayed.turns == world.turns
     assert replayed.prompts == world.prompts
     edited = world.prompts[f"agent_policy#{own.digest[:8]}"].replace("ONE", "exactly ONE")

@@ -29,7 +29,6 @@ from llmsim_lab.assistant import Chat, FunctionTools
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._world import Economics
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ToolCall
@@ -92,7 +91,7 @@ WORLDS = {
         delay_s=0.006,
     ),
     "economics": World(
-        cls=Economics,
+        cls=Simulation,
         turns=12,
         parts=lambda: {
             "start_at": "1979Q3",

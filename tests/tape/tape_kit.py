@@ -135,13 +135,14 @@ def steady_config(**fields: Any) -> SimulationConfig:
     values: dict[str, Any] = {
         "name": "steady",
         "seed": 11,
-        "start": "1979Q3",
-        "nations": ["Aland", "Borduria", {"name": "Syldavia", "kind": "taylor"}],
+        "start_at": "1979Q3",
+        "nations": ["Aland", "Borduria", "Syldavia"],
+        "players": {"Syldavia": "rule"},
         "economy": {"shock_scale": 1.0},
         "turns": 5,
         "interventions": [
             {"turn": 2, "set": {"inflation": 9.5}},
-            {"turn": 3, "shock": {"supply": 1.25}, "note": "oil"},
+            {"turn": 2, "set": {"shock.supply": 1.25}, "note": "oil"},
         ],
     }
     return in_words(**(values | fields))

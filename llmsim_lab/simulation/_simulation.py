@@ -66,6 +66,7 @@ from llmsim_lab.models import (
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._registry import config_from_file
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
@@ -628,8 +629,14 @@ def _basis_points(rate: float, to: float) -> float:
     return round(100 * (to - rate), 4) + 0.0  # never minus zero
 
 
-SimulationConfig = Simulation.config_type
-"""What a run is configured with: the parameters of ``Simulation``, as a file holds them."""
+if TYPE_CHECKING:
+
+    class SimulationConfig(WorldConfig):
+        """What a run is configured with: the parameters of ``Simulation``, as a file holds them."""
+
+        def __getattr__(self, name: str) -> Any: ...  # made of the class, which is not read here
+else:
+    SimulationConfig = Simulation.config_type
 
 
 def lint(

@@ -23,6 +23,7 @@ from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
     NationProfile,
     RateDecision,
+    TaylorRuleAgent,
     briefing_prompt,
     change_in_words,
     is_economic,
@@ -558,10 +559,13 @@ class Simulation(Run[Economy]):
 
     def _subject(self) -> Subject:
         """Return what a check looks at; no model is asked."""
-        first, ruled = self.turns[0].state, {}
+        first, ruled = self.turns[0].state, dict[str, TaylorRule | Rule]()
         for name, nation in self._nations.items():
             seats = (self.players.get(seat) for seat in (name, "agent", "*"))
-            if next(filter(None, seats), "model") == "rule":
+            who = next(filter(None, seats), "model")
+            if isinstance(who, TaylorRuleAgent):
+                ruled[name] = who.rule
+            elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
         asked = [name for name in self._members if name not in ruled]
         return Subject(

@@ -1298,6 +1298,47 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         _warn("FORK_NOT_RECORDED", reason=reason)
         return new.note_unrecorded(reason)
 
+    def counterfactual(
+        self,
+        players: Any,
+        *,
+        llm_client: LLMClient | None = None,
+        tape: Tapes | None = None,
+        name: str = "",
+    ) -> Self:
+        """Return this run from its first state on, not yet played, with other players in it.
+
+        Parameters, seed and prompts are the same, and what was set from outside so far is set
+        again, whether it was planned or not: what differs is who decides. A state that a fork put
+        in a turn's place was not set, and is not repeated.
+
+        Args:
+            players: as the class takes them, beside those that the run has; one alone is for all.
+            llm_client: another model, for the seats that a model has.
+            tape: where to record it.
+            name: of the new run; this run's if not given.
+
+        Example:
+            ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
+            the same shocks: ``by_rule.run()``.
+        """
+        others = players if isinstance(players, Mapping) else {"*": players}
+        kept = self.players if others is players else {}
+        said: Mapping[str, str] = getattr(self.config, "players", {})
+        words = {it: word for it, word in said.items() if it in kept and it not in others}
+        config = self.config.model_copy(update={"name": name or self.name, "players": words})
+        client = _checked_client(llm_client) or self.llm_client
+        if client is not None and isinstance(client.backend, NoModel):
+            client = None  # a recorded run's, which answers nothing
+        start, seats = self.turns[:1], {"players": {**kept, **others}}
+        new: Self = _made(type(self), config, client, start[0].state, self.prompts, seats)
+        done = [item for turn in self.turns[1:] for item in turn.interventions]
+        ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
+        new.take_over(start, [*done, *ahead], None)
+        if tape is not None:
+            new._record(tape if isinstance(tape, Tape) else Tape(tape))
+        return new
+
     def branch(
         self,
         at: int,

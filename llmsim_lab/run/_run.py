@@ -25,6 +25,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -54,7 +55,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._ask import Ask, prompt_from
+from llmsim_lab.run._ask import Ask, Foresight, prompt_from
 from llmsim_lab.run._config import (
     Parameter,
     RunConfig,
@@ -100,7 +101,14 @@ from llmsim_lab.run._turn import (
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo, Verb
-from llmsim_lab.types import CallRecord, Decision, FrozenDict, LLMReasoningChain, Status
+from llmsim_lab.types import (
+    CallRecord,
+    ChatRequest,
+    Decision,
+    FrozenDict,
+    LLMReasoningChain,
+    Status,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,6 +126,8 @@ AnyRun = Any
 """A run of any class."""
 
 _MOST_PROMPTS = 64
+_FORESIGHT_S = 1.0
+"""How long a turn may take to its first question, for its form to be known before."""
 _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)[^{}\n]*)\}(?!\})")
@@ -1042,6 +1052,26 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def people(self) -> list[Person]:
         """The people who are asked in this run, whoever's place they take."""
         return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
+
+    def foreseen(self) -> list[tuple[Person, ChatRequest]]:
+        """Return what people will be asked first in the next turn, without asking anything.
+
+        Empty where others come first: it is then known when it is asked.
+        """
+        twin, number = copy.copy(self), self.turn_number + 1  # which may note prompts and seats
+        twin._prompts, twin._sources, twin._seats = {**self._prompts}, {}, {}
+        ask = Foresight(twin, self.state, number)
+
+        async def begin() -> None:
+            # A turn that cannot be played says so when it is played.
+            with suppress(Exception):
+                await asyncio.wait_for(twin.turn(self.state, ask), _FORESIGHT_S)
+
+        # A loop and a thread for itself, since this may be called on any loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, begin()).result()
+        ask.forgotten()
+        return ask.requests
 
     async def _next_turn(self) -> TurnT:
         before = self.turns[-1]

@@ -446,9 +446,11 @@ class Simulation(Run[Economy]):
         if question.by == "validator":
             return {"is_valid": True, "reasoning": "Every action is accepted.", "confidence": 1.0}
         if question.by == "engine":
-            here = self._limits.inside(question.values["economy"].interest_rate)
+            here, offered = question.values["economy"].interest_rate, question.limits
+            # What is offered has two decimals; the rate in force may have more.
+            held = min(offered["new_interest_rate"], key=lambda rate: abs(rate - here))
             why = "The rule takes no rate from words."
-            return {"new_interest_rate": round(here, 6), "reasoning": why, "confidence": 1.0}
+            return {"new_interest_rate": held, "reasoning": why, "confidence": 1.0}
         target = self._nations[question.player].inflation_target
         proposal = rule_proposal(
             TaylorRule(inflation_target=target),

@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -75,8 +75,6 @@ _SOURCES = {
 }
 """Where the value of each of the prompt's slots comes from."""
 
-
-DecisionT = TypeVar("DecisionT", bound=PolicyDecision)
 
 _SIZES = ("rate_change_bp", "proposed_rate")
 """Fields by which a decision states its size; an action has both."""
@@ -403,31 +401,19 @@ class EconLLMAgent(LLMAgent):
             wrong = f"rate_change_bp must be one of {listed}, and it is {move}"
             return None if move in moves else wrong
 
-        return await self._ask_for_size(
-            RateDecision, {"rate_change_bp": moves}, fault, prompt, site
-        )
-
-    async def _ask_for_size(
-        self,
-        reply: type[DecisionT],
-        offered: Mapping[str, tuple[Any, ...]],
-        fault: Callable[[DecisionT], str | None],
-        prompt: str,
-        site: CallSite,
-    ) -> DecisionT:
         try:
             return await self.llm_client.call_with_retry(
                 total_timeout_s=self.llm_client.config.timeout_s,
                 prompt=prompt,
-                response_model=reply,
-                choices=offered,
+                response_model=RateDecision,
+                choices={"rate_change_bp": moves},
                 check=lambda decision: fault(decision) or self._check(decision),
                 site=site,
             )
         except LLMFailureException as failure:
             # No size that anybody offered: an invalid answer, which no engine could apply, and not
             # an action to reject.
-            if isinstance(failure.rejected, reply) and fault(failure.rejected):
+            if isinstance(failure.rejected, RateDecision) and fault(failure.rejected):
                 failure.rejected = None
             raise
 

@@ -185,7 +185,7 @@ class LLMAgent(Agent):
         site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
         status: Status | None = None
         try:
-            decision = await self._ask(prompt, state, site)
+            decision = await self._ask(prompt, site)
         except LLMFailureException as failure:
             # Twice the right form with an action outside the domain: rejected, not a failed call.
             if not isinstance(failure.rejected, PolicyDecision):
@@ -209,9 +209,8 @@ class LLMAgent(Agent):
             chain=chain,
         )
 
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
-        """Put the prompt to the model; a subclass may ask for more, which depends on the state."""
-        del state
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
+        """Put the prompt to the model; a subclass may ask for more."""
         return await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
@@ -391,10 +390,10 @@ class EconLLMAgent(LLMAgent):
             turn=state.turn,
         )
 
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
         moves = self.moves_bp
         if not moves:
-            return await super()._ask(prompt, state, site)
+            return await super()._ask(prompt, site)
 
         def fault(decision: RateDecision) -> str | None:
             move, listed = decision.rate_change_bp, moves_in_words(moves)

@@ -69,7 +69,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
-from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
     LOSS_OF,
@@ -673,7 +673,12 @@ def lint(
         L1 Taylor principle
     """
     if isinstance(subject, str | Path):
-        subject = config_from_file(subject, kind=Simulation.kind)
+        path, subject = subject, config_from_file(subject, kind=Simulation.kind)
+        if not isinstance(subject, SimulationConfig):
+            raise ConfigError(
+                f"{path} describes a run of kind {class_of_config(subject).kind!r}, and this takes "
+                f"an economic run's configuration; llmsim-lab run {path} plays it"
+            )
     run = subject if isinstance(subject, Simulation) else Simulation(subject)
     checked = run._subject()
     if rule is not None:

@@ -130,9 +130,9 @@ CLIENT_SETTINGS = (
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
-def _option(*, default: Any = None, alias: str = "") -> Any:
+def _option(*, default: Any = None, alias: str = "", kw_only: bool = True) -> Any:
     """Declare an argument of every run for type checkers, which read it from the class."""
-    return default, alias
+    return default, alias, kw_only
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(_option,))
@@ -198,6 +198,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     """
 
     # Read by type checkers alone: the arguments that every world takes beside its own fields.
+    _config_: Any = _option(default=None, alias="config", kw_only=False)
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
     _players_: Any = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +24,7 @@ from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
     NationProfile,
     RateDecision,
+    TaylorRuleAgent,
     briefing_prompt,
     change_in_words,
     is_economic,
@@ -76,8 +78,6 @@ from llmsim_lab.simulation._config import (
     Variable,
     bounded,
     checked_moves,
-    checked_quarter,
-    named_twice,
 )
 from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
 from llmsim_lab.simulation._verdicts import gate_notes
@@ -206,9 +206,15 @@ def _by_rule(committee: Any) -> Any:
 def _some(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
     if not nations:
         raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
-    if twice := named_twice(nation.name for nation in nations):
-        raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
+    if twice := [name for name, many in Counter(it.name for it in nations).items() if many > 1]:
+        raise ValueError(f"nations must have different names; twice: {', '.join(sorted(twice))}")
     return nations
+
+
+def _in_the_data(start: str | None) -> str | None:
+    if start is not None:
+        initial_state(start)
+    return start
 
 
 def _in_a_seat(role: str) -> Callable[[Any], Any]:
@@ -274,7 +280,7 @@ class Simulation(Run[Economy]):
         "{shock.supply: 4}}",
     }
 
-    start_at: Annotated[str | None, AfterValidator(checked_quarter)] = None
+    start_at: Annotated[str | None, AfterValidator(_in_the_data)] = None
     nations: Annotated[tuple[Nation, ...], AfterValidator(_some)] = (Nation(name="United States"),)
     committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
     moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
@@ -445,9 +451,11 @@ class Simulation(Run[Economy]):
         if question.by == "validator":
             return {"is_valid": True, "reasoning": "Every action is accepted.", "confidence": 1.0}
         if question.by == "engine":
-            here = self._limits.inside(question.values["economy"].interest_rate)
+            here, offered = question.values["economy"].interest_rate, question.limits
+            # What is offered has two decimals; the rate in force may have more.
+            held = min(offered["new_interest_rate"], key=lambda rate: abs(rate - here))
             why = "The rule takes no rate from words."
-            return {"new_interest_rate": round(here, 6), "reasoning": why, "confidence": 1.0}
+            return {"new_interest_rate": held, "reasoning": why, "confidence": 1.0}
         target = self._nations[question.player].inflation_target
         proposal = rule_proposal(
             TaylorRule(inflation_target=target),
@@ -558,10 +566,13 @@ class Simulation(Run[Economy]):
 
     def _subject(self) -> Subject:
         """Return what a check looks at; no model is asked."""
-        first, ruled = self.turns[0].state, {}
+        first, ruled = self.turns[0].state, dict[str, TaylorRule | Rule]()
         for name, nation in self._nations.items():
             seats = (self.players.get(seat) for seat in (name, "agent", "*"))
-            if next(filter(None, seats), "model") == "rule":
+            who = next(filter(None, seats), "model")
+            if isinstance(who, TaylorRuleAgent):
+                ruled[name] = who.rule
+            elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
         asked = [name for name in self._members if name not in ruled]
         return Subject(

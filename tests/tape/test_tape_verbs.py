@@ -174,7 +174,7 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
 def test_resuming_a_run_that_needs_a_model_without_one_says_so(tmp_path: Path) -> None:
     make_recorded(tmp_path / "x.tape", turns=1).close()
     resumed = resume(tmp_path / "x.tape")
-    with pytest.raises(ConfigError, match="answers for Aland .*: give the run a model"):
+    with pytest.raises(ConfigError, match=r"answers for Aland .*: give the run a model"):
         resumed.run(1)
 
 

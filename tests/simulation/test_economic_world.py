@@ -473,7 +473,11 @@ def test_a_static_economy_has_no_equation_for_a_shock() -> None:
         ({"engine": EconomicEngine()}, r"players=\{'engine': ...\}"),
         ({"agents": [Cutting("Ann")]}, r"players={'Ann': NationAgent\(...\)}"),
         ({"start": "1979Q3"}, "write start_at"),
-        ({"interventions": [{"turn": 4, "shock": {"supply": 1}}]}, "shock"),
+        (
+            {"interventions": [{"turn": 4, "shock": {"supply": 1}}]},
+            "shock: unknown; there are turn, set, note; new values go by name",
+        ),
+        ({"shock": {"supply": 1}}, r"turn before the one that it hits: \{turn: 3, set: \{shock"),
         ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
         ({"nations": []}, "name at least one"),
         ({"nations": ["Ann", " "]}, "at least 1 character"),

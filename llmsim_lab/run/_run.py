@@ -2184,8 +2184,7 @@ def copied(
 
     def one(part: Any) -> Any:
         new = copy.copy(part)  # shallow: a part's settings are shared, its client and prompt not
-        own = getattr(part, "own_client", False)  # a person's, who is not a model to be exchanged
-        if client is not None and hasattr(part, "llm_client") and not own:
+        if client is not None and hasattr(part, "llm_client"):
             new.llm_client = client
         prompt = getattr(part, "prompt", None)
         if isinstance(prompt, Prompt) and prompt.name in prompts:

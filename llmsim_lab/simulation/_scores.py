@@ -159,6 +159,7 @@ def compared(
         """Play what is missing of a run and its successor's quarters, or say why it has none."""
         try:
             if run.turn_number < turns:
+                run._quiet = True  # the people's run has said what is wrong with these quarters
                 run.run(turns)
             # Only as many turns as the people played, since a loss is a mean over turns.
             frame = run.to_frame().iloc[: turns + 1]

@@ -25,7 +25,7 @@ from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._registry import file_of
-from llmsim_lab.run._turn import RunTurn, Series
+from llmsim_lab.run._turn import Series, Turn
 from llmsim_lab.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
     return table
 
 
-def summary(turns: Sequence[RunTurn]) -> str:
+def summary(turns: Sequence[Turn]) -> str:
     """Return one line on some turns: calls by status, tokens, seconds."""
     seconds = sum(turn.seconds for turn in turns)
     calls = sum(len(turn.calls) for turn in turns)

@@ -14,7 +14,6 @@ from typing import (
     ClassVar,
     Literal,
     Self,
-    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -99,42 +98,6 @@ class RunConfig(Settings):
         return ()
 
 
-class RunIntervention(Settings):
-    """Something done from outside at one turn; a class of runs adds what can be done.
-
-    Attributes:
-        turn: the number of the state that is changed.
-    """
-
-    turn: Annotated[int, Field(ge=0)]
-
-    @field_validator("turn", mode="before")
-    @classmethod
-    def _whole(cls, turn: Any) -> int:
-        return whole_number("turn", turn)  # also numpy's, as frames have them; True is not one
-
-    def check(self, run: Any) -> None:
-        """Raise ConfigError for what a run has no place for; the run itself checks the turn."""
-
-    def applied(self, state: Any, run: Any) -> Any:
-        """Return a run's state with what is done to it."""
-        del state, run
-        raise NotImplementedError(
-            f"{type(self).__name__} does not say what it does: def applied(self, state, run) "
-            "returns the state with it"
-        )
-
-    def __str__(self) -> str:
-        # Compared with the default, since a value of 0 may be what is done.
-        fields = type(self).model_fields
-        done = [
-            f"{name}={value}"
-            for name, value in self
-            if name != "turn" and value != fields[name].get_default(call_default_factory=True)
-        ]
-        return f"turn {self.turn}: {clip(', '.join(done), 200)}"
-
-
 def one_or_more(names: Any) -> Any:
     """Return names as a tuple; a single text is one name. To be checked by pydantic then."""
     if isinstance(names, str):
@@ -143,16 +106,23 @@ def one_or_more(names: Any) -> Any:
     return tuple(names) if isinstance(names, list) else names
 
 
-class StateChange(RunIntervention):
-    """Values set in a world's state from outside.
+class StateChange(Settings):
+    """Values set in a world's state from outside, at one turn.
 
     Attributes:
+        turn: the number of the state that is changed.
         set: new values by name, such as ``{"coins.Ann": 5}``.
         note: why, for the record.
     """
 
+    turn: Annotated[int, Field(ge=0)]
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
+
+    @field_validator("turn", mode="before")
+    @classmethod
+    def _whole(cls, turn: Any) -> int:
+        return whole_number("turn", turn)  # also numpy's, as frames have them; True is not one
 
     @model_validator(mode="before")
     @classmethod
@@ -176,10 +146,6 @@ class StateChange(RunIntervention):
             name: value.item() if hasattr(value, "dtype") and not value.shape else whole(value)
             for name, value in values.items()
         }
-
-    def applied(self, state: Any, run: Any) -> Any:
-        """Return the state with the values set."""
-        return run.changed(state, self.set)
 
     def __str__(self) -> str:
         done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
@@ -234,23 +200,17 @@ class WorldConfig(RunConfig):
         return self.model_copy(update={"players": {"*": "rule"}})
 
 
-InterventionT = TypeVar("InterventionT", bound=RunIntervention)
-
-
-def made_intervention(
-    intervention_type: type[InterventionT], values: Mapping[str, Any]
-) -> InterventionT:
+def made_intervention(values: Mapping[str, Any]) -> StateChange:
     """Return an intervention made of a dict.
 
     Raises:
         ConfigError: a key or value is wrong; the message names it.
     """
     try:
-        return intervention_type.model_validate(values)
+        return StateChange.model_validate(values)
     except ValidationError as error:
+        names = list(StateChange.model_fields)
         at = values.get("turn", "?")
-        fields = intervention_type.model_fields
-        names = [field.alias or name for name, field in fields.items()]
         raise ConfigError(f"intervention at turn {at}: {faults(error, names)}") from error
 
 
@@ -387,20 +347,16 @@ def _taken(cls: type, name: str, what: str) -> ConfigError:
     )
 
 
-_TYPES = ("state_type", "turn_type", "config_type", "intervention_type")
-
-
-def types_of(cls: RunClass, base: RunClass) -> dict[str, type]:
-    """Return the classes that ``class X(Run[State, Turn, ...])`` names, by the attributes they are.
+def state_type_of(cls: RunClass, base: RunClass) -> type | None:
+    """Return the state's class that ``class Pot(Run[PotState])`` names; None if it names none.
 
     Args:
         cls: the world's class, just made.
-        base: ``Run``, whose parameters these are; of a class between only the first is the state's.
+        base: ``Run``, or a class between, whose parameter this is.
     """
     for parent in cls.__dict__.get("__orig_bases__", ()):
         origin = get_origin(parent)
         if isinstance(origin, type) and issubclass(origin, base):
-            names = _TYPES if origin is base else _TYPES[:1]
-            named = zip(names, get_args(parent), strict=False)
-            return {name: it for name, it in named if isinstance(it, type) and it is not Any}
-    return {}
+            named = get_args(parent)[0]
+            return named if isinstance(named, type) and named is not Any else None
+    return None

@@ -551,9 +551,7 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
     if "calls" in values:
         values["calls"] = [calls[number] for number in values["calls"]]
     if "record" in values:
-        record = values["record"]
-        named = (chain.get("call") for chain in record.get("chains", ()))
-        for call in (*record["calls"], *(call for call in named if isinstance(call, list))):
+        for call in values["record"]["calls"]:
             call[1] = [calls[number] for number in call[1]]
     return f",{dumps(values)[1:-1]}".encode()
 

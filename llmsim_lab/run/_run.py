@@ -118,9 +118,9 @@ CLIENT_SETTINGS = (
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
-def _option(*, default: Any = None, alias: str = "") -> Any:
+def _option(*, default: Any = None, alias: str = "", kw_only: bool = True) -> Any:
     """Declare an argument of every run for type checkers, which read it from the class."""
-    return default, alias
+    return default, alias, kw_only
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(_option,))
@@ -168,6 +168,7 @@ class Run(_Parameters, Generic[StateT]):
     """
 
     # Read by type checkers alone: the arguments that every world takes beside its own fields.
+    _config_: Any = _option(default=None, alias="config", kw_only=False)
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
     _players_: Any = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")
@@ -628,12 +629,12 @@ class Run(_Parameters, Generic[StateT]):
     @property
     def seed(self) -> int:
         """Of everything random but the model; see ``ask.rng``."""
-        return self.config.seed
+        return cast("int", self.config.seed)
 
     @property
     def name(self) -> str:
         """The run's name, for charts and records."""
-        return self.config.name
+        return cast("str", self.config.name)
 
     @property
     def calls(self) -> list[CallRecord]:
@@ -700,7 +701,7 @@ class Run(_Parameters, Generic[StateT]):
         """
         if self.done(self.state):
             return self.turn_number
-        configured = self.turns[0].number + self.config.turns
+        configured: int = self.turns[0].number + self.config.turns
         return max(self.turn_number, self._told_to_reach, configured)
 
     @property
@@ -762,7 +763,7 @@ class Run(_Parameters, Generic[StateT]):
             more["set"] = values
         return self.add_intervention(made_intervention({"turn": turn, **more}))
 
-    def add_intervention(self, intervention: Any) -> StateChange:
+    def add_intervention(self, intervention: StateChange) -> StateChange:
         """Do what ``intervene`` does with an intervention that was made before."""
         if self._stepping and intervention.turn <= self.turn_number + 1:
             raise ConfigError(

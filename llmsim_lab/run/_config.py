@@ -250,7 +250,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
     Raises:
         ConfigError: a field has a name that is taken, or a default that does not fit.
     """
-    taken = {*inspect.signature(base).parameters, "unrecorded"}  # which only an instance has
+    taken = {*inspect.signature(base).parameters, "given", "unrecorded"}  # as instances have them
     # Those of a class between, which has no turn and so no configuration, are the world's as well.
     lineage: Sequence[RunClass] = cls.__mro__
     between = [

@@ -13,7 +13,6 @@ from assistant_kit import MemoryTasks
 from builders import in_words, policy, rate_update, verdict
 from tape_text import rewrite
 
-from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import FunctionTools
 from llmsim_lab.assistant._recorded_tools import RecordedTools, ToolUsingNationAgent
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
@@ -88,17 +87,18 @@ def make(replies: Any) -> tuple[LLMClient, ScriptedBackend]:
     return LLMClient(LLMConfig(model="test", retry_wait_s=0), backend), backend
 
 
-def nations(client: LLMClient, tools: Any, **options: Any) -> list[Agent]:
+def nations(client: LLMClient, tools: Any, **options: Any) -> dict[str, ToolUsingNationAgent]:
     """Two nations on the same tools."""
-    return [
-        ToolUsingNationAgent(name, client, tools=tools, **options) for name in ("Aland", "Borduria")
-    ]
+    return {
+        name: ToolUsingNationAgent(name, client, tools=tools, **options)
+        for name in ("Aland", "Borduria")
+    }
 
 
 def simulate(path: Path | None, client: LLMClient, tools: Any, **options: Any) -> Simulation:
     config = in_words(nations=("Aland", "Borduria"))
     return Simulation(
-        config, llm_client=client, agents=nations(client, tools, **options), tape=path
+        config, llm_client=client, players=nations(client, tools, **options), tape=path
     )
 
 
@@ -110,7 +110,7 @@ def test_an_agent_decides_with_what_it_looked_up() -> None:
     client, backend = make(curious)
     simulation = simulate(None, client, series.tools())
     simulation.run(1)
-    said = [action.action_string for action in simulation.turns[1].actions]
+    said = [it.fields["action"] for it in simulation.turns[1].answers if it.component == "agent"]
     assert said[0].startswith("Raise the interest rate. - series(name='inflation'): {")
     assert sorted(series.asked) == ["Aland: inflation", "Borduria: inflation"]
     asking, again, deciding = [
@@ -132,30 +132,16 @@ def test_a_replay_runs_no_tool_and_asks_no_model(tmp_path: Path) -> None:
     live.close()
     assert len(series.asked) == 6
     client, backend = make([])
-    again = replay(path, agents=nations(client, NoTools()))
+    again = replay(path, players=nations(client, NoTools()))
     assert again.to_frame().equals(live.to_frame())
-    assert [turn.actions for turn in again.turns] == [turn.actions for turn in live.turns]
+    assert again.turns == live.turns
     assert backend.requests == []
 
 
-def test_agents_may_be_made_of_the_client_that_a_verb_has(tmp_path: Path) -> None:
-    path, series = tmp_path / "run.tape", Series()
-    live = simulate(path, make(curious)[0], series.tools())
-    live.run(2)
-    live.close()
-    for again in (
-        replay(path, agents=lambda client: nations(client, NoTools())),
-        load(path, agents=lambda client: nations(client, NoTools())),
-    ):
-        assert again.to_frame().equals(live.to_frame())
-    series.asked.clear()
-    going_on = resume(
-        path, llm_client=make(curious)[0], agents=lambda client: nations(client, series.tools())
-    )
-    going_on.run(1)
-    going_on.close()
-    assert len(series.asked) == 2
-    with pytest.raises(ConfigError, match=r"pass the same again: agents=\.\.\."):
+def test_a_run_with_agents_of_ones_own_is_only_loaded_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "run.tape"
+    simulate(path, make(curious)[0], Series().tools()).close()
+    with pytest.raises(ConfigError, match=r"pass the same again: players=\.\.\."):
         load(path)
 
 
@@ -181,7 +167,7 @@ def test_a_fork_looks_things_up_anew(tmp_path: Path) -> None:
     client, _ = make(curious)
     calmer = Prompt.load("agent_policy").replace("ONE specific", "ONE small, specific")
     branch = fork(
-        path, turn=1, prompt=calmer, llm_client=client, agents=nations(client, series.tools())
+        path, turn=1, prompt=calmer, llm_client=client, players=nations(client, series.tools())
     )
     branch.run(1)
     branch.close()
@@ -190,9 +176,11 @@ def test_a_fork_looks_things_up_anew(tmp_path: Path) -> None:
     assert replayed.to_frame().equals(branch.to_frame())
 
 
-def _with(prompt: Prompt, agents: list[Agent]) -> list[Agent]:
-    for agent in agents:
-        agent.prompt = prompt  # type: ignore[attr-defined]
+def _with(
+    prompt: Prompt, agents: dict[str, ToolUsingNationAgent]
+) -> dict[str, ToolUsingNationAgent]:
+    for agent in agents.values():
+        agent.prompt = prompt
     return agents
 
 
@@ -211,12 +199,12 @@ def test_a_resumed_turn_does_not_run_again_what_it_had_run(tmp_path: Path) -> No
     live.close()
     assert len(series.asked) == 2
     client, _ = make(curious)
-    going_on = resume(path, llm_client=client, agents=nations(client, series.tools()))
+    going_on = resume(path, llm_client=client, players=nations(client, series.tools()))
     going_on.run(1)
     going_on.close()
     assert len(series.asked) == 2
     client, _ = make([])
-    again = replay(path, agents=nations(client, NoTools()))
+    again = replay(path, players=nations(client, NoTools()))
     assert again.to_frame().equals(going_on.to_frame())
 
 
@@ -227,7 +215,7 @@ def looked_up(*replies: Any, tools: Any = None, **options: Any) -> list[str]:
     series = Series()
     agent = ToolUsingNationAgent("Aland", client, tools=tools or series.tools(), **options)
     config = in_words(nations=("Aland",))
-    Simulation(config, llm_client=client, agents=[agent]).run(1)
+    Simulation(config, llm_client=client, players={agent.name: agent}).run(1)
     deciding = next(request for request in backend.requests if request.schema is not None)
     found = deciding.messages[-1].content.partition("What you looked up:\n")[2]
     return found.splitlines()
@@ -272,20 +260,23 @@ def test_where_the_findings_stand_in_the_prompt_is_known() -> None:
         [wants("inflation"), "READY", policy("Raise the rate"), verdict(), rate_update(4.0)]
     )
     agent = ToolUsingNationAgent("Aland", client, tools=Series().tools())
-    simulation = Simulation(in_words(nations=("Aland",)), llm_client=client, agents=[agent])
+    simulation = Simulation(
+        in_words(nations=("Aland",)), llm_client=client, players={agent.name: agent}
+    )
     simulation.run(1)
-    chain = next(chain for chain in simulation.chains if chain.component == "agent")
-    assert "What you looked up:\n- series(name='inflation')" in str(chain.prompt)
+    call = next(it.call for it in simulation.turns[1].answers if it.component == "agent")
+    assert call is not None
+    assert "What you looked up:\n- series(name='inflation')" in str(call.request.prompt)
 
 
-def test_a_fork_with_another_model_looks_things_up_with_that_one() -> None:
-    series = Series()
-    simulation = simulate(None, make(curious)[0], series.tools())
+def test_a_fork_with_another_model_leaves_an_agents_own_client_as_it_is() -> None:
+    series, (client, own) = Series(), make(curious)
+    simulation = simulate(None, client, series.tools())
     simulation.run(1)
     other, backend = make(curious)
     simulation.fork(turn=1, llm_client=other).run(1)
-    asking = [request for request in backend.requests if request.tools]
-    assert len(asking) == 4
+    assert [request for request in backend.requests if request.tools] == []
+    assert len([request for request in own.requests if request.tools]) == 8
     assert len(series.asked) == 4
 
 

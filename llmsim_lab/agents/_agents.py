@@ -15,14 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from random import Random
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
-from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
+from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._data import Quarter
@@ -30,7 +29,6 @@ from llmsim_lab.economy._macro import RateLimits, Rule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import Action, AgentState, GlobalState, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -489,24 +487,12 @@ class NationAgent(EconLLMAgent):
         llm_client: the model.
         profile: how this advisor differs from others, such as ``{"mandate": "low unemployment"}``:
             ``mandate``, ``inflation_target`` (percent per year) and ``temperament``, each optional.
-        prompt: as ``EconLLMAgent`` takes it, or with the slots of ``agent_briefing``.
+        prompt: as ``EconLLMAgent`` takes it.
         moves_bp: as ``EconLLMAgent`` takes it.
-        briefing: how the agent is briefed, with eight quarters of history and all that a decision
-            needs; the prompt is then ``agent_briefing``, and there have to be moves. If not given,
-            the agent sees four indicators of the quarter, as the agent contract has it.
-        decide: asks the model for the probability of each move, and takes a draw (``sample``), the
-            likeliest (``mode``) or the one nearest to the mean (``expected``); see
-            ``LLMClient.choose``. If not given, the model writes its decision.
-        seed: of the draws.
-
-    Attributes:
-        past: the states before the one that the agent is asked about, from the run's first on. A
-            simulation sets it before each turn; a briefing shows them.
-        us_past: whether the US data are what was before them, if they are dated.
 
     Raises:
-        ConfigError: the profile has an unknown key or a wrong value, the prompt no slot for the
-            moves, or there is a briefing without moves.
+        ConfigError: the profile has an unknown key or a wrong value, or the prompt has no slot for
+            the moves.
     """
 
     profile: NationProfile
@@ -519,85 +505,12 @@ class NationAgent(EconLLMAgent):
         profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
         moves_bp: Sequence[int] | None = None,
-        briefing: PolicyBriefing | None = None,
-        decide: Decide | None = None,
-        seed: int = 0,
     ) -> None:
-        if decide and not moves_bp:
-            raise ConfigError(
-                f"{name!r} decides by {decide}, from the probabilities of the moves on offer, but "
-                "has no moves; give moves_bp=[-50, -25, 0, 25, 50], or leave out decide"
-            )
-        if briefing and not moves_bp:
-            raise ConfigError(
-                f"{name!r} has a briefing, which asks for one of the moves on offer, but no moves; "
-                "give moves_bp=[-50, -25, 0, 25, 50], or no briefing"
-            )
-        if briefing and prompt is None:
-            prompt = Prompt.load("agent_briefing")
         super().__init__(name, llm_client, prompt=prompt, moves_bp=moves_bp)
-        self.briefing = briefing
-        self.decide = decide
-        self.seed = seed
-        self.past: Sequence[SimulationState] = ()
-        self.us_past = True
         try:
             self.profile = NationProfile.model_validate(profile or {})
         except ValidationError as error:
             raise ConfigError(f"profile of {name!r}: {faults(error)}") from error
-
-    async def __call__(self, question: Question) -> Any:
-        """Answer as a player of an economic run.
-
-        Raises:
-            ConfigError: the agent has a briefing, whose history a question does not have.
-        """
-        if self.briefing is not None:
-            raise ConfigError(
-                f"{self.name!r} has a briefing, and sees one quarter where it is a player; leave "
-                "the seat to the run's model, which the run itself briefs, or give no briefing"
-            )
-        return await super().__call__(question)
-
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
-        if self.decide is None:
-            return await super()._ask(prompt, state, site)
-        moves = moves_to_choose(self.moves_bp or ())
-        choice = await self.llm_client.choose(prompt, moves, site=site)
-        # Of its own for each place, so that what others draw changes nothing here.
-        rng = Random(f"{self.seed}/{site.turn}/{self.name}")
-        move = choice.decided(self.decide, rng)
-        chance = choice.probabilities[move]
-        return RateDecision(
-            action=change_in_words(move),
-            reasoning=(
-                f"By {self.decide}: {moves[move]} has {chance:.1%}, the mean is "
-                f"{choice.expectation:+.0f} basis points, and {choice.mass:.1%} of the answers are "
-                "moves on offer."
-            ),
-            confidence=round(chance, 4),
-            rate_change_bp=move,
-        )
-
-    def prompt_for(self, state: SimulationState) -> str:
-        """Return what the model would be sent about a state."""
-        return self._construct_prompt(state)
-
-    def _construct_prompt(self, state: SimulationState) -> str:
-        """Show what a briefing shows, where the prompt has a place for it."""
-        if "history" not in self.prompt.slots:
-            return super()._construct_prompt(state)
-        how = self.briefing or PolicyBriefing()
-        states = [*self.past, state]
-        return briefing_prompt(
-            self.prompt,
-            known_quarters(states, us_past=self.us_past, mirror_of=how.mirror_of),
-            name=self.name,
-            profile=self.profile,
-            how=how,
-            moves_bp=self.moves_bp or (),
-            turn=state.turn,
-        )
 
 
 class RuleProposal(NamedTuple):

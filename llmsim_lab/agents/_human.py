@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from llmsim_lab.agents._agents import NationAgent, NationProfile, RateDecision, nearest_move
 from llmsim_lab.economy._macro import RateLimits
@@ -63,9 +63,6 @@ class HumanAgent(NationAgent):
         ... )
     """
 
-    own_client: ClassVar[bool] = True
-    """A fork with another model leaves this agent's client as it is, since that is a person."""
-
     def __init__(
         self,
         name: str,
@@ -118,7 +115,7 @@ class HumanAgent(NationAgent):
         offered = {"proposed_rate": tuple(self.rates_on_offer(state.global_state.interest_rate))}
         form, choices = (NamedRate, offered) if self.names_rate else (PolicyDecision, None)
         site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
-        prompt = self.prompt_for(state)
+        prompt = self._construct_prompt(state)
         return OpenQuestion(self.llm_client.request_of(prompt, form, choices, site=site))
 
     def answer(
@@ -185,12 +182,3 @@ class HumanAgent(NationAgent):
             return None
         rates = ", ".join(f"{choice:g}" for choice in offered)
         return f"the new interest rate {rate:g}% is not on offer; those that are: {rates}"
-
-    def __copy__(self) -> Self:
-        """Return an agent for another run: the same person, with a separate list of questions."""
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)  # what copy.copy would do; it calls this method
-        new.llm_client = human_client(
-            Person(self.person.ask), timeout_s=self.llm_client.config.timeout_s
-        )
-        return new

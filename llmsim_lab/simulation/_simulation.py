@@ -23,6 +23,7 @@ from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
     NationProfile,
     RateDecision,
+    TaylorRuleAgent,
     briefing_prompt,
     change_in_words,
     is_economic,
@@ -66,6 +67,7 @@ from llmsim_lab.models import (
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._registry import config_from_file
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
@@ -557,10 +559,13 @@ class Simulation(Run[Economy]):
 
     def _subject(self) -> Subject:
         """Return what a check looks at; no model is asked."""
-        first, ruled = self.turns[0].state, {}
+        first, ruled = self.turns[0].state, dict[str, TaylorRule | Rule]()
         for name, nation in self._nations.items():
             seats = (self.players.get(seat) for seat in (name, "agent", "*"))
-            if next(filter(None, seats), "model") == "rule":
+            who = next(filter(None, seats), "model")
+            if isinstance(who, TaylorRuleAgent):
+                ruled[name] = who.rule
+            elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
         asked = [name for name in self._members if name not in ruled]
         return Subject(
@@ -628,8 +633,14 @@ def _basis_points(rate: float, to: float) -> float:
     return round(100 * (to - rate), 4) + 0.0  # never minus zero
 
 
-SimulationConfig = Simulation.config_type
-"""What a run is configured with: the parameters of ``Simulation``, as a file holds them."""
+if TYPE_CHECKING:
+
+    class SimulationConfig(WorldConfig):
+        """What a run is configured with: the parameters of ``Simulation``, as a file holds them."""
+
+        def __getattr__(self, name: str) -> Any: ...  # made of the class, which is not read here
+else:
+    SimulationConfig = Simulation.config_type
 
 
 def lint(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from typing import Any
 
 import pytest
@@ -149,18 +148,6 @@ def test_an_action_is_judged_while_it_is_being_written() -> None:
     agent = HumanAgent("Aland")
     assert "names nothing of economic policy" in agent.complaint_about("Plant tulips")
     assert agent.complaint_about("Raise the rate") == ""
-
-
-async def test_a_copy_has_questions_of_its_own() -> None:
-    agent = HumanAgent("Aland", timeout_s=7)
-    other = copy.copy(agent)
-    assert other.llm_client.config.timeout_s == 7
-    task = asyncio.create_task(other.decide_action(make_state()))
-    await other.person.asked()
-    assert agent.question is None
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 def test_a_model_does_not_take_a_persons_place_unseen() -> None:

@@ -13,6 +13,7 @@ from assistant_kit import MemoryTasks
 from builders import in_words, policy, rate_update, verdict
 from tape_text import rewrite
 
+from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import FunctionTools
 from llmsim_lab.assistant._recorded_tools import RecordedTools, ToolUsingNationAgent
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
@@ -87,7 +88,7 @@ def make(replies: Any) -> tuple[LLMClient, ScriptedBackend]:
     return LLMClient(LLMConfig(model="test", retry_wait_s=0), backend), backend
 
 
-def nations(client: LLMClient, tools: Any, **options: Any) -> dict[str, ToolUsingNationAgent]:
+def nations(client: LLMClient, tools: Any, **options: Any) -> dict[str, Agent]:
     """Two nations on the same tools."""
     return {
         name: ToolUsingNationAgent(name, client, tools=tools, **options)
@@ -97,9 +98,8 @@ def nations(client: LLMClient, tools: Any, **options: Any) -> dict[str, ToolUsin
 
 def simulate(path: Path | None, client: LLMClient, tools: Any, **options: Any) -> Simulation:
     config = in_words(nations=("Aland", "Borduria"))
-    return Simulation(
-        config, llm_client=client, players=nations(client, tools, **options), tape=path
-    )
+    players = nations(client, tools, **options)
+    return Simulation(config, llm_client=client, players=players, tape=path)
 
 
 # In a simulation
@@ -110,7 +110,7 @@ def test_an_agent_decides_with_what_it_looked_up() -> None:
     client, backend = make(curious)
     simulation = simulate(None, client, series.tools())
     simulation.run(1)
-    said = [it.fields["action"] for it in simulation.turns[1].answers if it.component == "agent"]
+    said = simulation.decisions()["action"].dropna().tolist()
     assert said[0].startswith("Raise the interest rate. - series(name='inflation'): {")
     assert sorted(series.asked) == ["Aland: inflation", "Borduria: inflation"]
     asking, again, deciding = [
@@ -166,22 +166,13 @@ def test_a_fork_looks_things_up_anew(tmp_path: Path) -> None:
     series.asked.clear()
     client, _ = make(curious)
     calmer = Prompt.load("agent_policy").replace("ONE specific", "ONE small, specific")
-    branch = fork(
-        path, turn=1, prompt=calmer, llm_client=client, players=nations(client, series.tools())
-    )
+    players = nations(client, series.tools(), prompt=calmer)
+    branch = fork(path, turn=1, llm_client=client, players=players)
     branch.run(1)
     branch.close()
     assert len(series.asked) == 2
-    replayed = replay(path, branch.run_id, agents=_with(calmer, nations(make([])[0], NoTools())))
-    assert replayed.to_frame().equals(branch.to_frame())
-
-
-def _with(
-    prompt: Prompt, agents: dict[str, ToolUsingNationAgent]
-) -> dict[str, ToolUsingNationAgent]:
-    for agent in agents.values():
-        agent.prompt = prompt
-    return agents
+    players = nations(make([])[0], NoTools(), prompt=calmer)
+    assert replay(path, branch.run_id, players=players).to_frame().equals(branch.to_frame())
 
 
 def test_a_resumed_turn_does_not_run_again_what_it_had_run(tmp_path: Path) -> None:
@@ -215,7 +206,7 @@ def looked_up(*replies: Any, tools: Any = None, **options: Any) -> list[str]:
     series = Series()
     agent = ToolUsingNationAgent("Aland", client, tools=tools or series.tools(), **options)
     config = in_words(nations=("Aland",))
-    Simulation(config, llm_client=client, players={agent.name: agent}).run(1)
+    Simulation(config, llm_client=client, players={"Aland": agent}).run(1)
     deciding = next(request for request in backend.requests if request.schema is not None)
     found = deciding.messages[-1].content.partition("What you looked up:\n")[2]
     return found.splitlines()
@@ -261,12 +252,11 @@ def test_where_the_findings_stand_in_the_prompt_is_known() -> None:
     )
     agent = ToolUsingNationAgent("Aland", client, tools=Series().tools())
     simulation = Simulation(
-        in_words(nations=("Aland",)), llm_client=client, players={agent.name: agent}
+        in_words(nations=("Aland",)), llm_client=client, players={"Aland": agent}
     )
     simulation.run(1)
-    call = next(it.call for it in simulation.turns[1].answers if it.component == "agent")
-    assert call is not None
-    assert "What you looked up:\n- series(name='inflation')" in str(call.request.prompt)
+    deciding = next(call for call in simulation.calls if call.request.schema)
+    assert "What you looked up:\n- series(name='inflation')" in str(deciding.request.prompt)
 
 
 def test_a_fork_with_another_model_leaves_an_agents_own_client_as_it_is() -> None:

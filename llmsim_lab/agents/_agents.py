@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -75,8 +75,6 @@ _SOURCES = {
 }
 """Where the value of each of the prompt's slots comes from."""
 
-
-DecisionT = TypeVar("DecisionT", bound=PolicyDecision)
 
 _SIZES = ("rate_change_bp", "proposed_rate")
 """Fields by which a decision states its size; an action has both."""
@@ -187,7 +185,7 @@ class LLMAgent(Agent):
         site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
         status: Status | None = None
         try:
-            decision = await self._ask(prompt, state, site)
+            decision = await self._ask(prompt, site)
         except LLMFailureException as failure:
             # Twice the right form with an action outside the domain: rejected, not a failed call.
             if not isinstance(failure.rejected, PolicyDecision):
@@ -211,9 +209,8 @@ class LLMAgent(Agent):
             chain=chain,
         )
 
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
-        """Put the prompt to the model; a subclass may ask for more, which depends on the state."""
-        del state
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
+        """Put the prompt to the model; a subclass may ask for more."""
         return await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
@@ -393,41 +390,29 @@ class EconLLMAgent(LLMAgent):
             turn=state.turn,
         )
 
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
         moves = self.moves_bp
         if not moves:
-            return await super()._ask(prompt, state, site)
+            return await super()._ask(prompt, site)
 
         def fault(decision: RateDecision) -> str | None:
             move, listed = decision.rate_change_bp, moves_in_words(moves)
             wrong = f"rate_change_bp must be one of {listed}, and it is {move}"
             return None if move in moves else wrong
 
-        return await self._ask_for_size(
-            RateDecision, {"rate_change_bp": moves}, fault, prompt, site
-        )
-
-    async def _ask_for_size(
-        self,
-        reply: type[DecisionT],
-        offered: Mapping[str, tuple[Any, ...]],
-        fault: Callable[[DecisionT], str | None],
-        prompt: str,
-        site: CallSite,
-    ) -> DecisionT:
         try:
             return await self.llm_client.call_with_retry(
                 total_timeout_s=self.llm_client.config.timeout_s,
                 prompt=prompt,
-                response_model=reply,
-                choices=offered,
+                response_model=RateDecision,
+                choices={"rate_change_bp": moves},
                 check=lambda decision: fault(decision) or self._check(decision),
                 site=site,
             )
         except LLMFailureException as failure:
             # No size that anybody offered: an invalid answer, which no engine could apply, and not
             # an action to reject.
-            if isinstance(failure.rejected, reply) and fault(failure.rejected):
+            if isinstance(failure.rejected, RateDecision) and fault(failure.rejected):
                 failure.rejected = None
             raise
 

@@ -12,6 +12,7 @@ tape says.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import logging
 import platform
@@ -19,6 +20,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -48,7 +50,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._ask import Ask, prompt_from
+from llmsim_lab.run._ask import Ask, Foresight, prompt_from
 from llmsim_lab.run._config import (
     Parameter,
     StateChange,
@@ -91,7 +93,7 @@ from llmsim_lab.run._turn import (
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo, Verb
-from llmsim_lab.types import CallRecord, Decision, FrozenDict, Status
+from llmsim_lab.types import CallRecord, ChatRequest, Decision, FrozenDict, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +108,8 @@ AnyRun = Any
 """A run of any class."""
 
 _MOST_PROMPTS = 64
+_FORESIGHT_S = 1.0
+"""How long a turn may take to its first question, for its form to be known before."""
 _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)[^{}\n]*)\}(?!\})")
@@ -859,6 +863,26 @@ class Run(_Parameters, Generic[StateT]):
         """The people who are asked in this run, whoever's place they take."""
         return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
 
+    def foreseen(self) -> list[tuple[Person, ChatRequest]]:
+        """Return what people will be asked first in the next turn, without asking anything.
+
+        Empty where others come first: it is then known when it is asked.
+        """
+        twin, number = copy.copy(self), self.turn_number + 1  # which may note prompts and seats
+        twin._prompts, twin._sources, twin._seats = {**self._prompts}, {}, {}
+        ask = Foresight(twin, self.state, number)
+
+        async def begin() -> None:
+            # A turn that cannot be played says so when it is played.
+            with suppress(Exception):
+                await asyncio.wait_for(twin.turn(self.state, ask), _FORESIGHT_S)
+
+        # A loop and a thread for itself, since this may be called on any loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, begin()).result()
+        ask.forgotten()
+        return ask.requests
+
     async def _next_turn(self) -> Turn:
         before = self.turns[-1]
         planned: Sequence[StateChange] = self._planned.get(before.number + 1, [])
@@ -1123,6 +1147,47 @@ class Run(_Parameters, Generic[StateT]):
         reason = f"the tape {self.tape.path} is open for reading only"
         _warn("FORK_NOT_RECORDED", reason=reason)
         return new.note_unrecorded(reason)
+
+    def counterfactual(
+        self,
+        players: Any,
+        *,
+        llm_client: LLMClient | None = None,
+        tape: Tapes | None = None,
+        name: str = "",
+    ) -> Self:
+        """Return this run from its first state on, not yet played, with other players in it.
+
+        Parameters, seed and prompts are the same, and what was set from outside so far is set
+        again, whether it was planned or not: what differs is who decides. A state that a fork put
+        in a turn's place was not set, and is not repeated.
+
+        Args:
+            players: as the class takes them, beside those that the run has; one alone is for all.
+            llm_client: another model, for the seats that a model has.
+            tape: where to record it.
+            name: of the new run; this run's if not given.
+
+        Example:
+            ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
+            the same shocks: ``by_rule.run()``.
+        """
+        others = players if isinstance(players, Mapping) else {"*": players}
+        kept = self.players if others is players else {}
+        said: Mapping[str, str] = getattr(self.config, "players", {})
+        words = {it: word for it, word in said.items() if it in kept and it not in others}
+        config = self.config.model_copy(update={"name": name or self.name, "players": words})
+        client = _checked_client(llm_client) or self.llm_client
+        if client is not None and isinstance(client.backend, NoModel):
+            client = None  # a recorded run's, which answers nothing
+        start, seats = self.turns[:1], {"players": {**kept, **others}}
+        new: Self = _made(type(self), config, client, start[0].state, self.prompts, seats)
+        done = [item for turn in self.turns[1:] for item in turn.interventions]
+        ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
+        new.take_over(start, [*done, *ahead], None)
+        if tape is not None:
+            new._record(tape if isinstance(tape, Tape) else Tape(tape))
+        return new
 
     def branch(
         self,

@@ -1,19 +1,14 @@
-"""What defines a run: its configuration, from Python or YAML, and changes from outside."""
+"""What describes the economy's runs: its figures as series, its parameters, the moves on offer."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Field,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from llmsim_lab._util.config import Settings
-from llmsim_lab.economy import initial_state
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.engines._committee import check_idle
 from llmsim_lab.run._turn import Series
@@ -111,15 +106,3 @@ def checked_moves(moves: tuple[int, ...] | None) -> tuple[int, ...] | None:
     if len(set(moves)) < len(moves):
         raise ValueError(f"moves_bp={list(moves)} names a move twice")
     return tuple(sorted(moves))
-
-
-def checked_quarter(start: str | None) -> str | None:
-    """Return a quarter to start from; ConfigError if the data do not have it."""
-    if start is not None:
-        initial_state(start)
-    return start
-
-
-def named_twice(names: Iterable[str]) -> list[str]:
-    """Return the names that occur more than once, sorted."""
-    return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -68,7 +69,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
-from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
     LOSS_OF,
@@ -77,8 +78,6 @@ from llmsim_lab.simulation._config import (
     Variable,
     bounded,
     checked_moves,
-    checked_quarter,
-    named_twice,
 )
 from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
 from llmsim_lab.simulation._verdicts import gate_notes
@@ -207,9 +206,15 @@ def _by_rule(committee: Any) -> Any:
 def _some(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
     if not nations:
         raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
-    if twice := named_twice(nation.name for nation in nations):
-        raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
+    if twice := [name for name, many in Counter(it.name for it in nations).items() if many > 1]:
+        raise ValueError(f"nations must have different names; twice: {', '.join(sorted(twice))}")
     return nations
+
+
+def _in_the_data(start: str | None) -> str | None:
+    if start is not None:
+        initial_state(start)
+    return start
 
 
 def _in_a_seat(role: str) -> Callable[[Any], Any]:
@@ -275,7 +280,7 @@ class Simulation(Run[Economy]):
         "{shock.supply: 4}}",
     }
 
-    start_at: Annotated[str | None, AfterValidator(checked_quarter)] = None
+    start_at: Annotated[str | None, AfterValidator(_in_the_data)] = None
     nations: Annotated[tuple[Nation, ...], AfterValidator(_some)] = (Nation(name="United States"),)
     committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
     moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
@@ -446,9 +451,11 @@ class Simulation(Run[Economy]):
         if question.by == "validator":
             return {"is_valid": True, "reasoning": "Every action is accepted.", "confidence": 1.0}
         if question.by == "engine":
-            here = self._limits.inside(question.values["economy"].interest_rate)
+            here, offered = question.values["economy"].interest_rate, question.limits
+            # What is offered has two decimals; the rate in force may have more.
+            held = min(offered["new_interest_rate"], key=lambda rate: abs(rate - here))
             why = "The rule takes no rate from words."
-            return {"new_interest_rate": round(here, 6), "reasoning": why, "confidence": 1.0}
+            return {"new_interest_rate": held, "reasoning": why, "confidence": 1.0}
         target = self._nations[question.player].inflation_target
         proposal = rule_proposal(
             TaylorRule(inflation_target=target),
@@ -666,7 +673,12 @@ def lint(
         L1 Taylor principle
     """
     if isinstance(subject, str | Path):
-        subject = config_from_file(subject, kind=Simulation.kind)
+        path, subject = subject, config_from_file(subject, kind=Simulation.kind)
+        if not isinstance(subject, SimulationConfig):
+            raise ConfigError(
+                f"{path} describes a run of kind {class_of_config(subject).kind!r}, and this takes "
+                f"an economic run's configuration; llmsim-lab run {path} plays it"
+            )
     run = subject if isinstance(subject, Simulation) else Simulation(subject)
     checked = run._subject()
     if rule is not None:

@@ -37,65 +37,7 @@ from llmsim_lab._util.text import clip, faults, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, FrozenList
-
-GONE_SETTINGS = (
-    "budget_tokens",
-    "check_claims",
-)
-"""Settings that recordings may have and that no configuration has now: they are left out."""
-
-
-class RunConfig(Settings):
-    """What every run has; the configuration of a class of runs derives from it and adds its own.
-
-    Attributes:
-        name: for charts and records.
-        seed: of everything random, each model call's sampling included.
-        replicate: which sample of the model's answers this is: another one has the same shocks and
-            other sampling seeds. None leaves sampling to the server. A seed of ``llm`` overrides.
-        turns: how many ``run()`` plays.
-        llm: the model and how to talk to it.
-        interventions: what is done from outside, and when; a class names its own type of them.
-    """
-
-    name: Annotated[str, Field(min_length=1)] = "run"
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    replicate: Annotated[int, Field(ge=0, lt=2**31)] | None = 0
-    turns: Annotated[int, Field(ge=0, le=100_000)] = 8
-    llm: LLMConfig = Field(default_factory=LLMConfig)
-    interventions: tuple[Any, ...] = ()
-
-    @classmethod
-    def recorded(cls, values: Mapping[str, Any]) -> Self:
-        """Return the configuration that a tape holds.
-
-        A class whose configuration got a new field gives here what older recordings lack of it the
-        meaning that it had then, where that is not the field's default.
-
-        Raises:
-            ValidationError: it is not such a configuration.
-        """
-        gone = set(GONE_SETTINGS) - cls.model_fields.keys()
-        kept = {name: value for name, value in values.items() if name not in gone}
-        # Until there was a replicate, the server drew anew for each call.
-        return cls.model_validate({"replicate": None, **kept})
-
-    @property
-    def needs_model(self) -> bool:
-        """True if a run makes any model call; a class with rules for players overrides this."""
-        return True
-
-    @property
-    def seed_idle(self) -> bool:
-        """True if ``seed`` changes nothing in such a run."""
-        return False
-
-    @property
-    def series(self) -> Sequence[Series]:
-        """The columns of such a run's frame that can be charted, the most telling first."""
-        return ()
 
 
 def one_or_more(names: Any) -> Any:
@@ -164,10 +106,17 @@ PlayerWord = Literal["model", "rule", "random", "person"]
 """Who answers for a player: the run's model, the world's own rule, chance, or a person here."""
 
 
-class WorldConfig(RunConfig):
-    """What a world of one's own is configured with; the fields of its class are added to it.
+class WorldConfig(Settings):
+    """What every run has; the fields of a world's class are added to it.
 
     Attributes:
+        name: for charts and records.
+        seed: of everything random, each model call's sampling included.
+        replicate: which sample of the model's answers this is: another one has the same shocks and
+            other sampling seeds. None leaves sampling to the server. A seed of ``llm`` overrides.
+        turns: how many ``run()`` plays.
+        llm: the model and how to talk to it.
+        interventions: what is done from outside, and when.
         players: who answers for a player, by name; ``*`` stands for all others, which the model
             answers for if nothing is said. One word alone, ``random``, is for all.
     """
@@ -177,8 +126,13 @@ class WorldConfig(RunConfig):
 
     gone: ClassVar[Mapping[str, str]] = {}
 
-    players: dict[str, PlayerWord] = Field(default_factory=dict)
+    name: Annotated[str, Field(min_length=1)] = "run"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    replicate: Annotated[int, Field(ge=0, lt=2**31)] | None = 0
+    turns: Annotated[int, Field(ge=0, le=100_000)] = 8
+    llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()
+    players: dict[str, PlayerWord] = Field(default_factory=dict)
 
     @field_validator("players", mode="before")
     @classmethod
@@ -238,7 +192,7 @@ class Parameter:
         )
 
 
-def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
+def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     """Return the configuration made of a class's annotated fields and its parent's.
 
     Each field becomes a ``Parameter`` of the class.
@@ -273,14 +227,14 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
     _check_names(cls, base)
     # Last, so that runs are called after this class and not after its parent.
-    parent: type[RunConfig] = cls.config_type
+    parent: type[WorldConfig] = cls.config_type
     for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
         known = parent.model_fields[name]
         fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
-    made: type[RunConfig] = create_model(
+    made: type[WorldConfig] = create_model(
         f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
     )
-    made.gone = cls.gone  # type: ignore[attr-defined]
+    made.gone = cls.gone
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made

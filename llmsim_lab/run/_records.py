@@ -232,7 +232,7 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
     manifest = info.manifest
     try:
         cls = cls or class_of_manifest(info.id, manifest)
-        return cls.config_type.recorded(manifest["config"])
+        return cls.config_type.model_validate(manifest["config"])
     except (KeyError, ValidationError) as error:
         made_by = manifest.get("package", "an unknown version")
         raise TapeError(

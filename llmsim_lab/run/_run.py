@@ -555,12 +555,6 @@ class Run(_Parameters, Generic[StateT]):
         """
         return ()
 
-    @classmethod
-    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
-        """Return the same of a recorded run, from its manifest alone."""
-        del manifest
-        return ()
-
     def _checked_state(self, state: Any, *, starts: bool = False, whole: bool = True) -> StateT:
         """Return what a turn led to, or what the run starts from.
 
@@ -739,11 +733,6 @@ class Run(_Parameters, Generic[StateT]):
         for intervention in planned:
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._session = session
-        return self
-
-    def note_unrecorded(self, reason: str) -> Self:
-        """Set why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
-        self.unrecorded = reason
         return self
 
     # --- what is done from outside -----------------------------------------------------------
@@ -1141,12 +1130,13 @@ class Run(_Parameters, Generic[StateT]):
             tape, info = _copied(self.tape, self.tape.run(self.run_id), to, up_to=at)
             return new._continue_on(tape, verb="fork", parent=info.id, fork_turn=at)
         if self.tape is None:
-            return new.note_unrecorded(self.unrecorded)
+            new.unrecorded = self.unrecorded
+            return new
         if not self.tape.read_only:
             return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
-        reason = f"the tape {self.tape.path} is open for reading only"
-        _warn("FORK_NOT_RECORDED", reason=reason)
-        return new.note_unrecorded(reason)
+        new.unrecorded = f"the tape {self.tape.path} is open for reading only"
+        _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
+        return new
 
     def counterfactual(
         self,
@@ -1180,8 +1170,8 @@ class Run(_Parameters, Generic[StateT]):
         client = _checked_client(llm_client) or self.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             client = None  # a recorded run's, which answers nothing
-        start, seats = self.turns[:1], {"players": {**kept, **others}}
-        new: Self = _made(type(self), config, client, start[0].state, self.prompts, seats)
+        start, given = self.turns[:1], {**self._others_given(), "players": {**kept, **others}}
+        new: Self = _made(type(self), config, client, start[0].state, self.prompts, given)
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
         new.take_over(start, [*done, *ahead], None)
@@ -1207,7 +1197,12 @@ class Run(_Parameters, Generic[StateT]):
                 )
             turns[-1] = replace(turns[-1], state=state)
         planned = [item for when, items in self.planned.items() if when > at for item in items]
-        made = self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
+        wanted = {prompt.name: prompt for prompt in prompts}
+        check_used(wanted, [prompt.name for prompt in self.prompts.values()])
+        edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
+        given = self._others_given()
+        made: Self = _made(type(self), self.config, client, turns[-1].state, edited, given)
+        made.take_over(turns, planned, None)
         made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
         return made
 
@@ -1220,8 +1215,8 @@ class Run(_Parameters, Generic[StateT]):
         """
         new = type(self)(config, llm_client=client, prompts=self._prompts, **self._others_given())
         if self.tape is not None and self.tape.read_only:
-            return new.note_unrecorded(f"the tape {self.tape.path} is open for reading only")
-        if self.tape is not None:
+            new.unrecorded = f"the tape {self.tape.path} is open for reading only"
+        elif self.tape is not None:
             new._record(self.tape)
         return new
 
@@ -1229,20 +1224,6 @@ class Run(_Parameters, Generic[StateT]):
         """Ask with other prompts than those that the class's ``turn`` names, by their places."""
         self._prompts |= prompts
         self._sources.clear()
-
-    def _copy(self, client: LLMClient | None, prompts: Sequence[Prompt], turn: Turn) -> Self:
-        """Return a run with copies of this one's parts, which starts from a turn's state."""
-        wanted = {prompt.name: prompt for prompt in prompts}
-        used = self.prompts
-        check_used(wanted, [prompt.name for prompt in used.values()])
-        return _made(
-            type(self),
-            self.config,
-            client,
-            turn.state,
-            {at: wanted.get(prompt.name, prompt) for at, prompt in self._prompts.items()},
-            self._others_given(),
-        )
 
     def _others_given(self) -> dict[str, Any]:
         """Return what a run like this one has to be given again, which no configuration holds."""

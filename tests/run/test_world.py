@@ -34,7 +34,7 @@ from llmsim_lab import (
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError, TapeMiss
 from llmsim_lab.llm import ScriptedBackend, Tape
 from llmsim_lab.run import fork, load, replay
-from llmsim_lab.run._config import RunConfig
+from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
@@ -788,7 +788,7 @@ def test_a_configuration_of_another_world_is_not_taken() -> None:
     with pytest.raises(
         ConfigError, match=r"is not a PublicGoodsConfig; .*PublicGoods\(factor=...\)"
     ):
-        PublicGoods(RunConfig())
+        PublicGoods(WorldConfig())
 
 
 # --- what a replay, a resumed run and another process must not differ in -------------------------

@@ -73,7 +73,6 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import (
-    RunClass,
     class_of_manifest,
     code_digests,
     file_of,
@@ -219,13 +218,13 @@ class Run(_Parameters, Generic[StateT]):
         self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
         self._seats: dict[str, None] = {}
         self._told_of_braces: set[str] = set()
-        self.players: Mapping[str, Any] = FrozenDict()
         players = {} if players is None else players
         if not isinstance(players, Mapping):
             players = {"*": players}
-        self.config: Any = self._configured(config, parameters, players)
+        self.config: Any = _configured(type(self), config, parameters, players)
         self.llm_client = _checked_client(llm_client)
-        self.given = self._seated(players)
+        seated, self.given = _seated(self, players)
+        self.players: Mapping[str, Any] = FrozenDict(seated)
         self.ready()
         start = self.start() if state is None else state
         self.turns: list[Turn] = [Turn(number=0, state=self._checked_state(start, starts=True))]
@@ -238,10 +237,9 @@ class Run(_Parameters, Generic[StateT]):
         self._purse: Purse | None = None
         self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session: Session | None = None
-        self._taken_over = 0
         for intervention in self.config.interventions:
             self._plan(intervention)
-            self._warn_if_unreached(intervention)
+            _warn_if_unreached(self, intervention)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
@@ -264,75 +262,6 @@ class Run(_Parameters, Generic[StateT]):
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
         """Return the parameters that a file means; by default its keys, ``kind`` left out."""
         return file.values
-
-    @classmethod
-    def _configured(
-        cls, config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
-    ) -> Any:
-        """Return the configuration that parameters make, or a given one with them."""
-        fields = cls.config_type.model_fields
-        for name in parameters:
-            if name in cls.gone:
-                raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
-            if name not in fields:
-                raise ConfigError(
-                    f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
-                    f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
-                    "state"
-                )
-        # Of the players a configuration holds what a file can say; ``_seat`` has the rest.
-        words = {name: who for name, who in players.items() if isinstance(who, str)}
-        words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
-        values = dict(parameters)
-        if config is not None:
-            if not isinstance(config, cls.config_type):
-                first = next((name for name in fields if name not in WorldConfig.model_fields), "")
-                raise ConfigError(
-                    f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
-                    f"by keyword: {cls.__name__}({first}=...)"
-                )
-            if not values and not words:
-                return config
-            values = {name: getattr(config, name) for name in fields} | values
-        if words:
-            values["players"] = {**values.get("players", {}), **words}
-        try:
-            return cls.config_type.model_validate(values)
-        except ValidationError as error:
-            what = faults(error)
-        # In the name of the class that was called; without a context, as in ``Settings``.
-        raise ConfigError(f"{cls.__name__}: {what}")
-
-    def _seated(self, players: Mapping[str, Any]) -> bool:
-        """Set who answers for whom; returns whether a tape cannot hold some of it."""
-        seated: dict[str, Any] = {}
-        # A person's answers are all on the tape; a function, or what another client is, cannot be.
-        given = False
-        for name, who in {**self.config.players, **players}.items():
-            if isinstance(who, str):
-                seated[name] = human_client(Person()) if who == "person" else who
-            elif isinstance(who, Person):
-                seated[name] = human_client(who)
-            elif isinstance(who, LLMClient):
-                seated[name] = who
-                given = given or not isinstance(who.backend, Person)
-            elif hasattr(who, "chat"):
-                config = self.llm_client.config if self.llm_client else LLMConfig()
-                seated[name], given = LLMClient(config, who), True
-            elif callable(who) or hasattr(who, "call_with_retry"):
-                seated[name], given = who, True
-            else:
-                raise ConfigError(
-                    f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
-                    "function of the question, a Person() or a client"
-                )
-        if "rule" in seated.values() and getattr(self, "rule", None) is None:
-            raise ConfigError(
-                f"{type(self).__name__} has no rule; define def rule(self, question) -> "
-                "YourReply(...) in it, or let chance answer: 'random'"
-            )
-        self.players = FrozenDict(seated)
-        return given
 
     def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
         """Return who answers a question: a client, a rule, or ``"random"``.
@@ -407,7 +336,7 @@ class Run(_Parameters, Generic[StateT]):
         path = file_of(type(self))
         prompt = prompt_from(source, name, path.parent if path else None)
         if isinstance(prompt, str):
-            self._warn_of_single_braces(prompt)
+            _warn_of_single_braces(self, prompt)
             return prompt, False
         # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
@@ -421,23 +350,8 @@ class Run(_Parameters, Generic[StateT]):
             self._prompts[place] = prompt
         used = self._prompts[place]
         self._sources[source, reply] = used, used.digest != prompt.digest
-        self._warn_of_single_braces(used.text)
+        _warn_of_single_braces(self, used.text)
         return self._sources[source, reply]
-
-    def _warn_of_single_braces(self, text: str) -> None:
-        """Log a WARNING for ``{name}``, as an f-string or R's glue has it: it is sent as it is."""
-        found = _SINGLE_BRACES.search(text)
-        if found and found[0] not in self._told_of_braces and not self._quiet:
-            self._told_of_braces.add(found[0])
-            _warn(
-                "SLOT_NOT_FILLED",
-                words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
-                f"double braces, {{{{ {found[1].rstrip()} }}}}",
-                run=self.config.name,
-                text=found[0],
-                reason="with single braces it is sent to the model as it stands",
-                way_out=f"{{{{ {found[1].rstrip()} }}}}",
-            )
 
     def _record(self, tape: Tape, known: Mapping[str, Any] | None = None) -> None:
         """Begin a run on a tape.
@@ -591,16 +505,6 @@ class Run(_Parameters, Generic[StateT]):
             "state.replace(...)"
         )
 
-    def _intervened(self, state: StateT, interventions: Sequence[StateChange]) -> StateT:
-        """Return the state with what is done from outside.
-
-        Raises:
-            ConfigError: it cannot be done.
-        """
-        for item in interventions:
-            state = self.changed(state, item.set)
-        return state
-
     @property
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by their places; a world's own are known once they were asked."""
@@ -717,18 +621,11 @@ class Run(_Parameters, Generic[StateT]):
         """The run's number on its tape."""
         return self._session.run if self._session else None
 
-    @property
-    def recorded_to(self) -> int:
-        """The last turn that was not played in this process, but taken from a tape."""
-        replays = self._session is not None and self._session.is_replay
-        return self.turn_number if replays else self._taken_over
-
     def take_over(
         self, turns: Sequence[Turn], planned: Sequence[StateChange], session: Session | None
     ) -> Self:
         """Continue with another run's turns, what was planned for later ones, and a tape."""
         self.turns = list(turns)
-        self._taken_over = self.turn_number
         self._planned = {}
         for intervention in planned:
             self._planned.setdefault(intervention.turn, []).append(intervention)
@@ -776,7 +673,7 @@ class Run(_Parameters, Generic[StateT]):
                 if not isinstance(error, TapeError):
                     self._session.changed(self.turns[-1], self._planned)
                 raise
-        self._warn_if_unreached(intervention)
+        _warn_if_unreached(self, intervention)
         return intervention
 
     def _plan(self, intervention: StateChange) -> None:
@@ -787,26 +684,16 @@ class Run(_Parameters, Generic[StateT]):
                 "later, or start a new run"
             )
         # Done to the latest state on trial: what this run has no place for raises now.
-        self._intervened(self.turns[-1].state, [intervention])
+        _intervened(self, self.turns[-1].state, [intervention])
         if at == now:
             latest = self.turns[-1]
             self.turns[-1] = replace(
                 latest,
-                state=self._intervened(latest.state, [intervention]),
+                state=_intervened(self, latest.state, [intervention]),
                 interventions=(*latest.interventions, intervention),
             )
         else:
             self._planned.setdefault(at, []).append(intervention)
-
-    def _warn_if_unreached(self, intervention: StateChange) -> None:
-        """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
-        end = self.turn_number + self.config.turns
-        # What is set in a state acts on the way to the next one, so that the last has none.
-        if self.config.turns and intervention.turn >= end:  # with 0 turns it is stepped by hand
-            reason = f"run() called now ends at turn {end}"
-            if intervention.turn == end:
-                reason += ", and what is set there acts on the way to the next"
-            _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -834,7 +721,7 @@ class Run(_Parameters, Generic[StateT]):
             if self._session is not None:
                 self._session.failed(error)
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
-                explain(error, self._what_now())
+                explain(error, _what_now(self))
             raise
         finally:
             self._stepping = False
@@ -842,15 +729,10 @@ class Run(_Parameters, Generic[StateT]):
             callback(turn)
         return turn
 
-    def _clients(self) -> list[LLMClient]:
-        """Return the clients that this run asks with, each once."""
-        found = [self.llm_client, *map(_client_of, self.players.values())]
-        return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
-
     @property
     def people(self) -> list[Person]:
         """The people who are asked in this run, whoever's place they take."""
-        return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
+        return [it.backend for it in _clients(self) if isinstance(it.backend, Person)]
 
     def foreseen(self) -> list[tuple[Person, ChatRequest]]:
         """Return what people will be asked first in the next turn, without asking anything.
@@ -880,7 +762,7 @@ class Run(_Parameters, Generic[StateT]):
             others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
-        if len(self.turns) == 1 and self._is_live:
+        if len(self.turns) == 1 and _is_live(self):
             for doubt in self.doubts():
                 _warn("LINT", **doubt)
         began, known_prompts = time.perf_counter(), len(self._prompts)
@@ -891,7 +773,7 @@ class Run(_Parameters, Generic[StateT]):
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
         # this turn's log and recorder in the context variable that ``scoped`` sets.
         with scoped(recorder=recorder, log=log):
-            turn = await self._played(before)
+            turn = await _played(self, before)
             calls = log.close()
         # An agent may have caught the failed call and decided without an answer.
         if self._purse is not None and self._purse.refusal is not None:
@@ -899,7 +781,7 @@ class Run(_Parameters, Generic[StateT]):
         turn = replace(
             turn,
             by_code=named_in(calls, turn.by_code),
-            state=self._intervened(turn.state, planned),
+            state=_intervened(self, turn.state, planned),
             interventions=tuple(planned),
             seconds=time.perf_counter() - began,
             calls=calls,
@@ -910,22 +792,6 @@ class Run(_Parameters, Generic[StateT]):
             turn = self._session.done(turn, self._planned)
         self.turns.append(turn)
         return turn
-
-    async def _played(self, before: Turn) -> Turn:
-        """Play one turn and return it, its calls left out."""
-        number = before.number + 1
-        ask = Ask(self, before.state, number)
-        try:
-            after = await self.turn(before.state, ask)
-        except Exception as error:
-            # First, since the answer that nobody waited for is often what the turn failed on.
-            if whom := ask.forgotten():
-                raise _not_awaited(self, whom) from error
-            raise
-        if whom := ask.forgotten():
-            raise _not_awaited(self, whom)
-        state = self._checked_state(after, whole=number == 1)
-        return Turn(number=number, state=state, **ask.close())
 
     async def arun(
         self,
@@ -972,63 +838,38 @@ class Run(_Parameters, Generic[StateT]):
         ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
         been stepped on by hand.
         """
-        with self._session.playing() if self._session else nullcontext():
-            await self._play_on(turns, on_turn, progress=progress, beyond_done=beyond_done)
-
-    async def _play_on(
-        self,
-        turns: int | None,
-        on_turn: Callable[[Turn], object] | None,
-        *,
-        progress: bool,
-        beyond_done: bool,
-    ) -> None:
         wanted = self.config.turns if turns is None else turns
         count, before = whole_number("turns", wanted, least=0), self.turn_number
-        self._told_to_reach = before + count
-        try:
-            async with progress_line(
-                "turn", number=before + 1, last=before + count, enabled=progress
-            ) as advance:
-                for _ in range(count):
-                    if not beyond_done and self.done(self.state):
-                        break
-                    if self._purse is not None:
-                        self._purse.check()
-                    turn = await self.step()
-                    advance()
-                    returned = on_turn(turn) if on_turn is not None else None
-                    if inspect.isawaitable(returned):
-                        await returned
-                    await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
-        except BudgetReached as error:
-            self._ended(f"stopped: {error}")
-            _warn("BUDGET_REACHED", run=self.config.name, turn=self.turn_number, reason=error)
-            return
-        except Exception as error:
-            self._ended(f"failed: {error}")
-            raise
-        except BaseException:  # Ctrl-C, or the task was cancelled
-            self._ended("interrupted")
-            raise
-        self._ended("done")
-        self._warn_of_players_never_asked()
-
-    @property
-    def _is_live(self) -> bool:
-        """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
-        return not self._quiet and isinstance(self._session, Recording | None)
-
-    def _warn_of_players_never_asked(self) -> None:
-        """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
-        never = [name for name in self.players if name != "*" and name not in self._seats]
-        if never and self._seats and self._is_live:
-            _warn(
-                "PLAYER_NEVER_ASKED",
-                run=self.config.name,
-                player=never[0],
-                reason=f"no question of this run named it{closest(never[0], self._seats)}",
-            )
+        with self._session.playing() if self._session else nullcontext():
+            self._told_to_reach = before + count
+            try:
+                async with progress_line(
+                    "turn", number=before + 1, last=before + count, enabled=progress
+                ) as advance:
+                    for _ in range(count):
+                        if not beyond_done and self.done(self.state):
+                            break
+                        if self._purse is not None:
+                            self._purse.check()
+                        turn = await self.step()
+                        advance()
+                        returned = on_turn(turn) if on_turn is not None else None
+                        if inspect.isawaitable(returned):
+                            await returned
+                        # Where nothing waits, as for rules: let others run too.
+                        await asyncio.sleep(0)
+            except BudgetReached as error:
+                self._ended(f"stopped: {error}")
+                _warn("BUDGET_REACHED", run=self.config.name, turn=self.turn_number, reason=error)
+                return
+            except Exception as error:
+                self._ended(f"failed: {error}")
+                raise
+            except BaseException:  # Ctrl-C, or the task was cancelled
+                self._ended("interrupted")
+                raise
+            self._ended("done")
+            _warn_of_players_never_asked(self)
 
     def _ended(self, outcome: str) -> None:
         """Write the outcome on the tape."""
@@ -1049,22 +890,8 @@ class Run(_Parameters, Generic[StateT]):
         try:
             return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
         except KeyboardInterrupt as error:
-            explain(error, self._what_now())
+            explain(error, _what_now(self))
             raise
-
-    def _what_now(self) -> str:
-        """Return which turn a run that was stopped is at, and how it continues."""
-        at, left = self.turn_number, max(1, self._told_to_reach - self.turn_number)
-        later = ""
-        if isinstance(self._session, Recording):
-            model = ", llm_client=..." if self.llm_client is not None else ""
-            file = f"{str(self._session.tape.path)!r}, {self.run_id}{model}"
-            name = type(self).__name__
-            later = f" (in another session, {name}.resume({file}).run({left}))"
-        return (
-            f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
-            f"continues it{later}."
-        )
 
     # --- forks, and recorded runs of this class ----------------------------------------------
 
@@ -1170,7 +997,7 @@ class Run(_Parameters, Generic[StateT]):
         client = _checked_client(llm_client) or self.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             client = None  # a recorded run's, which answers nothing
-        start, given = self.turns[:1], {**self._others_given(), "players": {**kept, **others}}
+        start, given = self.turns[:1], {**_others_given(self), "players": {**kept, **others}}
         new: Self = _made(type(self), config, client, start[0].state, self.prompts, given)
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
@@ -1200,11 +1027,9 @@ class Run(_Parameters, Generic[StateT]):
         wanted = {prompt.name: prompt for prompt in prompts}
         check_used(wanted, [prompt.name for prompt in self.prompts.values()])
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
-        given = self._others_given()
+        given = _others_given(self)
         made: Self = _made(type(self), self.config, client, turns[-1].state, edited, given)
-        made.take_over(turns, planned, None)
-        made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
-        return made
+        return made.take_over(turns, planned, None)
 
     def anew(self, config: Any, client: LLMClient | None) -> Self:
         """Return a run that begins anew with another configuration, recorded on the same tape.
@@ -1213,7 +1038,7 @@ class Run(_Parameters, Generic[StateT]):
             config: the configuration.
             client: the model, if there is one.
         """
-        new = type(self)(config, llm_client=client, prompts=self._prompts, **self._others_given())
+        new = type(self)(config, llm_client=client, prompts=self._prompts, **_others_given(self))
         if self.tape is not None and self.tape.read_only:
             new.unrecorded = f"the tape {self.tape.path} is open for reading only"
         elif self.tape is not None:
@@ -1224,11 +1049,6 @@ class Run(_Parameters, Generic[StateT]):
         """Ask with other prompts than those that the class's ``turn`` names, by their places."""
         self._prompts |= prompts
         self._sources.clear()
-
-    def _others_given(self) -> dict[str, Any]:
-        """Return what a run like this one has to be given again, which no configuration holds."""
-        others = {name: getattr(self, name) for name in own_arguments(type(self))}
-        return {**others, "players": self.players}
 
     def _continue_on(
         self, tape: Tape, *, verb: Verb, parent: int | None, fork_turn: int | None = None
@@ -1393,19 +1213,188 @@ class Run(_Parameters, Generic[StateT]):
         for at in sorted(at for at in self.planned if at > self.turn_number):
             facts += [("planned", item) for item in self.planned[at]]
         about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
-        return str(join([about, self._latest_html()]))
+        return str(join([about, _latest_html(self)]))
 
-    def _latest_html(self) -> Markup:
-        columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
-        turns = self.turns[-_LATEST_SHOWN:]
-        rows = []
-        for turn in turns:
-            own = turn.columns()
-            numbers = [cell(own.get(column)) for column in columns]
-            rows.append([turn.number, *numbers, "; ".join(map(str, turn.interventions))])
-        header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
-        title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
-        return table(header, rows, caption=title)
+
+def _configured(
+    cls: type[Run], config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
+) -> Any:
+    """Return the configuration that parameters make, or a given one with them."""
+    fields = cls.config_type.model_fields
+    for name in parameters:
+        if name in cls.gone:
+            raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
+        if name not in fields:
+            raise ConfigError(
+                f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
+                f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
+                "state"
+            )
+    # Of the players a configuration holds what a file can say; ``_seat`` has the rest.
+    words = {name: who for name, who in players.items() if isinstance(who, str)}
+    words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
+    values = dict(parameters)
+    if config is not None:
+        if not isinstance(config, cls.config_type):
+            first = next((name for name in fields if name not in WorldConfig.model_fields), "")
+            raise ConfigError(
+                f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
+                f"by keyword: {cls.__name__}({first}=...)"
+            )
+        if not values and not words:
+            return config
+        values = {name: getattr(config, name) for name in fields} | values
+    if words:
+        values["players"] = {**values.get("players", {}), **words}
+    try:
+        return cls.config_type.model_validate(values)
+    except ValidationError as error:
+        what = faults(error)
+    # In the name of the class that was called; without a context, as in ``Settings``.
+    raise ConfigError(f"{cls.__name__}: {what}")
+
+
+def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return who answers for whom, and whether a tape cannot hold some of it."""
+    seated: dict[str, Any] = {}
+    # A person's answers are all on the tape; a function, or what another client is, cannot be.
+    given = False
+    for name, who in {**run.config.players, **players}.items():
+        if isinstance(who, str):
+            seated[name] = human_client(Person()) if who == "person" else who
+        elif isinstance(who, Person):
+            seated[name] = human_client(who)
+        elif isinstance(who, LLMClient):
+            seated[name] = who
+            given = given or not isinstance(who.backend, Person)
+        elif hasattr(who, "chat"):
+            config = run.llm_client.config if run.llm_client else LLMConfig()
+            seated[name], given = LLMClient(config, who), True
+        elif callable(who) or hasattr(who, "call_with_retry"):
+            seated[name], given = who, True
+        else:
+            raise ConfigError(
+                f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
+                "function of the question, a Person() or a client"
+            )
+    if "rule" in seated.values() and getattr(run, "rule", None) is None:
+        raise ConfigError(
+            f"{type(run).__name__} has no rule; define def rule(self, question) -> "
+            "YourReply(...) in it, or let chance answer: 'random'"
+        )
+    return seated, given
+
+
+def _warn_of_single_braces(run: Run, text: str) -> None:
+    """Log a WARNING for ``{name}``, as an f-string or R's glue has it: it is sent as it is."""
+    found = _SINGLE_BRACES.search(text)
+    if found and found[0] not in run._told_of_braces and not run._quiet:
+        run._told_of_braces.add(found[0])
+        _warn(
+            "SLOT_NOT_FILLED",
+            words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
+            f"double braces, {{{{ {found[1].rstrip()} }}}}",
+            run=run.config.name,
+            text=found[0],
+            reason="with single braces it is sent to the model as it stands",
+            way_out=f"{{{{ {found[1].rstrip()} }}}}",
+        )
+
+
+def _intervened(run: Run[StateT], state: StateT, interventions: Sequence[StateChange]) -> StateT:
+    """Return the state with what is done from outside.
+
+    Raises:
+        ConfigError: it cannot be done.
+    """
+    for item in interventions:
+        state = run.changed(state, item.set)
+    return state
+
+
+def _warn_if_unreached(run: Run, intervention: StateChange) -> None:
+    """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
+    end = run.turn_number + run.config.turns
+    # What is set in a state acts on the way to the next one, so that the last has none.
+    if run.config.turns and intervention.turn >= end:  # with 0 turns it is stepped by hand
+        reason = f"run() called now ends at turn {end}"
+        if intervention.turn == end:
+            reason += ", and what is set there acts on the way to the next"
+        _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
+
+
+def _clients(run: Run) -> list[LLMClient]:
+    """Return the clients that this run asks with, each once."""
+    found = [run.llm_client, *map(_client_of, run.players.values())]
+    return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
+
+
+async def _played(run: Run, before: Turn) -> Turn:
+    """Play one turn and return it, its calls left out."""
+    number = before.number + 1
+    ask = Ask(run, before.state, number)
+    try:
+        after = await run.turn(before.state, ask)
+    except Exception as error:
+        # First, since the answer that nobody waited for is often what the turn failed on.
+        if whom := ask.forgotten():
+            raise _not_awaited(run, whom) from error
+        raise
+    if whom := ask.forgotten():
+        raise _not_awaited(run, whom)
+    state = run._checked_state(after, whole=number == 1)
+    return Turn(number=number, state=state, **ask.close())
+
+
+def _is_live(run: Run) -> bool:
+    """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
+    return not run._quiet and isinstance(run._session, Recording | None)
+
+
+def _warn_of_players_never_asked(run: Run) -> None:
+    """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+    never = [name for name in run.players if name != "*" and name not in run._seats]
+    if never and run._seats and _is_live(run):
+        _warn(
+            "PLAYER_NEVER_ASKED",
+            run=run.config.name,
+            player=never[0],
+            reason=f"no question of this run named it{closest(never[0], run._seats)}",
+        )
+
+
+def _what_now(run: Run) -> str:
+    """Return which turn a run that was stopped is at, and how it continues."""
+    at, left = run.turn_number, max(1, run._told_to_reach - run.turn_number)
+    later = ""
+    if isinstance(run._session, Recording):
+        model = ", llm_client=..." if run.llm_client is not None else ""
+        file = f"{str(run._session.tape.path)!r}, {run.run_id}{model}"
+        name = type(run).__name__
+        later = f" (in another session, {name}.resume({file}).run({left}))"
+    return (
+        f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
+        f"continues it{later}."
+    )
+
+
+def _others_given(run: Run) -> dict[str, Any]:
+    """Return what a run like this one has to be given again, which no configuration holds."""
+    others = {name: getattr(run, name) for name in own_arguments(type(run))}
+    return {**others, "players": run.players}
+
+
+def _latest_html(run: Run) -> Markup:
+    columns = [series.column for series in run.series if series.short][:_MOST_COLUMNS_SHOWN]
+    turns = run.turns[-_LATEST_SHOWN:]
+    rows = []
+    for turn in turns:
+        own = turn.columns()
+        numbers = [cell(own.get(column)) for column in columns]
+        rows.append([turn.number, *numbers, "; ".join(map(str, turn.interventions))])
+    header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
+    title = "the latest turns" if len(run.turns) > len(turns) else "its turns"
+    return table(header, rows, caption=title)
 
 
 def _client_of(player: Any) -> Any:
@@ -1687,23 +1676,6 @@ def read_into(reading: Reading, tape: Tape, info: RunInfo, changes: Sequence[str
     calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
     reading.add(info, source, changes=changes, calls=calls)
     return source
-
-
-def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
-    """Return a run's turns from the tape, those it shares with its parents included."""
-    info = tape.run(run)
-    return load_turns(class_on(tape, info), tape, info.id, tape.turn_records(info.id, up_to=up_to))
-
-
-def class_on(tape: Tape, info: RunInfo) -> RunClass:
-    """Return the class of a run's turns; those of a comparison are of the run that it asks again.
-
-    Raises:
-        TapeError: it is not known here.
-    """
-    if info.verb == "experiment" and info.parent is not None:
-        info = tape.run(info.parent)
-    return class_of_manifest(info.id, info.manifest)
 
 
 def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:

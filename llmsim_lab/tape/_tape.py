@@ -103,7 +103,7 @@ class Tape:
         if not runs:
             raise TapeError(f"the tape {self.path} holds no run")
         if run is None:
-            return next((info for info in reversed(runs) if info.verb != "experiment"), runs[-1])
+            return runs[-1]
         known = ", ".join(str(info.id) for info in runs)
         hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
         raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")
@@ -142,13 +142,6 @@ class Tape:
         if not (turns := self.journal.index.turns.get(run)):
             raise TapeError(f"run {run} on the tape {self.path} is damaged: it has no turn")
         return max(turns)
-
-    def last_asked(self, run: int) -> int | None:
-        """Return the last turn that a run asked anything in, whole or not."""
-        self.journal.refresh()
-        keys = list(self.journal.index.calls)  # at once: another thread may be recording
-        turns = (turn for of, turn in keys if of == run and turn is not None)
-        return max(turns, default=None)
 
     def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:
         """Yield a run and those that it continues, latest first, each with the last turn to use."""

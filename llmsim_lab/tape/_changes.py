@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, flat
-from llmsim_lab._util.text import clip, few, printable
+from llmsim_lab._util.text import clip, counted, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._lines import RunInfo
 
@@ -168,7 +168,7 @@ def _settings(before: RunInfo, after: RunInfo) -> list[str]:
 
 
 def _likeness(info: RunInfo) -> object:
-    return info.name, str(info.manifest.get("kind"))
+    return info.name, str(info.manifest.get("kind")), info.verb == "experiment"
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -328,6 +328,8 @@ def _run_line(info: RunInfo, changed: Sequence[str]) -> str:
     verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
     first = 1 if info.fork_turn is None else info.fork_turn + 1
     turns = f"turns {first} to {info.turns}" if info.turns >= first else "no turn yet"
+    if info.verb == "experiment":
+        turns = counted(info.turns, "sample")
     parts = [info.name, verb, turns, info.outcome or "open", info.model or "no model"]
     texts = [_line(part, _MAX_TEXT) for part in parts]
     if changed:

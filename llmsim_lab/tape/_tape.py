@@ -103,7 +103,7 @@ class Tape:
         if not runs:
             raise TapeError(f"the tape {self.path} holds no run")
         if run is None:
-            return runs[-1]
+            return next((info for info in reversed(runs) if info.verb != "experiment"), runs[-1])
         known = ", ".join(str(info.id) for info in runs)
         hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
         raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")

@@ -431,37 +431,33 @@ class CallRecord:
 
 
 class Places:
-    """How a turn's record names the turn's calls and chains: each stands in it once.
+    """How a turn's record names the turn's calls: each stands in it once.
 
-    It is the context in which pydantic writes and reads what a turn holds: wherever a call or a
-    chain is found in it, its place among the turn's stands for it.
+    It is the context in which pydantic writes and reads what a turn holds: wherever a call is found
+    in it, its place among the turn's stands for it.
 
     Args:
         calls: the turn's.
-        chains: the turn's.
         attempts: gives the attempt of a number on the tape; needed for reading.
     """
 
     def __init__(
         self,
         calls: Sequence[CallRecord] = (),
-        chains: Sequence[Any] = (),
         attempts: Callable[[int], Attempt] | None = None,
     ) -> None:
-        self._calls, self._chains, self._attempts = calls, chains, attempts
+        self._calls, self._attempts = calls, attempts
         # By identity: two calls of a turn may be equal, and comparing them takes long.
-        self._places = {id(it): place for its in (calls, chains) for place, it in enumerate(its)}
+        self._places = {id(call): place for place, call in enumerate(calls)}
 
-    def name(self, value: CallRecord | LLMReasoningChain) -> Any:
-        """Return what stands for a value: its place; for another turn's call status and numbers.
+    def name(self, call: CallRecord) -> Any:
+        """Return what stands for a call: its place; for another turn's its status and numbers.
 
         Raises:
             TapeError: the call was not recorded.
         """
-        place = self._places.get(id(value))
-        if place is None and isinstance(value, CallRecord):
-            return [value.status, value.numbers]
-        return place
+        place = self._places.get(id(call))
+        return [call.status, call.numbers] if place is None else place
 
     def call(self, named: Any) -> CallRecord:
         """Return the call that ``name`` named.
@@ -475,16 +471,6 @@ class Places:
             case [status, [_, *_] as numbers] if status in _STATUSES and self._attempts:
                 return CallRecord(history=tuple(map(self._attempts, numbers)), status=status)
         raise ValueError(f"{named!r:.80} does not name a call by its place, or status and numbers")
-
-    def chain(self, place: int) -> Any:
-        """Return the chain at a place.
-
-        Raises:
-            ValueError: there is no chain at that place.
-        """
-        if not 0 <= place < len(self._chains):
-            raise ValueError(f"there is no chain at place {place} of {len(self._chains)}")
-        return self._chains[place]
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -703,18 +689,6 @@ class LLMReasoningChain:
     status: Status = "ok"
     call: CallRecord | None = None
     prompt_text: str = field(default="", repr=False)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _read(cls, value: Any, whole: Callable[[Any], Any], info: ValidationInfo) -> Any:
-        if type(value) is int and isinstance(info.context, Places):
-            return info.context.chain(value)
-        return whole(value)
-
-    @model_serializer(mode="wrap")
-    def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
-        place = info.context.name(self) if isinstance(info.context, Places) else None
-        return whole(self) if place is None else place
 
     def _repr_html_(self) -> str:
         return str(fields_html(self))

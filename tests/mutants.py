@@ -62,7 +62,7 @@ EQUIVALENT = {
     "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
     "522d659a": "types.py, CallSite: slots save memory",
-    "75d8f154": "run/_turn.py, RunTurn: slots save memory",
+    "75d8f154": "run/_turn.py, Turn: slots save memory",
 }
 """Mutants that change no behaviour, by the id that is printed, and why."""
 

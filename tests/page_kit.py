@@ -15,8 +15,8 @@ from typing import Any
 from worlds import Pot, PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.run._reading import Reading
-from llmsim_lab.run._turn import RunTurn, Series
+from llmsim_lab.run._reading import Reading, RowState
+from llmsim_lab.run._turn import Series, Turn
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 
@@ -90,32 +90,22 @@ def hostile_game(**more: Any) -> PublicGoods:
 
 
 class FakeRun:
-    """A run made of turns and rows, with no class behind it."""
+    """A run made of turns, with no class behind it."""
 
     tape = None
     notes: Sequence[str] = ()
 
-    def __init__(
-        self,
-        turns: Sequence[RunTurn],
-        rows: Mapping[int, Mapping[str, Any]],
-        columns: Sequence[str],
-    ) -> None:
-        self.turns, self._rows = turns, rows
+    def __init__(self, turns: Sequence[Turn], columns: Sequence[str]) -> None:
+        self.turns = turns
         self.series = [Series(column=name, label=name) for name in columns]
         self.last_planned = turns[-1].number
-
-    def own_columns(self, turn: RunTurn) -> Mapping[str, Any]:
-        return self._rows[turn.number]
-
-    def in_words(self, _turn: RunTurn) -> Sequence[str]:
-        return ()
 
     def prediction(self) -> Mapping[str, float]:
         return {}
 
-    def outcomes(self, _turn: RunTurn, chains: Sequence[Any]) -> list[dict[str, Any]]:
-        return [{} for _ in chains]
+
+def fake_turn(number: int, row: Mapping[str, Any], calls: Sequence[CallRecord] = ()) -> Turn:
+    return Turn(number=number, state=RowState({}, row), calls=tuple(calls))
 
 
 def add_odd_run(reading: Reading, number: int, names: Sequence[str], texts: Sequence[str]) -> None:
@@ -148,9 +138,8 @@ def add_odd_run(reading: Reading, number: int, names: Sequence[str], texts: Sequ
         calls=len(calls),
         manifest={"kind": "odd", "seed": 1, **nested, "prompts": nested},
     )
-    turns = [RunTurn(number=0, state=None), RunTurn(number=1, state=None, calls=tuple(calls))]
-    rows = {at: dict.fromkeys(names, at + 0.5) for at in range(2)}
-    reading.add(info, FakeRun(turns, rows, names))
+    turns = [fake_turn(at, dict.fromkeys(names, at + 0.5), calls * at) for at in range(2)]
+    reading.add(info, FakeRun(turns, names))
 
 
 def long_run(*, turns: int = 250, players: int = 40) -> Reading:
@@ -161,7 +150,7 @@ def long_run(*, turns: int = 250, players: int = 40) -> Reading:
         return " ".join(rng.choice(WORDS) for _ in range(count))
 
     system = "\n".join(["You live in a town.", *(f"Rule {rule}: {say(30)}" for rule in range(8))])
-    played = [RunTurn(number=0, state=None)]
+    played = [fake_turn(0, {"given": rng.random()})]
     for number in range(1, turns + 1):
         news = f"News of turn {number}: {say(60)}"
         calls = []
@@ -178,8 +167,7 @@ def long_run(*, turns: int = 250, players: int = 40) -> Reading:
             reply = ChatReply(text=json.dumps(gift), prompt_tokens=700, reply_tokens=60)
             attempt = Attempt(request=request, reply=reply, seconds=1.0)
             calls.append(CallRecord(history=(attempt,), status="ok"))
-        played.append(RunTurn(number=number, state=None, calls=tuple(calls)))
-    rows = {turn.number: {"given": rng.random()} for turn in played}
+        played.append(fake_turn(number, {"given": rng.random()}, calls))
     info = RunInfo(
         id=1,
         name="a long run",
@@ -194,5 +182,5 @@ def long_run(*, turns: int = 250, players: int = 40) -> Reading:
         manifest={"kind": "town", "seed": 1},
     )
     reading = Reading("a long run")
-    reading.add(info, FakeRun(played, rows, ["given"]))
+    reading.add(info, FakeRun(played, ["given"]))
     return reading

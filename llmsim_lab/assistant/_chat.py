@@ -133,8 +133,6 @@ class Chat(Run[ChatState]):
     """
 
     kind: ClassVar[str] = "assistant"
-    part_names: ClassVar[tuple[str, ...]] = ("players", "tools")
-    repeats_interventions: ClassVar[bool] = True
 
     user_id: Annotated[str, Field(min_length=1)]
     constitution: str = ""
@@ -211,6 +209,15 @@ class Chat(Run[ChatState]):
     def done(self, state: ChatState) -> bool:
         """Return True if no further message is known."""
         return not state.inbox
+
+    def branch(self, at: int, *how: Any, **changes: Any) -> Self:
+        """Return a conversation that goes on from here, and knows what was said afterwards."""
+        new = super().branch(at, *how, **changes)
+        for item in (
+            item for turn in self.turns if turn.number > at for item in turn.interventions
+        ):
+            new._planned.setdefault(item.turn, []).append(item)
+        return new
 
     def anew(self, config: Any, client: LLMClient | None) -> Self:
         """Return a conversation that begins anew, with the same tools."""
@@ -325,8 +332,8 @@ class Chat(Run[ChatState]):
         """
         with self._alone("a message is under way; wait for its answer, or stop it, first"):
             if self._replays and self.tape is not None:
-                given = {name: getattr(self, name) for name in self.given}
-                fresh = _at_start(type(self), self.tape, self.run_id, **given)
+                players = self.players if self.given else None
+                fresh = _at_start(type(self), self.tape, self.run_id, players=players)
                 self.take_over(fresh.turns, [], fresh._session)
                 return
             if self.tape is not None and self.exchanges:

@@ -25,7 +25,8 @@ from llmsim_lab.cli._playing import ImportFiles, import_files
 from llmsim_lab.cli._run import TapeFile
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.run._run import class_on, page
+from llmsim_lab.run._registry import class_of_manifest
+from llmsim_lab.run._run import page
 
 _FIRST_CELL = """\
 # Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.
@@ -159,7 +160,7 @@ def _unknown(tape: Tape) -> str:
     """Return why a run's class is not known here; empty if all are."""
     for info in tape.runs():
         try:
-            class_on(tape, info)
+            class_of_manifest(info.id, info.manifest)
         except TapeError as error:
             return str(error)
     return ""

@@ -24,8 +24,8 @@ from llmsim_lab.agents._agents import change_in_words
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run._registry import file_of
-from llmsim_lab.run._turn import RunTurn, Series
+from llmsim_lab.run._registry import file_of, is_shipped
+from llmsim_lab.run._turn import Series, Turn
 from llmsim_lab.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
     return table
 
 
-def summary(turns: Sequence[RunTurn]) -> str:
+def summary(turns: Sequence[Turn]) -> str:
     """Return one line on some turns: calls by status, tokens, seconds."""
     seconds = sum(turn.seconds for turn in turns)
     calls = sum(len(turn.calls) for turn in turns)
@@ -314,8 +314,8 @@ def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
         )
         if simulation.tape is not None:
             at = f"{simulation.tape.path} --run {simulation.run_id}"
-            shipped = type(simulation).__module__.startswith("llmsim_lab.")
-            if not shipped and (file := file_of(type(simulation))) is not None:
+            cls = type(simulation)
+            if not is_shipped(cls) and (file := file_of(cls)) is not None:
                 at += f" --import {file}"
             say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
         raise failure

@@ -183,7 +183,7 @@ def _model_needed(made: Study) -> str:
             run: Run = made._world.run(arm, made.seeds[0], None)
         except ConfigError:  # the built-in worlds
             return str(made._world.llm.model)
-        if run._is_own() and run.config.needs_model and not run.players:
+        if run.config.needs_model and not run.players:
             return str(made._world.llm.model)
     return ""
 

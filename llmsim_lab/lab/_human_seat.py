@@ -60,7 +60,6 @@ _CELL_WAITS = (
 _OTHERS = "everybody else"
 _LEFT_OPEN: Mapping[str, Any] = {"reasoning": "No reason given.", "confidence": 0.5}
 """What stands for what a member of the committee leaves open."""
-_GAME_BP = tuple(range(-200, 201, 25))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,18 +123,27 @@ def chosen_people(simulation: Run, agent: str | None) -> list[Player]:
     return chosen
 
 
-def rates_of(simulation: Simulation) -> dict[float, int]:
-    """Return the rates that the moves on offer lead to, percent per year, each with its move."""
-    here, inside = simulation.state.interest_rate, simulation.engine.limits.inside
+def rates_of(simulation: Run) -> dict[float, dict[str, Any]]:
+    """Return the rates on offer, percent per year, each with the part of a reply that states it.
+
+    They are those that the moves on offer lead to. Where actions are in words and the run has
+    nobody to judge them, they are the quarter points that an engine's model would be offered.
+    """
+    if not isinstance(simulation, Simulation):
+        return {}
+    here, limits = simulation.state.interest_rate, simulation.engine.limits
+    if simulation.moves_bp is None:
+        judged = simulation.llm_client is not None or {"engine", "*"} & simulation.players.keys()
+        return {} if judged else {it: {"proposed_rate": it} for it in limits.choices(here)}
     # Of moves that end at the same bound the smallest one counts.
-    moves = sorted(simulation.moves_bp or (), key=abs, reverse=True)
-    rates = {round(inside(here + move / 100), 2): move for move in moves}
+    moves = sorted(simulation.moves_bp, key=abs, reverse=True)
+    rates = {round(limits.inside(here + it / 100), 2): {"rate_change_bp": it} for it in moves}
     return dict(sorted(rates.items()))
 
 
 def _policy_words(simulation: Run, rate: Any) -> str:
     """Return a new rate as an action in words; empty without one."""
-    if not isinstance(rate, int | float):
+    if not isinstance(simulation, Simulation) or not isinstance(rate, int | float):
         return ""
     by = round(rate - simulation.state.interest_rate, 2)
     verb = "Raise" if by > 0 else "Lower"
@@ -338,9 +346,10 @@ class HumanSeat(LabWidget):
     """Lets one or several people decide in a run: what they see, their form, who is waited for.
 
     The form has the fields of whatever is asked. Where a turn begins with the question, it is known
-    before, and one click plays the turn; else Step asks first. In an economic run with moves on
-    offer the form has the rate that each leads to, and what is left empty of its words the seat
-    fills in; the tape says which fields. The turn can be started by another widget or by
+    before, and one click plays the turn; else Step asks first. In an economic run the form has the
+    rates on offer in place of moves, and what is left empty of its words the seat fills in; the
+    tape says which fields. Where a run has no moves and nobody to judge words, a person names the
+    rate, in quarter points. The turn can be started by another widget or by
     ``simulation.step()`` in a cell, too; the seat asks whenever the run waits for one of its
     people. A form keeps what is written in it until the answer was taken. Where several people
     share a notebook, each may have a seat of their own, or all use one and choose whose form is
@@ -444,7 +453,8 @@ class HumanSeat(LabWidget):
             start_at="1973Q1",
             nations=(Nation(name=name),),
             players={name: "person"},
-            moves_bp=_GAME_BP,
+            moves_bp=None,
+            validator="none",
             tape=tape,
         )
         return cls(simulation, model=model)
@@ -471,7 +481,7 @@ class HumanSeat(LabWidget):
         self.form_box = w.VBox()
         run, economic = self.economic, self.economic is not None
         # A rate says what to do; words alone say it too.
-        optional = () if run is None else ("action", *_LEFT_OPEN)[run.moves_bp is None :]
+        optional = () if run is None else ("action", *_LEFT_OPEN)[not rates_of(run) :]
         self.forms = {
             agent.name: AnswerForm(
                 optional,
@@ -579,14 +589,15 @@ class HumanSeat(LabWidget):
         return agent.first(it for who, it in self._foreseen[1] if who is agent.person)
 
     def _in_rates(self, question: OpenQuestion) -> OpenQuestion:
-        """Return a question about a move as one about the rate that it leads to."""
-        schema = question.request.schema or {}
-        fields = dict(schema.get("properties", {}))
-        if self.economic is None or fields.pop("rate_change_bp", None) is None:
+        """Return a question about policy as one about the rate, where there are rates on offer."""
+        rates = rates_of(self.simulation) if question.component == "agent" else {}
+        if not rates:
             return question
-        rates = {"rate": {"enum": [*rates_of(self.economic)]}}
-        request = replace(question.request, schema={**schema, "properties": rates | fields})
-        return replace(question, request=request)  # the same answer is waited for
+        schema = question.request.schema or {}
+        fields = {it: part for it, part in schema["properties"].items() if it != "rate_change_bp"}
+        shown = {**schema, "properties": {"rate": {"enum": [*rates]}, **fields}}
+        # The same answer is waited for.
+        return replace(question, request=replace(question.request, schema=shown))
 
     def _target(self, name: str) -> float:
         """Return the inflation target of a nation, or of the first one, percent."""
@@ -707,9 +718,9 @@ class HumanSeat(LabWidget):
             check_answer(shown, values, name=asked.agent if asked else agent.name)
             assert asked is not None
             reply = {**values, **{it: note for it, note in notes.items() if note}}
-            if shown is not asked and self.economic is not None:
-                rate, moves = reply.pop("rate"), rates_of(self.economic)
-                reply["rate_change_bp"] = moves[min(moves, key=lambda it: abs(it - rate))]
+            if shown is not asked:
+                rate, rates = reply.pop("rate"), rates_of(self.simulation)
+                reply |= rates[min(rates, key=lambda it: abs(it - rate))]
             agent.person.answer(asked, reply)
 
         self.forms[agent.name].send(asked, send)
@@ -773,8 +784,8 @@ class HumanSeat(LabWidget):
         Args:
             action: one policy action, in words; only in an economic run.
             values: the fields of the reply, such as ``amount=5``, with ``reasoning`` and
-                ``confidence``; in an economic run with moves on offer ``rate``, the new interest
-                rate, percent per year, in place of the move.
+                ``confidence``; in an economic run ``rate``, the new interest rate, percent per
+                year, one of those on offer, where the form has it.
             agent: who; the person whose form is shown if not given.
 
         Raises:

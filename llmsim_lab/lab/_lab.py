@@ -43,12 +43,12 @@ from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import made_intervention
+from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
-from llmsim_lab.run._reading import Reading
+from llmsim_lab.run._reading import Reading, RowState
 from llmsim_lab.run._run import NoModel, load, read_into
-from llmsim_lab.run._state import COMMON_COLUMNS, columns_in
-from llmsim_lab.run._turn import RunTurn, Series, own_numbers
+from llmsim_lab.run._state import columns_in
+from llmsim_lab.run._turn import Series, Turn, own_numbers
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt
@@ -98,15 +98,14 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     Numbers are as long as a form shows them, and no more of them than it shows.
     """
     turn = run.turns[number - run.turns[0].number]
-    columns, own = run.own_columns(turn), columns_in(turn.state)
+    columns, own = turn.columns(), columns_in(turn.state)
     if len(own) <= MOST_SET:  # a row may leave out what can be set, such as a shock
         columns |= own
     names = [name for name in own_numbers(columns) if math.isfinite(columns[name])]
 
     def can_be_set(*names: str) -> bool:  # not those derived from others, or an agent's own
-        done = {"turn": number, "set": {name: columns[name] for name in names}}
         with suppress(ConfigError):
-            made_intervention(run.intervention_type, done).applied(turn.state, run)
+            run.changed(turn.state, {name: columns[name] for name in names})
             return True
         return False
 
@@ -228,7 +227,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             calls = tuple((call.attempt, call.forgotten) for call in lost)
         self.reading.add(info, run, changes=self._changes.get(number, ()), calls=calls)
 
-    def _grew(self, number: int, turn: RunTurn) -> None:
+    def _grew(self, number: int, turn: Turn) -> None:
         """Show a turn that was just played, on whichever thread, ten times a second at most."""
         self.reading.add(
             self._infos[number], self.runs[number], changes=self._changes.get(number, ())
@@ -464,7 +463,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             for item in simulation.series
         }
         numbers, more = settable(simulation, turn)
-        schema = simulation.intervention_type.model_json_schema()
+        schema = StateChange.model_json_schema()
         outside = fields_of(schema, {}, settable=numbers, labels=labels)
         prompts = {prompt.name: prompt for prompt in simulation.prompts.values()}
         outside += [
@@ -763,16 +762,8 @@ class _Rows:
     series: Sequence[Series] = ()
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._rows = {int(row["turn"]): row for row in rows}
-        self.turns = [RunTurn(number=number, state=None) for number in self._rows]
+        self.turns = [Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows]
         self.last_planned = self.turns[-1].number
-
-    def own_columns(self, turn: RunTurn) -> Mapping[str, Any]:
-        own = self._rows[turn.number].items()
-        return {name: value for name, value in own if name not in COMMON_COLUMNS}
-
-    def in_words(self, _turn: RunTurn) -> Sequence[str]:
-        return ()
 
     def prediction(self) -> Mapping[str, float]:
         return {}

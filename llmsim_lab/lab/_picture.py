@@ -137,7 +137,7 @@ def _read(run: object) -> Iterator[Line]:
         series, prediction = run.series, run.prediction()
         yield Line(
             name=run.name if run.run_id is None else f"{run.run_id} {run.name}",
-            rows=[turn_row(turn, run.own_columns(turn)) for turn in run.turns],
+            rows=list(map(turn_row, run.turns)),
             # What theory says something of comes before the rest.
             series=sorted(series, key=lambda item: item.column not in prediction),
             prediction=prediction,

@@ -49,7 +49,7 @@ from llmsim_lab.types import (
 )
 
 if TYPE_CHECKING:
-    from llmsim_lab.run._config import RunConfig
+    from llmsim_lab.run._config import WorldConfig
 
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -73,7 +73,7 @@ class Asking(Protocol):
     """What ``Ask`` needs of the run."""
 
     @property
-    def config(self) -> RunConfig:
+    def config(self) -> WorldConfig:
         """Its parameters."""
         ...
 

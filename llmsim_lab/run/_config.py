@@ -14,7 +14,6 @@ from typing import (
     ClassVar,
     Literal,
     Self,
-    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -38,101 +37,7 @@ from llmsim_lab._util.text import clip, faults, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, FrozenList
-
-GONE_SETTINGS = (
-    "budget_tokens",
-    "check_claims",
-)
-"""Settings that recordings may have and that no configuration has now: they are left out."""
-
-
-class RunConfig(Settings):
-    """What every run has; the configuration of a class of runs derives from it and adds its own.
-
-    Attributes:
-        name: for charts and records.
-        seed: of everything random, each model call's sampling included.
-        replicate: which sample of the model's answers this is: another one has the same shocks and
-            other sampling seeds. None leaves sampling to the server. A seed of ``llm`` overrides.
-        turns: how many ``run()`` plays.
-        llm: the model and how to talk to it.
-        interventions: what is done from outside, and when; a class names its own type of them.
-    """
-
-    name: Annotated[str, Field(min_length=1)] = "run"
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    replicate: Annotated[int, Field(ge=0, lt=2**31)] | None = 0
-    turns: Annotated[int, Field(ge=0, le=100_000)] = 8
-    llm: LLMConfig = Field(default_factory=LLMConfig)
-    interventions: tuple[Any, ...] = ()
-
-    @classmethod
-    def recorded(cls, values: Mapping[str, Any]) -> Self:
-        """Return the configuration that a tape holds.
-
-        A class whose configuration got a new field gives here what older recordings lack of it the
-        meaning that it had then, where that is not the field's default.
-
-        Raises:
-            ValidationError: it is not such a configuration.
-        """
-        gone = set(GONE_SETTINGS) - cls.model_fields.keys()
-        kept = {name: value for name, value in values.items() if name not in gone}
-        # Until there was a replicate, the server drew anew for each call.
-        return cls.model_validate({"replicate": None, **kept})
-
-    @property
-    def needs_model(self) -> bool:
-        """True if a run makes any model call; a class with rules for players overrides this."""
-        return True
-
-    @property
-    def seed_idle(self) -> bool:
-        """True if ``seed`` changes nothing in such a run."""
-        return False
-
-    @property
-    def series(self) -> Sequence[Series]:
-        """The columns of such a run's frame that can be charted, the most telling first."""
-        return ()
-
-
-class RunIntervention(Settings):
-    """Something done from outside at one turn; a class of runs adds what can be done.
-
-    Attributes:
-        turn: the number of the state that is changed.
-    """
-
-    turn: Annotated[int, Field(ge=0)]
-
-    @field_validator("turn", mode="before")
-    @classmethod
-    def _whole(cls, turn: Any) -> int:
-        return whole_number("turn", turn)  # also numpy's, as frames have them; True is not one
-
-    def check(self, run: Any) -> None:
-        """Raise ConfigError for what a run has no place for; the run itself checks the turn."""
-
-    def applied(self, state: Any, run: Any) -> Any:
-        """Return a run's state with what is done to it."""
-        del state, run
-        raise NotImplementedError(
-            f"{type(self).__name__} does not say what it does: def applied(self, state, run) "
-            "returns the state with it"
-        )
-
-    def __str__(self) -> str:
-        # Compared with the default, since a value of 0 may be what is done.
-        fields = type(self).model_fields
-        done = [
-            f"{name}={value}"
-            for name, value in self
-            if name != "turn" and value != fields[name].get_default(call_default_factory=True)
-        ]
-        return f"turn {self.turn}: {clip(', '.join(done), 200)}"
 
 
 def one_or_more(names: Any) -> Any:
@@ -143,16 +48,23 @@ def one_or_more(names: Any) -> Any:
     return tuple(names) if isinstance(names, list) else names
 
 
-class StateChange(RunIntervention):
-    """Values set in a world's state from outside.
+class StateChange(Settings):
+    """Values set in a world's state from outside, at one turn.
 
     Attributes:
+        turn: the number of the state that is changed.
         set: new values by name, such as ``{"coins.Ann": 5}``.
         note: why, for the record.
     """
 
+    turn: Annotated[int, Field(ge=0)]
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
+
+    @field_validator("turn", mode="before")
+    @classmethod
+    def _whole(cls, turn: Any) -> int:
+        return whole_number("turn", turn)  # also numpy's, as frames have them; True is not one
 
     @model_validator(mode="before")
     @classmethod
@@ -177,10 +89,6 @@ class StateChange(RunIntervention):
             for name, value in values.items()
         }
 
-    def applied(self, state: Any, run: Any) -> Any:
-        """Return the state with the values set."""
-        return run.changed(state, self.set)
-
     def __str__(self) -> str:
         done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
         return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
@@ -198,10 +106,17 @@ PlayerWord = Literal["model", "rule", "random", "person"]
 """Who answers for a player: the run's model, the world's own rule, chance, or a person here."""
 
 
-class WorldConfig(RunConfig):
-    """What a world of one's own is configured with; the fields of its class are added to it.
+class WorldConfig(Settings):
+    """What every run has; the fields of a world's class are added to it.
 
     Attributes:
+        name: for charts and records.
+        seed: of everything random, each model call's sampling included.
+        replicate: which sample of the model's answers this is: another one has the same shocks and
+            other sampling seeds. None leaves sampling to the server. A seed of ``llm`` overrides.
+        turns: how many ``run()`` plays.
+        llm: the model and how to talk to it.
+        interventions: what is done from outside, and when.
         players: who answers for a player, by name; ``*`` stands for all others, which the model
             answers for if nothing is said. One word alone, ``random``, is for all.
     """
@@ -211,8 +126,13 @@ class WorldConfig(RunConfig):
 
     gone: ClassVar[Mapping[str, str]] = {}
 
-    players: dict[str, PlayerWord] = Field(default_factory=dict)
+    name: Annotated[str, Field(min_length=1)] = "run"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    replicate: Annotated[int, Field(ge=0, lt=2**31)] | None = 0
+    turns: Annotated[int, Field(ge=0, le=100_000)] = 8
+    llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()
+    players: dict[str, PlayerWord] = Field(default_factory=dict)
 
     @field_validator("players", mode="before")
     @classmethod
@@ -234,23 +154,17 @@ class WorldConfig(RunConfig):
         return self.model_copy(update={"players": {"*": "rule"}})
 
 
-InterventionT = TypeVar("InterventionT", bound=RunIntervention)
-
-
-def made_intervention(
-    intervention_type: type[InterventionT], values: Mapping[str, Any]
-) -> InterventionT:
+def made_intervention(values: Mapping[str, Any]) -> StateChange:
     """Return an intervention made of a dict.
 
     Raises:
         ConfigError: a key or value is wrong; the message names it.
     """
     try:
-        return intervention_type.model_validate(values)
+        return StateChange.model_validate(values)
     except ValidationError as error:
+        names = list(StateChange.model_fields)
         at = values.get("turn", "?")
-        fields = intervention_type.model_fields
-        names = [field.alias or name for name, field in fields.items()]
         raise ConfigError(f"intervention at turn {at}: {faults(error, names)}") from error
 
 
@@ -278,7 +192,7 @@ class Parameter:
         )
 
 
-def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
+def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     """Return the configuration made of a class's annotated fields and its parent's.
 
     Each field becomes a ``Parameter`` of the class.
@@ -290,7 +204,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
     Raises:
         ConfigError: a field has a name that is taken, or a default that does not fit.
     """
-    taken = {*inspect.signature(base).parameters, "unrecorded"}  # which only an instance has
+    taken = {*inspect.signature(base).parameters, "given", "unrecorded"}  # as instances have them
     # Those of a class between, which has no turn and so no configuration, are the world's as well.
     lineage: Sequence[RunClass] = cls.__mro__
     between = [
@@ -313,14 +227,14 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
     _check_names(cls, base)
     # Last, so that runs are called after this class and not after its parent.
-    parent: type[RunConfig] = cls.config_type
+    parent: type[WorldConfig] = cls.config_type
     for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
         known = parent.model_fields[name]
         fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
-    made: type[RunConfig] = create_model(
+    made: type[WorldConfig] = create_model(
         f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
     )
-    made.gone = cls.gone  # type: ignore[attr-defined]
+    made.gone = cls.gone
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made
@@ -387,20 +301,16 @@ def _taken(cls: type, name: str, what: str) -> ConfigError:
     )
 
 
-_TYPES = ("state_type", "turn_type", "config_type", "intervention_type")
-
-
-def types_of(cls: RunClass, base: RunClass) -> dict[str, type]:
-    """Return the classes that ``class X(Run[State, Turn, ...])`` names, by the attributes they are.
+def state_type_of(cls: RunClass, base: RunClass) -> type | None:
+    """Return the state's class that ``class Pot(Run[PotState])`` names; None if it names none.
 
     Args:
         cls: the world's class, just made.
-        base: ``Run``, whose parameters these are; of a class between only the first is the state's.
+        base: ``Run``, or a class between, whose parameter this is.
     """
     for parent in cls.__dict__.get("__orig_bases__", ()):
         origin = get_origin(parent)
         if isinstance(origin, type) and issubclass(origin, base):
-            names = _TYPES if origin is base else _TYPES[:1]
-            named = zip(names, get_args(parent), strict=False)
-            return {name: it for name, it in named if isinstance(it, type) and it is not Any}
-    return {}
+            named = get_args(parent)[0]
+            return named if isinstance(named, type) and named is not Any else None
+    return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any
@@ -22,9 +22,9 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
+from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import (
     Answer,
-    RunTurn,
     Series,
     Turn,
     outside_in_words,
@@ -33,9 +33,20 @@ from llmsim_lab.run._turn import (
 )
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RecordedCall, RunInfo
-from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, LLMReasoningChain, Status
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, Status
 
 Record = dict[str, Any]
+
+
+class RowState(dict[str, Any]):
+    """A state as its record has it, with its columns of the frame."""
+
+    def __init__(self, values: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self._row = row
+
+    def columns(self) -> dict[str, Any]:
+        return {name: it for name, it in self._row.items() if name not in COMMON_COLUMNS}
 
 
 class Recorded:
@@ -68,48 +79,27 @@ class Recorded:
             what = f"a turn of run {info.id} is damaged: {clip(str(error), 200)}"
             raise TapeError(what) from error
 
-    def _turn(self, record: Mapping[str, Any], attempt: Callable[[int], Attempt]) -> Turn | RunTurn:
+    def _turn(self, record: Mapping[str, Any], attempt: Callable[[int], Attempt]) -> Turn:
         def call(status: Status, numbers: Sequence[int]) -> CallRecord:
             return CallRecord(history=tuple(map(attempt, numbers)), status=status)
 
         calls = tuple(call(*named) for named in record["calls"])
-        done = self._rows.get(record["turn"], {}).get("interventions")
+        row = self._rows.get(record["turn"])
+        row = row if isinstance(row, dict) else {}
+        done = row.get("interventions")
         common: dict[str, Any] = {
             "number": record["turn"],
-            "state": record["state"],
+            "state": RowState(record["state"], row),
             "interventions": (done,) if done else (),
             "seconds": float(record["seconds"]),
             "calls": calls,
         }
-        if "by_code" in record:
-            answers = (
-                Answer(**{**fields, "calls": tuple(calls[at] for at in fields["calls"])})
-                for fields in record["by_code"]
-            )
-            story = tuple(record["story"])
-            became = record["became"]
-            return Turn(by_code=tuple(answers), became=became, story=story, **common)
-        chains = []
-        for fields in record["chains"]:
-            at = fields.get("call")
-            asked = None if at is None else calls[at] if isinstance(at, int) else call(*at)
-            chains.append(LLMReasoningChain(**{**fields, "call": asked}))
-        return RunTurn(chains=tuple(chains), **common)
-
-    def own_columns(self, turn: Turn | RunTurn) -> Mapping[str, Any]:
-        """Return the turn's row of the frame."""
-        row = self._rows.get(turn.number)
-        return row if isinstance(row, dict) else {}
-
-    def in_words(self, turn: Turn | RunTurn) -> Sequence[str]:
-        """Return the story that the turn noted."""
-        return turn.story if isinstance(turn, Turn) else ()
-
-    def outcomes(
-        self, _turn: RunTurn, chains: Sequence[LLMReasoningChain]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return nothing: what became of a decision, only the class knows."""
-        return [{} for _ in chains]
+        answers = (
+            Answer(**{**fields, "calls": tuple(calls[at] for at in fields["calls"])})
+            for fields in record["by_code"]
+        )
+        story, became = tuple(record["story"]), record["became"]
+        return Turn(by_code=tuple(answers), became=became, story=story, **common)
 
     def prediction(self) -> Mapping[str, float]:
         """Return nothing: what theory says, only the class knows."""
@@ -141,7 +131,7 @@ class Reading:
         self.runs: dict[int, Record] = {}
         self.turns: dict[tuple[int, int], Record] = {}
         self.calls: dict[int, Record] = {}
-        self._seen: dict[int, dict[int, RunTurn]] = {}
+        self._seen: dict[int, dict[int, Turn]] = {}
         self._numeric: dict[int, set[str]] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._highest = 0
@@ -173,7 +163,7 @@ class Reading:
         with self._lock:
             known = self.runs.setdefault(info.id, {"columns": []})
             if "series" not in known:
-                rows = map(source.own_columns, source.turns)
+                rows = (turn.columns() for turn in source.turns)
                 self._numeric[info.id] = {name for row in rows for name in own_numbers(row)}
                 known["series"] = [_series(item) for item in source.series]
             self._put_run(info, source, known, changes)
@@ -188,7 +178,7 @@ class Reading:
                     self._put_turn(info.id, source, turn)
             self._put_rest(info.id, source, calls)
 
-    def _is_its_own(self, info: RunInfo, turn: Turn | RunTurn) -> bool:
+    def _is_its_own(self, info: RunInfo, turn: Turn) -> bool:
         """Return True for a turn that a run played itself, or that it was forked at and changed."""
         if info.fork_turn is None or turn.number > info.fork_turn:
             return True
@@ -218,8 +208,8 @@ class Reading:
             known |= facts
             self._append({"run": {**known, "columns": [*known["columns"]]}})
 
-    def _put_turn(self, run: int, source: Any, turn: Turn | RunTurn) -> None:
-        row, known = source.own_columns(turn), self.runs[run]
+    def _put_turn(self, run: int, source: Any, turn: Turn) -> None:
+        row, known = turn.columns(), self.runs[run]
         columns = known["columns"]
         numeric = {*own_numbers(row)} - self._numeric[run]
         if numeric:  # asked only then, since it depends on all turns
@@ -228,7 +218,7 @@ class Reading:
         if (new := [name for name in row if name not in columns]) or numeric:
             columns += new
             self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
-        decided = told_of(source, turn)
+        decided = told_of(turn)
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
         numbers = {id(call): self._number(source, _on_tape(call), id(call)) for call in behind}
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
@@ -292,9 +282,7 @@ class Reading:
         calls = list(calls)
         if not calls:
             return
-        named = {
-            number for turn in source.turns for call in _calls_of(turn) for number in call.numbers
-        }
+        named = {number for turn in source.turns for call in turn.calls for number in call.numbers}
         groups: list[list[Attempt]] = []
         latest: dict[CallSite | None, list[Attempt]] = {}
         statuses = []
@@ -438,20 +426,14 @@ class Reading:
         self.records.append({**new, **record})
 
 
-def _words(source: Any, turn: Turn | RunTurn) -> list[str]:
+def _words(source: Any, turn: Turn) -> list[str]:
     """Return a turn's story, and what came to it from outside, as its tape has that."""
     tape, lines = getattr(source, "tape", None), []
     if tape is not None:
         own, at = source.run_id, turn.number
         # A fork's first turns are its parent's.
         lines = tape.outside(next((it for it, last in tape.line(own) if at <= last), own), at)
-    return [*map(str, source.in_words(turn)), *outside_in_words(lines)]
-
-
-def _calls_of(turn: Turn | RunTurn) -> Iterator[CallRecord]:
-    yield from turn.calls
-    if isinstance(turn, RunTurn):  # of whose chains one may be of a call of an earlier turn
-        yield from (chain.call for chain in turn.chains if chain.call is not None)
+    return [*map(str, turn.in_words()), *outside_in_words(lines)]
 
 
 def _on_tape(call: CallRecord) -> int | None:

@@ -1,19 +1,16 @@
 """A run as a tape holds it: each turn as JSON, and the manifest of what defines the run.
 
-A turn's calls are not written again: the turn names them by their numbers on the tape, and whatever
-in it refers to a call or a chain of the turn says its place among them. All else is written by the
-types of the state, of the interventions, and of the fields that the turn's class adds. The manifest
-is enough to play the run again, and to tell two runs apart.
+A turn's calls are not written again: the turn names them by their numbers on the tape, and what in
+it refers to a call of the turn says its place among them. The manifest is enough to play the run
+again, and to tell two runs apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import cache, lru_cache
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -22,33 +19,28 @@ from typing_extensions import TypedDict
 
 from llmsim_lab._util.jsontext import dumps, dumps_plain, flat, read
 from llmsim_lab._util.text import clip, faults
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import RunIntervention
+from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._registry import RunClass, class_of_manifest
-from llmsim_lab.run._turn import RunTurn, Turn, turn_row
+from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._lines import RunInfo
-from llmsim_lab.types import Attempt, CallRecord, LLMReasoningChain, ModelInfo, Places
+from llmsim_lab.types import Attempt, CallRecord, ModelInfo, Places
 
-AnyTurn = Turn | RunTurn[Any, Any]
-Planned = Mapping[int, Sequence[RunIntervention]]
+Planned = Mapping[int, Sequence[StateChange]]
 """What is to be done from outside, by turn."""
 
-_COMMON = {field.name for field in fields(RunTurn)}
-_TAKEN = {"turn", "planned"}
-"""What a record has beside the fields of a turn."""
+_OWN = ("by_code", "noted", "became", "story")
+"""What a record has of a turn beside its state, its calls, and what was done from outside."""
 # Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
-_CHAINS: TypeAdapter[Any] = TypeAdapter(tuple[LLMReasoningChain, ...])
-_CHAIN_FIELDS = tuple([field.name for field in fields(LLMReasoningChain)])
-_chain_fields = attrgetter(*_CHAIN_FIELDS)
 
 
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def tape_turn(cls: RunClass, turn: AnyTurn, planned: Planned) -> tuple[int, str, str]:
+def tape_turn(cls: RunClass, turn: Turn, planned: Planned) -> tuple[int, str, str]:
     """Return a turn as the tape takes it: number, record, and row of the run's frame.
 
     Args:
@@ -61,7 +53,7 @@ def tape_turn(cls: RunClass, turn: AnyTurn, planned: Planned) -> tuple[int, str,
     """
     # Those of past turns are in their turns' own records.
     later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
-    record, row = record_of(cls, turn, later), turn_row(turn, cls.own_columns(turn))
+    record, row = record_of(cls, turn, later), turn_row(turn)
     try:
         return turn.number, dumps_plain(record), dumps(row)
     except ValueError as error:
@@ -72,9 +64,7 @@ def tape_turn(cls: RunClass, turn: AnyTurn, planned: Planned) -> tuple[int, str,
         ) from error
 
 
-def record_of(
-    cls: RunClass, turn: AnyTurn, planned: Sequence[RunIntervention] = ()
-) -> dict[str, Any]:
+def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) -> dict[str, Any]:
     """Return a turn's record, JSON-ready.
 
     Args:
@@ -85,29 +75,16 @@ def record_of(
     Raises:
         TapeError: a call was not recorded.
     """
-    adapter, own = _adapter_of(cls.turn_type, cls.state_type, cls.intervention_type)
     values = {
         "state": turn.state,
         "turn": turn.number,
         "seconds": turn.seconds,
         "interventions": turn.interventions,
         "planned": tuple(planned),
-        **{name: getattr(turn, name) for name in own},
+        **{name: getattr(turn, name) for name in _OWN},
     }
-    of_turn = turn.chains if isinstance(turn, RunTurn) else ()
-    places = Places(turn.calls, of_turn)
-    plain: dict[str, Any] = _plain(adapter, values, places)
+    plain: dict[str, Any] = _plain(_adapter_of(cls.state_type), values, Places(turn.calls))
     plain["calls"] = [[call.status, call.numbers] for call in turn.calls]
-    if not isinstance(turn, RunTurn):
-        return plain
-    plain["chains"] = chains = []
-    for chain in of_turn:
-        # By hand, since pydantic would ask ``Places`` about each chain and each call: every field
-        # but the call is a text or a number.
-        fields_of = dict(zip(_CHAIN_FIELDS, _chain_fields(chain), strict=True))
-        if chain.call is not None:
-            fields_of["call"] = places.name(chain.call)
-        chains.append(fields_of)
     return plain
 
 
@@ -119,31 +96,19 @@ def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> Any:
 
 
 @lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
-def _adapter_of(
-    turn_type: Any, state_type: Any, intervention_type: Any
-) -> tuple[TypeAdapter[Any], Sequence[str]]:
-    """Return what writes and reads a record but for calls and chains, and the turn's own fields.
-
-    Raises:
-        ConfigError: such a field has the name of something else in the record.
-    """
-    hints = get_type_hints(turn_type, include_extras=True)  # of fields they may be texts
-    if taken := _TAKEN & hints.keys():
-        raise ConfigError(
-            f"{turn_type.__name__}.{taken.pop()}: a turn's record has something else of that name; "
-            "call the field something else"
-        )
-    own = [field.name for field in fields(turn_type) if field.name not in _COMMON]
+def _adapter_of(state_type: Any) -> TypeAdapter[Any]:
+    """Return what writes and reads a record but for its calls."""
+    hints = get_type_hints(Turn, include_extras=True)
     items: dict[str, Any] = {
         "state": state_type,
         "turn": int,
         "seconds": float,
-        "interventions": tuple[intervention_type, ...],
-        "planned": tuple[intervention_type, ...],
-        **{name: hints[name] for name in own},
+        "interventions": tuple[StateChange, ...],
+        "planned": tuple[StateChange, ...],
+        **{name: hints[name] for name in _OWN},
     }
     record: Any = TypedDict("Record", items)  # type: ignore[misc]
-    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record)), own
+    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record))
 
 
 def decode_turn(
@@ -159,18 +124,13 @@ def decode_turn(
     Raises:
         TapeError: the record does not hold what it should; the tape is damaged.
     """
-    adapter, own = _adapter_of(cls.turn_type, cls.state_type, cls.intervention_type)
     rest = dict(record)
-    # Calls first: chains name calls by their places, and the rest names both.
+    # Calls first: the rest names them by their places.
     try:
-        calls = rest.pop("calls")
-        known: dict[str, Any] = {"calls": _read(_CALLS, calls, Places(attempts=attempts))}
-        if issubclass(cls.turn_type, RunTurn):
-            chains = _read(_CHAINS, rest.pop("chains"), Places(known["calls"], attempts=attempts))
-            known["chains"] = chains
-        values = _read(adapter, rest, Places(**known, attempts=attempts))
-        known |= {name: values[name] for name in ("state", "seconds", "interventions", *own)}
-        return cls.turn_type(number=values["turn"], **known)
+        calls = _read(_CALLS, rest.pop("calls"), Places(attempts=attempts))
+        values = _read(_adapter_of(cls.state_type), rest, Places(calls, attempts))
+        kept = {name: values[name] for name in ("state", "seconds", "interventions", *_OWN)}
+        return Turn(number=values["turn"], calls=calls, **kept)
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise TapeError(f"turn {record.get('turn')} on the tape is damaged: {error}") from error
 
@@ -207,28 +167,27 @@ def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return "; ".join(changed[:3])
 
 
-def planned_in(cls: RunClass, records: Sequence[Mapping[str, Any]]) -> list[RunIntervention]:
+def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:
     """Return what a run had planned: for turns that were played since, and for later ones.
 
     Args:
-        cls: the run's class.
         records: of its turns, oldest first.
     """
-    planned = interventions_of(cls, records[-1], "planned")
+    planned = interventions_of(records[-1], "planned")
     for record, after in pairwise(records):
-        items = interventions_of(cls, record, "planned")
+        items = interventions_of(record, "planned")
         planned += [item for item in items if item.turn == after["turn"]]
     return planned
 
 
-def interventions_of(cls: RunClass, record: Mapping[str, Any], part: str) -> list[RunIntervention]:
+def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
     """Return what a record says was done at its turn, or was ``planned`` for later ones.
 
     Raises:
         TapeError: it cannot be read; the tape is damaged.
     """
     try:
-        return [cls.intervention_type.model_validate(values) for values in record[part]]
+        return [StateChange.model_validate(values) for values in record[part]]
     except (ValidationError, KeyError, TypeError) as error:
         raise TapeError(f"turn {record['turn']} on the tape is damaged: {error}") from error
 
@@ -273,7 +232,7 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
     manifest = info.manifest
     try:
         cls = cls or class_of_manifest(info.id, manifest)
-        return cls.config_type.recorded(manifest["config"])
+        return cls.config_type.model_validate(manifest["config"])
     except (KeyError, ValidationError) as error:
         made_by = manifest.get("package", "an unknown version")
         raise TapeError(
@@ -282,15 +241,10 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
         ) from error
 
 
-def check_manifest(info: RunInfo, part_names: Collection[str]) -> None:
-    """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
-
-    Args:
-        info: the run.
-        part_names: the parts that a run of its class may be given.
-    """
+def check_manifest(info: RunInfo) -> None:
+    """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged."""
     wrong = info.faults
-    if not wrong and not all(name in part_names for name in info.manifest["given"]):
+    if not wrong and info.manifest["given"] not in ([], ["players"]):
         wrong = ["it was given something that no run takes"]
     if wrong:
         raise TapeError(f"run {info.id} on the tape is damaged: {'; '.join(wrong[:3])}")

@@ -52,6 +52,11 @@ def file_of(cls: type) -> Path | None:
     return Path(path) if path and not path.startswith("<") else None
 
 
+def is_shipped(cls: type) -> bool:
+    """Return True for a class of this package, which needs no import and whose version is known."""
+    return cls.__module__.startswith("llmsim_lab.")
+
+
 def identity(cls: type) -> str:
     """Return what a class is called on tapes: its file's stem and its name, never ``__main__``."""
     path = file_of(cls)

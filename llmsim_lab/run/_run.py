@@ -1,17 +1,12 @@
 """A run: a state, and a function that makes the next one by asking models.
 
-``Run`` is the base of all simulations. A world of one's own defines ``turn``; the worlds that come
-with the package override more. Tape, replay, forks, interventions and frames are the same for all.
+``Run`` is the base of all simulations; a world defines ``turn``. Tape, replay, forks, interventions
+and frames are the same for all.
 
 What can be done with a recorded run of any class, each with one meaning: ``replay`` asks no model,
 ``resume`` continues where a run stopped, ``rerun`` begins anew with fresh calls, ``fork`` shares a
 run's turns up to one and continues live, ``load`` only shows it. Which class plays the run, the
 tape says.
-
-The parts of a run, such as ``agents`` or ``engine``, are what it keeps in the attributes that its
-class's ``part_names`` name: one object each, or a sequence of objects with names. A prompt's place
-is ``engine`` for the part ``engine``, and ``agent:Ann`` for the one called Ann of the parts
-``agents``.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ import platform
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -58,13 +53,11 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._ask import Ask, Foresight, prompt_from
 from llmsim_lab.run._config import (
     Parameter,
-    RunConfig,
-    RunIntervention,
     StateChange,
     WorldConfig,
     config_type_of,
     made_intervention,
-    types_of,
+    state_type_of,
 )
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
@@ -80,7 +73,6 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import (
-    RunClass,
     class_of_manifest,
     code_digests,
     file_of,
@@ -91,7 +83,6 @@ from llmsim_lab.run._registry import (
 from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
 from llmsim_lab.run._state import State, changed_at, check_kept
 from llmsim_lab.run._turn import (
-    RunTurn,
     Series,
     Turn,
     decisions_frame,
@@ -101,14 +92,7 @@ from llmsim_lab.run._turn import (
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo, Verb
-from llmsim_lab.types import (
-    CallRecord,
-    ChatRequest,
-    Decision,
-    FrozenDict,
-    LLMReasoningChain,
-    Status,
-)
+from llmsim_lab.types import CallRecord, ChatRequest, Decision, FrozenDict, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,9 +101,6 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _version = cache(version)  # which reads a file, and a study has a thousand runs
 
 StateT = TypeVar("StateT", default=Any)
-TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
-ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
-InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
 Tapes = Tape | str | Path
 AnyRun = Any
@@ -154,7 +135,7 @@ class _Parameters:
     """
 
 
-class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
+class Run(_Parameters, Generic[StateT]):
     """The base of all simulations; a world of one's own derives from ``Run[ItsState]``.
 
     Its annotated fields are parameters, which are given by keyword, read from files and written on
@@ -167,11 +148,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     your own that is not in the turns. Then replay, fork and resume come by themselves. A turn that
     fails changes nothing: the turns before it stay, and ``step`` may be called again.
 
-    A class that needs more than ``turn`` overrides what has a default here. A constructor of its
-    own takes ``config``, and by keyword ``llm_client``, ``state`` (to start from), ``tape``,
-    ``prompts`` and its ``part_names``; it sets its parts, then calls this one. One that takes
-    something else overrides ``rebuilt``.
-
     Args:
         config: what to run; made of the parameters if not given.
         llm_client: the model, where the configuration calls for one.
@@ -181,26 +157,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         state: the state to start from, instead of ``start()``.
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: prompts instead of the world's own, as a recorded run names them.
-        first: the turn to start from, where a class makes it itself.
-        given: which parts the user gave instead of those the configuration describes.
         parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
 
     Attributes:
         kind: the name of its class on tapes, such as ``pot:PublicGoods``.
-        config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
-            are the columns to chart.
-        state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
-            as JSON and read back to an equal value.
-        turn_type: of its turns, a ``RunTurn`` with whatever fields it adds; those too are written
-            by pydantic. It says what is shown of a turn: ``own_columns``, ``in_words``,
-            ``outcomes``.
-        intervention_type: of what may be done from outside. These four are the ones that the class
-            names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
-        part_names: the constructor's arguments by which users may give parts of their own, such as
-            ``agents`` or ``engine``; each is also the attribute that holds that part, or those
-            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
-        repeats_interventions: whether a rerun or a fork does again also what was done from outside
-            while the run was played, and not only what was planned before.
+        config_type: of its configuration, a pydantic model made of its parameters.
+        state_type: of its states, which the class names: ``Run[ItsState]``.
+        given: whether a player is something that no tape can hold, such as a function.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -221,10 +184,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     kind: ClassVar[str] = ""
     config_type: ClassVar[type[Any]] = WorldConfig
     state_type: ClassVar[Any] = State
-    turn_type: ClassVar[type[Any]] = Turn
-    intervention_type: ClassVar[type[RunIntervention]] = StateChange
-    part_names: ClassVar[tuple[str, ...]] = ("players",)
-    repeats_interventions: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
     gone: ClassVar[Mapping[str, str]] = {}
@@ -232,83 +191,64 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = cls.__dict__
-        for name, named in types_of(cls, Run).items():
-            if name not in own:
-                setattr(cls, name, named)
-        # With type parameters left open it is a base of worlds, which knows no state yet.
-        if cls._is_own() and not cls.__parameters__:  # type: ignore[attr-defined]
+        if "state_type" not in cls.__dict__ and (named := state_type_of(cls, Run)) is not None:
+            cls.state_type = named
+        # With its parameter left open it is a base of worlds, which knows no state yet.
+        if cls.turn is not Run.turn and not cls.__parameters__:  # type: ignore[attr-defined]
             _check_world(cls)
-            if "config_type" not in own:
+            if "config_type" not in cls.__dict__:
                 cls.config_type = config_type_of(cls, Run)
-            if "kind" not in own:
+            if "kind" not in cls.__dict__:
                 cls.kind = identity(cls)
         if "kind" in cls.__dict__:
             register(cls.kind, cls)
 
-    @classmethod
-    def _is_own(cls) -> bool:
-        """Return True for a world that defines ``turn``, and leaves the rest to this class."""
-        return cls.turn is not Run.turn
-
     def __init__(
         self,
-        config: ConfigT | None = None,
+        config: Any = None,
         *,
         llm_client: LLMClient | None = None,
         players: Any = None,
         state: StateT | None = None,
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
-        first: TurnT | None = None,
-        given: Iterable[str] = (),
         **parameters: Any,
     ) -> None:
-        # A class that makes its first turn itself gave the prompts to its parts already.
-        self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
+        self._prompts: dict[str, Prompt] = dict(prompts or {})
         self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
         self._seats: dict[str, None] = {}
         self._told_of_braces: set[str] = set()
-        self.players: Mapping[str, Any] = FrozenDict()
-        if first is None:
-            players = {} if players is None else players
-            if not isinstance(players, Mapping):
-                players = {"*": players}
-            config = self._configured(config, parameters, players)
-        assert config is not None
-        self.config = config
+        players = {} if players is None else players
+        if not isinstance(players, Mapping):
+            players = {"*": players}
+        self.config: Any = _configured(type(self), config, parameters, players)
         self.llm_client = _checked_client(llm_client)
-        if first is None:
-            given = self._seated(players)
-            self.ready()
-            start = self.start() if state is None else state
-            first = self.turn_type(number=0, state=self._checked_state(start, starts=True))
-        self.turns: list[TurnT] = [first]
-        self.given = frozenset(given)
+        seated, self.given = _seated(self, players)
+        self.players: Mapping[str, Any] = FrozenDict(seated)
+        self.ready()
+        start = self.start() if state is None else state
+        self.turns: list[Turn] = [Turn(number=0, state=self._checked_state(start, starts=True))]
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
-        self._listeners: list[Callable[[TurnT], object]] = []
-        self._planned: dict[int, list[InterventionT]] = {}
+        self._listeners: list[Callable[[Turn], object]] = []
+        self._planned: dict[int, list[StateChange]] = {}
         self._told_to_reach = 0
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session: Session | None = None
-        self._taken_over = 0
-        for intervention in config.interventions:
+        for intervention in self.config.interventions:
             self._plan(intervention)
-            self._warn_if_unreached(intervention)
+            _warn_if_unreached(self, intervention)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # An own world's turn that remembers something outside the state would come out otherwise
-        # in a resume; the built-in worlds set what their parts remember from the turn before.
+        # A turn that remembers something outside the state would come out otherwise in a resume.
         if (
             self.__dict__.get("_stepping")
             and name not in _SET_IN_A_TURN
             and not name.startswith("_")
-            and self._is_own()
             and not isinstance(getattr(type(self), name, None), Parameter)
         ):
             raise ConfigError(
@@ -322,76 +262,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
         """Return the parameters that a file means; by default its keys, ``kind`` left out."""
         return file.values
-
-    @classmethod
-    def _configured(
-        cls, config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
-    ) -> ConfigT:
-        """Return the configuration that parameters make, or a given one with them."""
-        fields = cls.config_type.model_fields
-        for name in parameters:
-            if name in cls.gone:
-                raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
-            if name not in fields:
-                raise ConfigError(
-                    f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
-                    f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
-                    "state"
-                )
-        # Of the players a configuration holds what a file can say; ``_seat`` has the rest.
-        words = {name: who for name, who in players.items() if isinstance(who, str)}
-        words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
-        values = dict(parameters)
-        if config is not None:
-            if not isinstance(config, cls.config_type):
-                first = next((name for name in fields if name not in WorldConfig.model_fields), "")
-                raise ConfigError(
-                    f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
-                    f"by keyword: {cls.__name__}({first}=...)"
-                )
-            if not values and not words:
-                return cast("ConfigT", config)
-            values = {name: getattr(config, name) for name in fields} | values
-        if words:
-            values["players"] = {**values.get("players", {}), **words}
-        try:
-            return cast("ConfigT", cls.config_type.model_validate(values))
-        except ValidationError as error:
-            what = faults(error)
-        # In the name of the class that was called; without a context, as in ``Settings``.
-        raise ConfigError(f"{cls.__name__}: {what}")
-
-    def _seated(self, players: Mapping[str, Any]) -> list[str]:
-        """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
-        words = getattr(self.config, "players", {})
-        seated: dict[str, Any] = {}
-        # A person's answers are all on the tape; a function, or what another client is, cannot be.
-        given = False
-        for name, who in {**words, **players}.items():
-            if isinstance(who, str):
-                seated[name] = human_client(Person()) if who == "person" else who
-            elif isinstance(who, Person):
-                seated[name] = human_client(who)
-            elif isinstance(who, LLMClient):
-                seated[name] = who
-                given = given or not isinstance(who.backend, Person)
-            elif hasattr(who, "chat"):
-                config = self.llm_client.config if self.llm_client else LLMConfig()
-                seated[name], given = LLMClient(config, who), True
-            elif callable(who) or hasattr(who, "call_with_retry"):
-                seated[name], given = who, True
-            else:
-                raise ConfigError(
-                    f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
-                    "function of the question, a Person() or a client"
-                )
-        if "rule" in seated.values() and getattr(self, "rule", None) is None:
-            raise ConfigError(
-                f"{type(self).__name__} has no rule; define def rule(self, question) -> "
-                "YourReply(...) in it, or let chance answer: 'random'"
-            )
-        self.players = FrozenDict(seated)
-        return ["players"] if given else []
 
     def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
         """Return who answers a question: a client, a rule, or ``"random"``.
@@ -466,7 +336,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         path = file_of(type(self))
         prompt = prompt_from(source, name, path.parent if path else None)
         if isinstance(prompt, str):
-            self._warn_of_single_braces(prompt)
+            _warn_of_single_braces(self, prompt)
             return prompt, False
         # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
@@ -480,23 +350,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._prompts[place] = prompt
         used = self._prompts[place]
         self._sources[source, reply] = used, used.digest != prompt.digest
-        self._warn_of_single_braces(used.text)
+        _warn_of_single_braces(self, used.text)
         return self._sources[source, reply]
-
-    def _warn_of_single_braces(self, text: str) -> None:
-        """Log a WARNING for ``{name}``, as an f-string or R's glue has it: it is sent as it is."""
-        found = _SINGLE_BRACES.search(text)
-        if found and found[0] not in self._told_of_braces and not self._quiet:
-            self._told_of_braces.add(found[0])
-            _warn(
-                "SLOT_NOT_FILLED",
-                words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
-                f"double braces, {{{{ {found[1].rstrip()} }}}}",
-                run=self.config.name,
-                text=found[0],
-                reason="with single braces it is sent to the model as it stands",
-                way_out=f"{{{{ {found[1].rstrip()} }}}}",
-            )
 
     def _record(self, tape: Tape, known: Mapping[str, Any] | None = None) -> None:
         """Begin a run on a tape.
@@ -524,7 +379,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             "config": self.config.model_dump(mode="json", by_alias=True),
             "prompts": entries_of(self.prompts),
             "code": known.get("code") or self.code_digests,
-            "given": sorted(self.given),
+            "given": ["players"] if self.given else [],
             "llm": client.config.model_dump(mode="json") if client else None,
             "model": None,
             **known,
@@ -533,21 +388,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     # --- what a class may do differently -----------------------------------------------------
 
     @classmethod
-    def own_columns(cls, turn: TurnT) -> dict[str, Any]:
-        """Return what a turn's row of the frame says of its state: what the turn itself says."""
-        return turn.own_columns()
-
-    @classmethod
-    def series_of(cls, config: ConfigT) -> Sequence[Series]:
-        """Return the columns that can be charted, the most telling first.
-
-        They are the configuration's ``series``; of a world of one's own none, which means all the
-        numbers that there are.
-        """
-        return getattr(config, "series", ())
-
-    @classmethod
-    def measures(cls, config: ConfigT) -> Mapping[str, Callable[[pd.DataFrame], float]]:
+    def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
         """Return what sums up a whole run in a number, by name: a function of its frame each.
 
         A study takes them by name as its outcomes, such as ``loss`` of economic runs. None by
@@ -555,17 +396,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         del config
         return {}
-
-    @classmethod
-    def in_words(cls, turn: TurnT) -> Sequence[str]:
-        """Return a turn's story as lines of text: what the turn itself says."""
-        return turn.in_words()
-
-    def outcomes(
-        self, turn: TurnT, chains: Sequence[LLMReasoningChain]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return what became of a turn's decisions, one mapping each: what the turn itself says."""
-        return turn.outcomes(chains)
 
     async def turn(self, state: StateT, ask: Ask) -> StateT:
         """Return the state that comes next: what a world of one's own defines.
@@ -639,37 +469,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         return ()
 
-    @classmethod
-    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
-        """Return the same of a recorded run, from its manifest alone."""
-        del manifest
-        return ()
-
-    async def _play(self, before: TurnT, planned: Sequence[InterventionT]) -> TurnT:
-        """Play one turn and return it: its number (``before.number + 1``), state and chains.
-
-        Set what the parts remember from ``before`` first: the last try may have failed halfway.
-
-        Args:
-            before: the turn before.
-            planned: what is done from outside at this turn, for what has to happen during it;
-                what ``_intervened`` does to the state comes after.
-        """
-        del planned
-        number = before.number + 1
-        ask = Ask(self, before.state, number)
-        try:
-            after = await self.turn(before.state, ask)
-        except Exception as error:
-            # First, since the answer that nobody waited for is often what the turn failed on.
-            if whom := ask.forgotten():
-                raise _not_awaited(self, whom) from error
-            raise
-        if whom := ask.forgotten():
-            raise _not_awaited(self, whom)
-        state = self._checked_state(after, whole=number == 1)
-        return cast("TurnT", self.turn_type(number=number, state=state, **ask.close()))
-
     def _checked_state(self, state: Any, *, starts: bool = False, whole: bool = True) -> StateT:
         """Return what a turn led to, or what the run starts from.
 
@@ -683,7 +482,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            if whole and self._is_own():  # another class answers for its types
+            if whole:
                 check_kept(state, self.state_type)
             return cast("StateT", state)
         if starts:
@@ -706,91 +505,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             "state.replace(...)"
         )
 
-    def _intervened(self, state: StateT, interventions: Sequence[InterventionT]) -> StateT:
-        """Return the state with what is done from outside.
-
-        Raises:
-            ConfigError: it cannot be done.
-        """
-        for item in interventions:
-            state = item.applied(state, self)
-        return state
-
-    def _recount(self) -> None:
-        """Set what the parts count to that of the whole turns: after a failed turn, and a fork."""
-
-    def _about(self) -> str:
-        """Return what ``repr`` says after the turn's number, beginning with a separator.
-
-        By default it says how many parts there are, such as ``, 3 agents``.
-        """
-        several = {
-            name: part
-            for name, part in self.parts.items()
-            if isinstance(part, Sized) and not isinstance(part, Mapping)
-        }
-        return "".join(f", {len(part)} {name}" for name, part in several.items())
-
-    def state_at(self, turn: TurnT, state: Any) -> StateT:
-        """Return another state in a turn's place, for a fork.
-
-        Raises:
-            ConfigError: it is not one.
-        """
-        del turn
-        if isinstance(self.state_type, type) and not isinstance(state, self.state_type):
-            raise ConfigError(
-                f"state={state!r:.80} is not a {self.state_type.__name__}, which a state of "
-                f"{type(self).__name__} is"
-            )
-        return cast("StateT", state)
-
-    @classmethod
-    def rebuilt(
-        cls,
-        config: ConfigT,
-        *,
-        llm_client: LLMClient | None,
-        state: StateT,
-        prompts: Mapping[str, Prompt],
-        parts: Mapping[str, Any],
-    ) -> Self:
-        """Return a run made of recorded things; it gets its turns afterwards.
-
-        Args:
-            config: the recorded one, without interventions.
-            llm_client: the model, if there is one.
-            state: the one to continue from.
-            prompts: the recorded ones by their places, for parts that are not given.
-            parts: given ones, by ``part_names``.
-        """
-        make: Callable[..., Self] = cls  # which names its parts itself
-        return make(config, llm_client=llm_client, state=state, prompts=prompts, **parts)
-
-    @property
-    def parts(self) -> dict[str, Any]:
-        """What plays the run, by ``part_names``."""
-        return {name: getattr(self, name) for name in self.part_names}
-
     @property
     def prompts(self) -> dict[str, Prompt]:
-        """The prompts in use, by the part that uses each, such as ``engine`` or ``agent:Ann``.
-
-        Those of a world's own ``turn`` are known once they were asked.
-        """
-        of_parts = {
-            place: part.prompt
-            for place, part in placed_in(self.parts)
-            if isinstance(getattr(part, "prompt", None), Prompt)
-        }
-        return {**of_parts, **self._prompts}
+        """The prompts in use, by their places; a world's own are known once they were asked."""
+        return dict(self._prompts)
 
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
         shipped = type(self).__module__.startswith("llmsim_lab.")
-        own = self._is_own() and not shipped
-        return code_digests(type(self), Run, WorldConfig) if own else {}
+        return {} if shipped else code_digests(type(self), Run, WorldConfig)
 
     # --- what a run has been through ---------------------------------------------------------
 
@@ -807,17 +531,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def seed(self) -> int:
         """Of everything random but the model; see ``ask.rng``."""
-        return self.config.seed
+        return cast("int", self.config.seed)
 
     @property
     def name(self) -> str:
         """The run's name, for charts and records."""
-        return self.config.name
-
-    @property
-    def chains(self) -> list[LLMReasoningChain]:
-        """Every decision so far and why, oldest first."""
-        return [chain for turn in self.turns for chain in turn.chains]
+        return cast("str", self.config.name)
 
     @property
     def calls(self) -> list[CallRecord]:
@@ -831,7 +550,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         total = counts.total()
         return {status: count / total for status, count in counts.items()}
 
-    def listen(self, callback: Callable[[TurnT], object]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[Turn], object]) -> Callable[[], None]:
         """Register a callback for each turn played from now on, whoever plays it.
 
         Args:
@@ -851,7 +570,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def to_frame(self) -> pd.DataFrame:
         """Return the run as a frame, one row a turn, the initial state first.
 
-        Columns: ``turn``; those of the class, see ``own_columns``; ``calls``, the model calls;
+        Columns: ``turn``; those of the state, and what the turn noted; ``calls``, the model calls;
         ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
         ``interventions``, in words.
 
@@ -860,7 +579,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         import pandas as pd
 
-        rows = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
+        rows = [turn_row(turn) for turn in self.turns]
         frame = pd.DataFrame(rows)
         bounds = {item.column: (item.low, item.high) for item in self.series}
         frame.attrs = {
@@ -873,12 +592,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        return self._series(self.own_columns(turn) for turn in self.turns)
-
-    def _series(self, rows: Iterable[Mapping[str, Any]]) -> Sequence[Series]:
-        if declared := self.series_of(self.config):
-            return declared
-        return plain_series((name for row in rows for name in own_numbers(row)), self.state_type)
+        names = (name for turn in self.turns for name in own_numbers(turn.columns()))
+        return plain_series(names, self.state_type)
 
     @property
     def last_planned(self) -> int:
@@ -888,11 +603,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         if self.done(self.state):
             return self.turn_number
-        configured = self.turns[0].number + self.config.turns
+        configured: int = self.turns[0].number + self.config.turns
         return max(self.turn_number, self._told_to_reach, configured)
 
     @property
-    def planned(self) -> Mapping[int, Sequence[InterventionT]]:
+    def planned(self) -> Mapping[int, Sequence[StateChange]]:
         """What was or is to be done from outside, by turn."""
         return self._planned
 
@@ -906,35 +621,22 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """The run's number on its tape."""
         return self._session.run if self._session else None
 
-    @property
-    def recorded_to(self) -> int:
-        """The last turn that was not played in this process, but taken from a tape."""
-        replays = self._session is not None and self._session.is_replay
-        return self.turn_number if replays else self._taken_over
-
     def take_over(
-        self, turns: Sequence[TurnT], planned: Sequence[InterventionT], session: Session | None
+        self, turns: Sequence[Turn], planned: Sequence[StateChange], session: Session | None
     ) -> Self:
         """Continue with another run's turns, what was planned for later ones, and a tape."""
         self.turns = list(turns)
-        self._taken_over = self.turn_number
         self._planned = {}
         for intervention in planned:
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._session = session
-        self._recount()
-        return self
-
-    def note_unrecorded(self, reason: str) -> Self:
-        """Set why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
-        self.unrecorded = reason
         return self
 
     # --- what is done from outside -----------------------------------------------------------
 
     def intervene(
         self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
-    ) -> InterventionT:
+    ) -> StateChange:
         """Change the state of a turn from outside, now or when the run gets there.
 
         One planned for a turn that ``run()`` does not get to is kept, with a WARNING.
@@ -942,18 +644,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
             values: new values by name, ``{"coins.Ann": 5}``; the same as ``set=``.
-            more: what is done, as the class's ``intervention_type`` takes it: ``note="a tax"``.
+            more: ``note="a tax"``, why, for the record.
 
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
         if values is not None:
             more["set"] = values
-        return self.add_intervention(
-            made_intervention(type(self).intervention_type, {"turn": turn, **more})
-        )
+        return self.add_intervention(made_intervention({"turn": turn, **more}))
 
-    def add_intervention(self, intervention: Any) -> InterventionT:
+    def add_intervention(self, intervention: StateChange) -> StateChange:
         """Do what ``intervene`` does with an intervention that was made before."""
         if self._stepping and intervention.turn <= self.turn_number + 1:
             raise ConfigError(
@@ -973,10 +673,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 if not isinstance(error, TapeError):
                     self._session.changed(self.turns[-1], self._planned)
                 raise
-        self._warn_if_unreached(intervention)
-        return cast("InterventionT", intervention)
+        _warn_if_unreached(self, intervention)
+        return intervention
 
-    def _plan(self, intervention: InterventionT) -> None:
+    def _plan(self, intervention: StateChange) -> None:
         at, now = intervention.turn, self.turn_number
         if at < now:
             raise ConfigError(
@@ -984,32 +684,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 "later, or start a new run"
             )
         # Done to the latest state on trial: what this run has no place for raises now.
-        intervention.check(self)
-        self._intervened(self.turns[-1].state, [intervention])
+        _intervened(self, self.turns[-1].state, [intervention])
         if at == now:
             latest = self.turns[-1]
             self.turns[-1] = replace(
                 latest,
-                state=self._intervened(latest.state, [intervention]),
+                state=_intervened(self, latest.state, [intervention]),
                 interventions=(*latest.interventions, intervention),
             )
         else:
             self._planned.setdefault(at, []).append(intervention)
 
-    def _warn_if_unreached(self, intervention: InterventionT) -> None:
-        """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
-        end = self.turn_number + self.config.turns
-        # What is set in a state acts on the way to the next one, so that the last has none.
-        last = end - 1 if isinstance(intervention, StateChange) and self._is_own() else end
-        if self.config.turns and intervention.turn > last:  # with 0 turns it is stepped by hand
-            reason = f"run() called now ends at turn {end}"
-            if intervention.turn == end:
-                reason += ", and what is set there acts on the way to the next"
-            _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
-
     # --- playing -----------------------------------------------------------------------------
 
-    async def step(self, *, progress: bool = True) -> TurnT:
+    async def step(self, *, progress: bool = True) -> Turn:
         """Play one turn and return its record.
 
         Args:
@@ -1030,11 +718,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 with self._session.playing() if self._session else nullcontext():
                     turn = await self._next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
-            self._recount()
             if self._session is not None:
                 self._session.failed(error)
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
-                explain(error, self._what_now())
+                explain(error, _what_now(self))
             raise
         finally:
             self._stepping = False
@@ -1042,17 +729,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             callback(turn)
         return turn
 
-    def _clients(self) -> list[LLMClient]:
-        """Return the clients that this run's parts ask with."""
-        theirs = (getattr(part, "llm_client", None) for _, part in placed_in(self.parts))
-        found = [self.llm_client, *theirs, *map(_client_of, self.players.values())]
-        # Each once: most parts share the run's.
-        return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
-
     @property
     def people(self) -> list[Person]:
         """The people who are asked in this run, whoever's place they take."""
-        return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
+        return [it.backend for it in _clients(self) if isinstance(it.backend, Person)]
 
     def foreseen(self) -> list[tuple[Person, ChatRequest]]:
         """Return what people will be asked first in the next turn, without asking anything.
@@ -1074,15 +754,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ask.forgotten()
         return ask.requests
 
-    async def _next_turn(self) -> TurnT:
+    async def _next_turn(self) -> Turn:
         before = self.turns[-1]
-        planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
+        planned: Sequence[StateChange] = self._planned.get(before.number + 1, [])
         if self._session is not None:
             others = {name: _client_of(who) for name, who in self.players.items()}
             others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
-        if len(self.turns) == 1 and self._is_live:
+        if len(self.turns) == 1 and _is_live(self):
             for doubt in self.doubts():
                 _warn("LINT", **doubt)
         began, known_prompts = time.perf_counter(), len(self._prompts)
@@ -1093,21 +773,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
         # this turn's log and recorder in the context variable that ``scoped`` sets.
         with scoped(recorder=recorder, log=log):
-            turn = await self._play(before, planned)
+            turn = await _played(self, before)
             calls = log.close()
         # An agent may have caught the failed call and decided without an answer.
         if self._purse is not None and self._purse.refusal is not None:
             raise self._purse.refusal
-        if turn.number != before.number + 1:
-            raise ConfigError(
-                f"{type(self).__name__} played turn {turn.number} after turn {before.number}; what "
-                f"comes next is turn {before.number + 1}"
-            )
-        if isinstance(turn, Turn):
-            turn = replace(turn, by_code=named_in(calls, turn.by_code))
         turn = replace(
             turn,
-            state=self._intervened(turn.state, planned),
+            by_code=named_in(calls, turn.by_code),
+            state=_intervened(self, turn.state, planned),
             interventions=tuple(planned),
             seconds=time.perf_counter() - began,
             calls=calls,
@@ -1123,7 +797,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self,
         turns: int | None = None,
         *,
-        on_turn: Callable[[TurnT], object] | None = None,
+        on_turn: Callable[[Turn], object] | None = None,
         budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
@@ -1155,7 +829,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self,
         turns: int | None = None,
         *,
-        on_turn: Callable[[TurnT], object] | None = None,
+        on_turn: Callable[[Turn], object] | None = None,
         progress: bool = True,
         beyond_done: bool = False,
     ) -> None:
@@ -1164,63 +838,38 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
         been stepped on by hand.
         """
-        with self._session.playing() if self._session else nullcontext():
-            await self._play_on(turns, on_turn, progress=progress, beyond_done=beyond_done)
-
-    async def _play_on(
-        self,
-        turns: int | None,
-        on_turn: Callable[[TurnT], object] | None,
-        *,
-        progress: bool,
-        beyond_done: bool,
-    ) -> None:
         wanted = self.config.turns if turns is None else turns
         count, before = whole_number("turns", wanted, least=0), self.turn_number
-        self._told_to_reach = before + count
-        try:
-            async with progress_line(
-                "turn", number=before + 1, last=before + count, enabled=progress
-            ) as advance:
-                for _ in range(count):
-                    if not beyond_done and self.done(self.state):
-                        break
-                    if self._purse is not None:
-                        self._purse.check()
-                    turn = await self.step()
-                    advance()
-                    returned = on_turn(turn) if on_turn is not None else None
-                    if inspect.isawaitable(returned):
-                        await returned
-                    await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
-        except BudgetReached as error:
-            self._ended(f"stopped: {error}")
-            _warn("BUDGET_REACHED", run=self.config.name, turn=self.turn_number, reason=error)
-            return
-        except Exception as error:
-            self._ended(f"failed: {error}")
-            raise
-        except BaseException:  # Ctrl-C, or the task was cancelled
-            self._ended("interrupted")
-            raise
-        self._ended("done")
-        self._warn_of_players_never_asked()
-
-    @property
-    def _is_live(self) -> bool:
-        """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
-        return not self._quiet and isinstance(self._session, Recording | None)
-
-    def _warn_of_players_never_asked(self) -> None:
-        """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
-        never = [name for name in self.players if name != "*" and name not in self._seats]
-        if never and self._seats and self._is_live:
-            _warn(
-                "PLAYER_NEVER_ASKED",
-                run=self.config.name,
-                player=never[0],
-                reason=f"no question of this run named it{closest(never[0], self._seats)}",
-            )
+        with self._session.playing() if self._session else nullcontext():
+            self._told_to_reach = before + count
+            try:
+                async with progress_line(
+                    "turn", number=before + 1, last=before + count, enabled=progress
+                ) as advance:
+                    for _ in range(count):
+                        if not beyond_done and self.done(self.state):
+                            break
+                        if self._purse is not None:
+                            self._purse.check()
+                        turn = await self.step()
+                        advance()
+                        returned = on_turn(turn) if on_turn is not None else None
+                        if inspect.isawaitable(returned):
+                            await returned
+                        # Where nothing waits, as for rules: let others run too.
+                        await asyncio.sleep(0)
+            except BudgetReached as error:
+                self._ended(f"stopped: {error}")
+                _warn("BUDGET_REACHED", run=self.config.name, turn=self.turn_number, reason=error)
+                return
+            except Exception as error:
+                self._ended(f"failed: {error}")
+                raise
+            except BaseException:  # Ctrl-C, or the task was cancelled
+                self._ended("interrupted")
+                raise
+            self._ended("done")
+            _warn_of_players_never_asked(self)
 
     def _ended(self, outcome: str) -> None:
         """Write the outcome on the tape."""
@@ -1233,7 +882,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self,
         turns: int | None = None,
         *,
-        on_turn: Callable[[TurnT], object] | None = None,
+        on_turn: Callable[[Turn], object] | None = None,
         budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
@@ -1241,22 +890,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         try:
             return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
         except KeyboardInterrupt as error:
-            explain(error, self._what_now())
+            explain(error, _what_now(self))
             raise
-
-    def _what_now(self) -> str:
-        """Return which turn a run that was stopped is at, and how it continues."""
-        at, left = self.turn_number, max(1, self._told_to_reach - self.turn_number)
-        later = ""
-        if isinstance(self._session, Recording):
-            model = ", llm_client=..." if self.llm_client is not None else ""
-            file = f"{str(self._session.tape.path)!r}, {self.run_id}{model}"
-            resume = f"{type(self).__name__}.resume" if self._is_own() else "resume"
-            later = f" (in another session, {resume}({file}).run({left}))"
-        return (
-            f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
-            f"continues it{later}."
-        )
 
     # --- forks, and recorded runs of this class ----------------------------------------------
 
@@ -1296,7 +931,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError(
                 f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
             )
-        from_outside = _listed(intervene, at, type(self).intervention_type)
+        from_outside = _listed(intervene, at)
         prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
         if any(not isinstance(item, Prompt) for item in prompts):
             names = [f"run.prompts[{place!r}].edit('...')" for place in self.prompts]
@@ -1310,7 +945,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             client, lacks_model = None, False
         new = self.branch(at, client, prompts, state=state)
         for values in from_outside:
-            new.add_intervention(made_intervention(self.intervention_type, values))
+            new.add_intervention(made_intervention(values))
         if lacks_model:  # after the rest, which is wrong with a model as well
             raise ConfigError(
                 "what comes after a fork is live: give it a model, fork(..., "
@@ -1322,12 +957,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             tape, info = _copied(self.tape, self.tape.run(self.run_id), to, up_to=at)
             return new._continue_on(tape, verb="fork", parent=info.id, fork_turn=at)
         if self.tape is None:
-            return new.note_unrecorded(self.unrecorded)
+            new.unrecorded = self.unrecorded
+            return new
         if not self.tape.read_only:
             return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
-        reason = f"the tape {self.tape.path} is open for reading only"
-        _warn("FORK_NOT_RECORDED", reason=reason)
-        return new.note_unrecorded(reason)
+        new.unrecorded = f"the tape {self.tape.path} is open for reading only"
+        _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
+        return new
 
     def counterfactual(
         self,
@@ -1361,8 +997,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         client = _checked_client(llm_client) or self.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             client = None  # a recorded run's, which answers nothing
-        start, seats = self.turns[:1], {"players": {**kept, **others}}
-        new: Self = _made(type(self), config, client, start[0].state, self.prompts, seats)
+        start, given = self.turns[:1], {**_others_given(self), "players": {**kept, **others}}
+        new: Self = _made(type(self), config, client, start[0].state, self.prompts, given)
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
         new.take_over(start, [*done, *ahead], None)
@@ -1381,34 +1017,31 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
         turns = list(self.turns[: at - self.turns[0].number + 1])
         if state is not None:
-            turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
+            if not isinstance(state, self.state_type):
+                raise ConfigError(
+                    f"state={state!r:.80} is not a {self.state_type.__name__}, which a state of "
+                    f"{type(self).__name__} is"
+                )
+            turns[-1] = replace(turns[-1], state=state)
         planned = [item for when, items in self.planned.items() if when > at for item in items]
-        if self.repeats_interventions:  # also those that were not planned
-            done = [item for turn in self.turns if turn.number > at for item in turn.interventions]
-            planned = [*done, *(item for item in planned if item.turn > self.turn_number)]
-        made = self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
-        made._taken_over = min(at, self.recorded_to)  # which this run itself may have played
-        return made
+        wanted = {prompt.name: prompt for prompt in prompts}
+        check_used(wanted, [prompt.name for prompt in self.prompts.values()])
+        edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
+        given = _others_given(self)
+        made: Self = _made(type(self), self.config, client, turns[-1].state, edited, given)
+        return made.take_over(turns, planned, None)
 
-    def anew(self, config: ConfigT, client: LLMClient | None) -> Self:
+    def anew(self, config: Any, client: LLMClient | None) -> Self:
         """Return a run that begins anew with another configuration, recorded on the same tape.
 
         Args:
             config: the configuration.
             client: the model, if there is one.
         """
-        parts = copied({name: getattr(self, name) for name in self.given}, client, {})
-        prompts = {at: it for at, it in self.prompts.items() if not belongs_to(at, parts)}
-        new: Self = type(self).rebuilt(
-            config,
-            llm_client=client,
-            state=None,  # type: ignore[arg-type]
-            prompts=prompts,
-            parts=parts,
-        )
+        new = type(self)(config, llm_client=client, prompts=self._prompts, **_others_given(self))
         if self.tape is not None and self.tape.read_only:
-            return new.note_unrecorded(f"the tape {self.tape.path} is open for reading only")
-        if self.tape is not None:
+            new.unrecorded = f"the tape {self.tape.path} is open for reading only"
+        elif self.tape is not None:
             new._record(self.tape)
         return new
 
@@ -1416,22 +1049,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Ask with other prompts than those that the class's ``turn`` names, by their places."""
         self._prompts |= prompts
         self._sources.clear()
-
-    def _copy(self, client: LLMClient | None, prompts: Sequence[Prompt], turn: TurnT) -> Self:
-        """Return a run with copies of this one's parts, which starts from a turn's state."""
-        wanted = {prompt.name: prompt for prompt in prompts}
-        used = self.prompts
-        check_used(wanted, [prompt.name for prompt in used.values()])
-        new: Self = _made(
-            type(self),
-            self.config,
-            client,
-            turn.state,
-            {place: wanted.get(prompt.name, prompt) for place, prompt in used.items()},
-            copied(self.parts, client, wanted),
-        )
-        new.given = self.given
-        return new
 
     def _continue_on(
         self, tape: Tape, *, verb: Verb, parent: int | None, fork_turn: int | None = None
@@ -1450,15 +1067,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @classmethod
     def replay(
-        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
+        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **given: Any
     ) -> Self:
         """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
-        return cast("Self", replay(tape, run, turns=turns, kind=cls, **parts))
+        return cast("Self", replay(tape, run, turns=turns, kind=cls, **given))
 
     @classmethod
-    def load(cls, tape: Tapes, run: int | None = None, **parts: Any) -> Self:
+    def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
         """Return a recorded run of this class to look at, as ``llmsim_lab.load`` does."""
-        return cast("Self", load(tape, run, kind=cls, **parts))
+        return cast("Self", load(tape, run, kind=cls, **given))
 
     @classmethod
     def resume(
@@ -1467,10 +1084,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         run: int | None = None,
         *,
         llm_client: LLMClient | None = None,
-        **parts: Any,
+        **given: Any,
     ) -> Self:
         """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
-        return cast("Self", resume(tape, run, llm_client=llm_client, kind=cls, **parts))
+        return cast("Self", resume(tape, run, llm_client=llm_client, kind=cls, **given))
 
     @classmethod
     def rerun(
@@ -1479,10 +1096,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         run: int | None = None,
         *,
         llm_client: LLMClient | None = None,
-        **parts: Any,
+        **given: Any,
     ) -> Self:
         """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
-        return cast("Self", rerun(tape, run, llm_client=llm_client, kind=cls, **parts))
+        return cast("Self", rerun(tape, run, llm_client=llm_client, kind=cls, **given))
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1491,8 +1108,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Columns: ``run``, its number on the tape; ``seed``; ``period``, where turns have one;
         ``turn``; ``player``; ``component``; the fields of the replies, each under its own name, or
-        as ``reply_NAME`` where that is taken; ``reasoning``; ``confidence``; what the class says
-        became of it, see ``outcomes``; ``status``; ``interventions`` of the turn, in words;
+        as ``reply_NAME`` where that is taken; ``reasoning``; ``confidence``; what the turn noted
+        became of it; ``status``; ``interventions`` of the turn, in words;
         ``attempts``; ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together;
         ``seconds``; ``model``.
 
@@ -1577,7 +1194,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        about = f"turn {self.turn_number}{self._about()}{lost}"
+        about = f"turn {self.turn_number}{lost}"
         return f"<{type(self).__name__} {self.config.name!r}: {about}>"
 
     def _repr_html_(self) -> str:
@@ -1596,19 +1213,188 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for at in sorted(at for at in self.planned if at > self.turn_number):
             facts += [("planned", item) for item in self.planned[at]]
         about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
-        return str(join([about, self._latest_html()]))
+        return str(join([about, _latest_html(self)]))
 
-    def _latest_html(self) -> Markup:
-        columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
-        turns = self.turns[-_LATEST_SHOWN:]
-        rows = []
-        for turn in turns:
-            own = self.own_columns(turn)
-            numbers = [cell(own.get(column)) for column in columns]
-            rows.append([turn.number, *numbers, "; ".join(map(str, turn.interventions))])
-        header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
-        title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
-        return table(header, rows, caption=title)
+
+def _configured(
+    cls: type[Run], config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
+) -> Any:
+    """Return the configuration that parameters make, or a given one with them."""
+    fields = cls.config_type.model_fields
+    for name in parameters:
+        if name in cls.gone:
+            raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
+        if name not in fields:
+            raise ConfigError(
+                f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
+                f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
+                "state"
+            )
+    # Of the players a configuration holds what a file can say; ``_seat`` has the rest.
+    words = {name: who for name, who in players.items() if isinstance(who, str)}
+    words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
+    values = dict(parameters)
+    if config is not None:
+        if not isinstance(config, cls.config_type):
+            first = next((name for name in fields if name not in WorldConfig.model_fields), "")
+            raise ConfigError(
+                f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
+                f"by keyword: {cls.__name__}({first}=...)"
+            )
+        if not values and not words:
+            return config
+        values = {name: getattr(config, name) for name in fields} | values
+    if words:
+        values["players"] = {**values.get("players", {}), **words}
+    try:
+        return cls.config_type.model_validate(values)
+    except ValidationError as error:
+        what = faults(error)
+    # In the name of the class that was called; without a context, as in ``Settings``.
+    raise ConfigError(f"{cls.__name__}: {what}")
+
+
+def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return who answers for whom, and whether a tape cannot hold some of it."""
+    seated: dict[str, Any] = {}
+    # A person's answers are all on the tape; a function, or what another client is, cannot be.
+    given = False
+    for name, who in {**run.config.players, **players}.items():
+        if isinstance(who, str):
+            seated[name] = human_client(Person()) if who == "person" else who
+        elif isinstance(who, Person):
+            seated[name] = human_client(who)
+        elif isinstance(who, LLMClient):
+            seated[name] = who
+            given = given or not isinstance(who.backend, Person)
+        elif hasattr(who, "chat"):
+            config = run.llm_client.config if run.llm_client else LLMConfig()
+            seated[name], given = LLMClient(config, who), True
+        elif callable(who) or hasattr(who, "call_with_retry"):
+            seated[name], given = who, True
+        else:
+            raise ConfigError(
+                f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
+                "function of the question, a Person() or a client"
+            )
+    if "rule" in seated.values() and getattr(run, "rule", None) is None:
+        raise ConfigError(
+            f"{type(run).__name__} has no rule; define def rule(self, question) -> "
+            "YourReply(...) in it, or let chance answer: 'random'"
+        )
+    return seated, given
+
+
+def _warn_of_single_braces(run: Run, text: str) -> None:
+    """Log a WARNING for ``{name}``, as an f-string or R's glue has it: it is sent as it is."""
+    found = _SINGLE_BRACES.search(text)
+    if found and found[0] not in run._told_of_braces and not run._quiet:
+        run._told_of_braces.add(found[0])
+        _warn(
+            "SLOT_NOT_FILLED",
+            words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
+            f"double braces, {{{{ {found[1].rstrip()} }}}}",
+            run=run.config.name,
+            text=found[0],
+            reason="with single braces it is sent to the model as it stands",
+            way_out=f"{{{{ {found[1].rstrip()} }}}}",
+        )
+
+
+def _intervened(run: Run[StateT], state: StateT, interventions: Sequence[StateChange]) -> StateT:
+    """Return the state with what is done from outside.
+
+    Raises:
+        ConfigError: it cannot be done.
+    """
+    for item in interventions:
+        state = run.changed(state, item.set)
+    return state
+
+
+def _warn_if_unreached(run: Run, intervention: StateChange) -> None:
+    """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
+    end = run.turn_number + run.config.turns
+    # What is set in a state acts on the way to the next one, so that the last has none.
+    if run.config.turns and intervention.turn >= end:  # with 0 turns it is stepped by hand
+        reason = f"run() called now ends at turn {end}"
+        if intervention.turn == end:
+            reason += ", and what is set there acts on the way to the next"
+        _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
+
+
+def _clients(run: Run) -> list[LLMClient]:
+    """Return the clients that this run asks with, each once."""
+    found = [run.llm_client, *map(_client_of, run.players.values())]
+    return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
+
+
+async def _played(run: Run, before: Turn) -> Turn:
+    """Play one turn and return it, its calls left out."""
+    number = before.number + 1
+    ask = Ask(run, before.state, number)
+    try:
+        after = await run.turn(before.state, ask)
+    except Exception as error:
+        # First, since the answer that nobody waited for is often what the turn failed on.
+        if whom := ask.forgotten():
+            raise _not_awaited(run, whom) from error
+        raise
+    if whom := ask.forgotten():
+        raise _not_awaited(run, whom)
+    state = run._checked_state(after, whole=number == 1)
+    return Turn(number=number, state=state, **ask.close())
+
+
+def _is_live(run: Run) -> bool:
+    """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
+    return not run._quiet and isinstance(run._session, Recording | None)
+
+
+def _warn_of_players_never_asked(run: Run) -> None:
+    """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+    never = [name for name in run.players if name != "*" and name not in run._seats]
+    if never and run._seats and _is_live(run):
+        _warn(
+            "PLAYER_NEVER_ASKED",
+            run=run.config.name,
+            player=never[0],
+            reason=f"no question of this run named it{closest(never[0], run._seats)}",
+        )
+
+
+def _what_now(run: Run) -> str:
+    """Return which turn a run that was stopped is at, and how it continues."""
+    at, left = run.turn_number, max(1, run._told_to_reach - run.turn_number)
+    later = ""
+    if isinstance(run._session, Recording):
+        model = ", llm_client=..." if run.llm_client is not None else ""
+        file = f"{str(run._session.tape.path)!r}, {run.run_id}{model}"
+        name = type(run).__name__
+        later = f" (in another session, {name}.resume({file}).run({left}))"
+    return (
+        f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
+        f"continues it{later}."
+    )
+
+
+def _others_given(run: Run) -> dict[str, Any]:
+    """Return what a run like this one has to be given again, which no configuration holds."""
+    others = {name: getattr(run, name) for name in own_arguments(type(run))}
+    return {**others, "players": run.players}
+
+
+def _latest_html(run: Run) -> Markup:
+    columns = [series.column for series in run.series if series.short][:_MOST_COLUMNS_SHOWN]
+    turns = run.turns[-_LATEST_SHOWN:]
+    rows = []
+    for turn in turns:
+        own = turn.columns()
+        numbers = [cell(own.get(column)) for column in columns]
+        rows.append([turn.number, *numbers, "; ".join(map(str, turn.interventions))])
+    header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
+    title = "the latest turns" if len(run.turns) > len(turns) else "its turns"
+    return table(header, rows, caption=title)
 
 
 def _client_of(player: Any) -> Any:
@@ -1654,7 +1440,7 @@ def replay(
     *,
     turns: int | None = None,
     kind: type[Run] | None = None,
-    **parts: Any,
+    **given: Any,
 ) -> AnyRun:
     """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
@@ -1667,10 +1453,7 @@ def replay(
         turns: the last turn to replay; the last recorded if not given.
         kind: the class that plays it; the tape says its name, and a class that is known here by
             that name is found by itself.
-        parts: those that the run was given by its user, the same again, such as ``agents``: each as
-            it is, or anything that can be called with the client that the part is to ask and
-            returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. That client has the
-            recorded settings and can make no call in a replay; without a model it is None.
+        given: what the run was given that no tape can hold, the same again: ``players={...}``.
 
     Raises:
         TapeMiss: a call differs from the recorded ones; the message shows how.
@@ -1685,8 +1468,8 @@ def replay(
     first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
     shared = [record for record in records if record["turn"] <= first]
     loaded = load_turns(cls, tape, info.id, shared)
-    simulation = _rebuild(cls, info, _no_model(cls, info), parts, loaded[-1].state)
-    planned = planned_in(cls, records)
+    simulation = _rebuild(cls, info, _no_model(cls, info), given, loaded[-1].state)
+    planned = planned_in(records)
     simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, lines))
     wanted = info.turns if turns is None else turns
     if not first <= wanted <= info.turns:
@@ -1709,7 +1492,7 @@ def resume(
     *,
     llm_client: LLMClient | None = None,
     kind: type[Run] | None = None,
-    **parts: Any,
+    **given: Any,
 ) -> AnyRun:
     """Return a run ready to continue after its last whole turn, on the same tape.
 
@@ -1721,7 +1504,7 @@ def resume(
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
         kind: as for ``replay``.
-        parts: as for ``replay``.
+        given: as for ``replay``.
 
     Raises:
         TapeError: another process is writing to the run, or the tape is read-only.
@@ -1731,8 +1514,8 @@ def resume(
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     turns = load_turns(cls, tape, info.id, records)
-    simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
-    planned = planned_in(cls, records)
+    simulation = _rebuild(cls, info, llm_client, given, turns[-1].state)
+    planned = planned_in(records)
     if changed := _code_changes(info, simulation):
         _warn(
             "CODE_CHANGED",
@@ -1750,11 +1533,12 @@ def rerun(
     llm_client: LLMClient | None = None,
     kind: type[Run] | None = None,
     to: Tapes | None = None,
-    **parts: Any,
+    **given: Any,
 ) -> AnyRun:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
 
-    All calls will be fresh ones: another sample of the same run, beside it on the tape.
+    All calls will be fresh ones: another sample of the same run, beside it on the tape. What was
+    set from outside is set again.
 
     Args:
         tape: the tape, or its file.
@@ -1762,7 +1546,7 @@ def rerun(
         llm_client: the model.
         kind: as for ``replay``.
         to: as for ``fork``.
-        parts: as for ``replay``.
+        given: as for ``replay``.
     """
     tape = existing_tape(tape) if to is None else _reading(tape)
     info = tape.run(run)
@@ -1771,11 +1555,9 @@ def rerun(
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     start = load_turns(cls, tape, info.id, records[:1])
-    planned = planned_in(cls, records[:1])
-    if cls.repeats_interventions:
-        done = (interventions_of(cls, record, "interventions") for record in records[1:])
-        planned = [*chain(*done), *interventions_of(cls, records[-1], "planned")]
-    simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
+    done = (interventions_of(record, "interventions") for record in records[1:])
+    planned = [*chain(*done), *interventions_of(records[-1], "planned")]
+    simulation = _rebuild(cls, info, llm_client, given, start[0].state)
     simulation.take_over(start, planned, None)
     if simulation.config.replicate is not None:
         # Else a server that keeps to its seeds would give the same answers, which is no sample.
@@ -1795,7 +1577,7 @@ def fork(
     intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
     to: Tapes | None = None,
-    **parts: Any,
+    **given: Any,
 ) -> AnyRun:
     """Return a new run that continues from a turn of a recorded one, with something changed.
 
@@ -1811,7 +1593,7 @@ def fork(
         llm_client: the model.
         to: another tape to record on, made if it is not there; what the new run comes from is
             copied to it.
-        parts: as for ``replay``.
+        given: as for ``replay``.
 
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
@@ -1825,7 +1607,7 @@ def fork(
         raise
     if to is not None:
         tape, info = _copied(tape, info, to, up_to=turn)
-    recorded = _load(tape, info, llm_client, parts)
+    recorded = _load(tape, info, llm_client, given)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
 
 
@@ -1836,7 +1618,7 @@ def _copied(tape: Tape, info: RunInfo, to: Tapes, *, up_to: int | None) -> tuple
 
 
 def load(
-    tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **parts: Any
+    tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **given: Any
 ) -> AnyRun:
     """Return a recorded run to look at: its turns, frames and decisions, without playing anything.
 
@@ -1844,10 +1626,10 @@ def load(
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
         kind: as for ``replay``.
-        parts: as for ``replay``.
+        given: as for ``replay``.
     """
     tape = _reading(tape)
-    return _load(tape, tape.run(run), None, parts, kind)
+    return _load(tape, tape.run(run), None, given, kind)
 
 
 def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
@@ -1896,37 +1678,11 @@ def read_into(reading: Reading, tape: Tape, info: RunInfo, changes: Sequence[str
     return source
 
 
-def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
-    """Return a run's turns from the tape, those it shares with its parents included."""
-    info = tape.run(run)
-    return load_turns(class_on(tape, info), tape, info.id, tape.turn_records(info.id, up_to=up_to))
-
-
-def class_on(tape: Tape, info: RunInfo) -> RunClass:
-    """Return the class of a run's turns; those of a comparison are of the run that it asks again.
-
-    Raises:
-        TapeError: it is not known here.
-    """
-    if info.verb == "experiment" and info.parent is not None:
-        info = tape.run(info.parent)
-    return class_of_manifest(info.id, info.manifest)
-
-
 def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
-    """Return the columns of a recorded run that can be charted, the most telling first.
-
-    Those that its class names; where it names none, or is not known here, the numbers recorded.
-    """
+    """Return the columns of a recorded run that can be charted: the numbers recorded."""
     state_type = None
     with suppress(TapeError):  # the numbers on a tape can be charted without the class
-        cls = class_of_manifest(run.id, run.manifest)
-        state_type = cls.state_type
-        if declared := tuple(cls.series_of(config_of(run))):
-            if not run.manifest["given"]:
-                return declared
-            # Parts of the user's own may have other bounds than the configuration says.
-            return [replace(item, low=None, high=None) for item in declared]
+        state_type = class_of_manifest(run.id, run.manifest).state_type
     rows = tape.frame_rows(run.id).values()
     names = (name for row in rows if isinstance(row, dict) for name in own_numbers(row))
     return plain_series(names, state_type)
@@ -1953,23 +1709,23 @@ def _load(
     tape: Tape,
     info: RunInfo,
     llm_client: LLMClient | None,
-    parts: Mapping[str, Any],
-    given: type[Run] | None = None,
+    given: Mapping[str, Any],
+    kind: type[Run] | None = None,
 ) -> AnyRun:
-    cls = _class_of(info, given)
+    cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     turns = load_turns(cls, tape, info.id, records)
     if not turns:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     client = llm_client or _no_model(cls, info)
-    simulation = _rebuild(cls, info, client, parts, turns[-1].state)
-    planned = planned_in(cls, records)
+    simulation = _rebuild(cls, info, client, given, turns[-1].state)
+    planned = planned_in(records)
     # There is no turn to compare, only a tape to name.
     return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, {}))
 
 
 def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
-    check_manifest(info, cls.part_names)
+    check_manifest(info)
     config = llm_config_of(info.manifest)
     return LLMClient(config, NoModel()) if config else None
 
@@ -1988,28 +1744,33 @@ def _rebuild(
     cls: type[Run],
     info: RunInfo,
     llm_client: LLMClient | None,
-    parts: Mapping[str, Any],
+    others: Mapping[str, Any],
     state: Any,
 ) -> AnyRun:
     """Return a simulation of a recorded run's configuration, prompts and settings."""
-    check_manifest(info, cls.part_names)
+    check_manifest(info)
     client = _with_recorded_settings(info, llm_client)
-    given = {name: part for name, part in parts.items() if part is not None}
-    if unknown := given.keys() - set(cls.part_names):
+    given = {name: it for name, it in others.items() if it is not None}
+    taken = ("players", *own_arguments(cls))
+    if unknown := given.keys() - set(taken):
         its = sorted(unknown & cls.config_type.model_fields.keys())
         own = f"; for another {its[0]} start a new run: {cls.__name__}({its[0]}=...)" if its else ""
         raise ConfigError(
-            f"{', '.join(sorted(unknown))}: the parts of a run of the kind {cls.kind!r} are "
-            f"{', '.join(cls.part_names) or 'none'}{own}"
+            f"{', '.join(sorted(unknown))}: what a recorded {cls.__name__} may be given again is "
+            f"{', '.join(taken)}{own}"
         )
-    lacking = [name for name in info.manifest["given"] if name not in given]
-    if lacking:
+    if info.manifest["given"] and "players" not in given:
         raise ConfigError(
-            f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
-            f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
+            f"run {info.id} was given players of its own, which no tape can hold; pass the same "
+            "again: players=..."
         )
-    config, prompts = config_of(info, cls), prompts_of(info.manifest)
-    return _made(cls, config, client, state, prompts, made_of(client, given))
+    return _made(cls, config_of(info, cls), client, state, prompts_of(info.manifest), given)
+
+
+def own_arguments(cls: type[Run]) -> list[str]:
+    """Return what a class's constructor takes that no other run does, such as a chat's tools."""
+    common = inspect.signature(Run.__init__).parameters
+    return [name for name in inspect.signature(cls.__init__).parameters if name not in common]
 
 
 def _made(
@@ -2018,17 +1779,12 @@ def _made(
     client: LLMClient | None,
     state: Any,
     prompts: Mapping[str, Prompt],
-    parts: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> AnyRun:
-    """Return a run of a configuration, and of parts that have their prompts; without turns yet."""
-    made = cls.rebuilt(
-        # Interventions are not planned anew: the turns' records say which were, and which came in.
-        config.model_copy(update={"interventions": ()}),
-        llm_client=client,
-        state=state,
-        prompts={at: prompt for at, prompt in prompts.items() if not belongs_to(at, parts)},
-        parts=parts,
-    )
+    """Return a run of a configuration, and of what no configuration holds; without turns yet."""
+    # Interventions are not planned anew: the turns' records say which were, and which came in.
+    bare = config.model_copy(update={"interventions": ()})
+    made = cls(bare, llm_client=client, state=state, prompts=prompts, **given)
     # With the interventions again, as a manifest has them; with the players that were given.
     made.config = made.config.model_copy(update={"interventions": config.interventions})
     return made
@@ -2082,19 +1838,17 @@ def _checked_client(client: Any) -> LLMClient | None:
     raise ConfigError(f"llm_client={client!r:.80} is not a client; make one: llm_client={right}")
 
 
-def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[Mapping[str, Any]]:
+def _listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
     """Return interventions as a list, whatever they came in; a generator can be read but once.
 
     Args:
         intervene: a dict without a turn is one intervention at the fork's, or new values by name.
         turn: the one that the fork begins at.
-        made_as: the run's class of interventions.
     """
     if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
-        names = {field.alias or name for name, field in made_as.model_fields.items()}
-        done = intervene.keys() - {"note"}  # which alone does nothing, so that it is a value
-        values = "set" in names and not (done and intervene.keys() <= names)
-        return [{"turn": turn, **({"set": intervene} if values else intervene)}]
+        # A note alone does nothing, so that it is a value.
+        is_one = "set" in intervene and intervene.keys() <= StateChange.model_fields.keys()
+        return [{"turn": turn, **(intervene if is_one else {"set": intervene})}]
     single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
     items = [] if single else list(intervene)
     if single or not all(isinstance(item, Mapping) for item in items):
@@ -2105,104 +1859,11 @@ def _listed(intervene: Any, turn: int, made_as: type[RunIntervention]) -> list[M
     return items
 
 
-# --- parts ----------------------------------------------------------------------------------------
-
-
-def placed_in(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Return the parts by the places of their prompts: ``engine``, ``agent:Ann``."""
-    for name, part in parts.items():
-        if isinstance(part, Sequence):
-            yield from ((f"{_one_of(name)}:{item.name}", item) for item in part)
-        else:
-            yield name, part
-
-
-def at_once(run: AnyRun, component: str) -> bool:
-    """Return True if a component is several parts, which a turn asks at once: ``agent``."""
-    several = (name for name, part in run.parts.items() if isinstance(part, Sequence))
-    return component in map(_one_of, several)
-
-
-def _one_of(name: str) -> str:
-    return name.removesuffix("s")
-
-
-def belongs_to(place: str, names: Collection[str]) -> bool:
-    """Return True if a prompt's place is in one of the parts of these names."""
-    part, colon, _ = place.partition(":")
-    return place in names or (bool(colon) and any(_one_of(name) == part for name in names))
-
-
-def made_of(client: LLMClient | None, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return given parts; whatever of them can be called is called with the client to make one.
-
-    Args:
-        client: what the parts are to ask; None where there is no model.
-        parts: by their names.
-
-    Raises:
-        ConfigError: one cannot be called with a client, or makes nothing.
-    """
-    # What asks by itself can be called too, with a question: it is a part and makes none.
-    return {
-        name: part
-        if hasattr(part, "llm_client") or not callable(part)
-        else _called(name, part, client)
-        for name, part in parts.items()
-    }
-
-
-def _called(name: str, make: Callable[[LLMClient | None], Any], client: LLMClient | None) -> Any:
-    forms = (
-        f"give the part itself, {name}=..., or what makes it of a client, {name}=lambda client: "
-        "...; a part that can itself be called needs the latter"
-    )
-    try:
-        inspect.signature(make).bind(client)
-    except ValueError:  # a callable of C's that does not say what it takes
-        pass
-    except TypeError as error:
-        raise ConfigError(
-            f"{name}={make!r:.120} cannot be called with the client alone: {error}; {forms}"
-        ) from error
-    made = make(client)
-    if made is None:
-        raise ConfigError(f"{name}={make!r:.120} returned None where a part is wanted; {forms}")
-    return made
-
-
-def copied(
-    parts: Mapping[str, Any], client: LLMClient | None, prompts: Mapping[str, Prompt]
-) -> dict[str, Any]:
-    """Return copies of parts that ask another model, where one is given, with other prompts.
-
-    Args:
-        parts: by their names.
-        client: the model instead of theirs.
-        prompts: by the name of the prompt that each takes the place of.
-    """
-
-    def one(part: Any) -> Any:
-        new = copy.copy(part)  # shallow: a part's settings are shared, its client and prompt not
-        own = getattr(part, "own_client", False)  # a person's, who is not a model to be exchanged
-        if client is not None and hasattr(part, "llm_client") and not own:
-            new.llm_client = client
-        prompt = getattr(part, "prompt", None)
-        if isinstance(prompt, Prompt) and prompt.name in prompts:
-            new.prompt = prompts[prompt.name]
-        return new
-
-    return {
-        name: [one(item) for item in part] if isinstance(part, Sequence) else one(part)
-        for name, part in parts.items()
-    }
-
-
 def check_used(wanted: Collection[str], used: Collection[str]) -> None:
     """Raise ConfigError for prompts that no part would use; it names them, and those there are."""
     if lost := set(wanted) - set(used):
         none = "none, or none yet: what a world's turn asks with is known once it was asked"
         raise ConfigError(
-            f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
+            f"the run uses no prompt named {', '.join(sorted(lost))}; "
             f"its prompts are: {', '.join(sorted(set(used))) or none}"
         )

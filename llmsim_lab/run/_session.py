@@ -17,7 +17,6 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._records import (
-    AnyTurn,
     Planned,
     changed_values,
     decode_turn,
@@ -28,7 +27,7 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import RunTurn, turn_row
+from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt
 
@@ -66,14 +65,14 @@ class Session:
         del turn
         return planned
 
-    def done(self, turn: AnyTurn, planned: Planned) -> Any:
+    def done(self, turn: Turn, planned: Planned) -> Any:
         """Record or compare a whole turn; returns it as it stands on the tape."""
         raise NotImplementedError
 
     def uses(self, prompts: Mapping[str, Prompt]) -> None:
         """Record the prompts that the run was found to use."""
 
-    def changed(self, turn: AnyTurn, planned: Planned) -> None:
+    def changed(self, turn: Turn, planned: Planned) -> None:
         """Record that the latest turn, or what is planned, was changed from outside."""
         raise NotImplementedError
 
@@ -158,7 +157,7 @@ class Recording(Session):
         self.recorder.begin_turn(turn)
         return planned
 
-    def done(self, turn: AnyTurn, planned: Planned) -> Any:
+    def done(self, turn: Turn, planned: Planned) -> Any:
         """Write the turn, whole or not at all."""
         # Written first: some of the turn's calls may be nowhere but in memory until then.
         self.recorder.commit_turn(*tape_turn(self._cls, turn, planned))
@@ -172,7 +171,7 @@ class Recording(Session):
             with self.recorder.writing():
                 self.tape.update_manifest(self.run, {**manifest, "prompts": entries_of(prompts)})
 
-    def changed(self, turn: AnyTurn, planned: Planned) -> None:
+    def changed(self, turn: Turn, planned: Planned) -> None:
         """Write the latest turn again."""
         self.recorder.replace_turn(*tape_turn(self._cls, turn, planned))
 
@@ -222,9 +221,9 @@ class Replaying(Session):
             )
         del planned
         self.recorder.begin_turn(turn)
-        return interventions_of(self._cls, self._lines[turn]["record"], "interventions")
+        return interventions_of(self._lines[turn]["record"], "interventions")
 
-    def done(self, turn: AnyTurn, planned: Planned) -> Any:
+    def done(self, turn: Turn, planned: Planned) -> Any:
         """Return the turn as recorded, with the time it took then.
 
         Raises:
@@ -235,7 +234,7 @@ class Replaying(Session):
         recorded, there = decode_turn(self._cls, line["record"], self.recorder.attempt), line["row"]
         now = replace(turn, seconds=recorded.seconds)
         # Through JSON, as the recorded row went: tuples become lists, and keys texts.
-        row = json.loads(dumps(turn_row(now, self._cls.own_columns(now))))
+        row = json.loads(dumps(turn_row(now)))
         if recorded != now or row != there:
             where = changed_values(record_of(self._cls, recorded), record_of(self._cls, now))
             if recorded == now:
@@ -253,7 +252,7 @@ class Replaying(Session):
         _leave_calls(recorded, self.tape)
         return recorded
 
-    def changed(self, turn: AnyTurn, planned: Planned) -> None:
+    def changed(self, turn: Turn, planned: Planned) -> None:
         """Raise TapeError: a replay is what it was."""
         raise TapeError(
             "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"
@@ -287,12 +286,8 @@ def load_turns(
     return turns
 
 
-def _leave_calls(turn: AnyTurn, tape: Tape) -> None:
+def _leave_calls(turn: Turn, tape: Tape) -> None:
     """Leave a turn's calls on the tape, and read each again when somebody looks at it."""
     read = tape.attempt
     for call in turn.calls:
         call.leave_on_tape(read)
-    own = set(map(id, turn.calls))
-    for chain in turn.chains if isinstance(turn, RunTurn) else ():
-        if chain.call is not None and id(chain.call) not in own:  # one of an earlier turn
-            chain.call.leave_on_tape(read)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Generic, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ConfigDict, FiniteFloat, TypeAdapter, ValidationError
-from typing_extensions import TypeVar
 
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
 from llmsim_lab._util.jsontext import dumps
@@ -19,8 +18,8 @@ from llmsim_lab._util.text import clip, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
-from llmsim_lab.run._state import COMMON_COLUMNS, State, columns_in
-from llmsim_lab.types import CallRecord, Confidence, LLMReasoningChain, Reply, Status
+from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.types import CallRecord, Confidence, Reply, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,97 +47,12 @@ _READ: dict[Any, Callable[[Any], Any]] = {
 _MOST_OUTSIDE = 500
 """How much of what came from outside is shown, characters."""
 
-StateT = TypeVar("StateT", default=Any)
-InterventionT = TypeVar("InterventionT", default=Any)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTurn(Generic[StateT, InterventionT]):
-    """What happened in a turn and where it led; a class of runs may derive its own from it.
-
-    Fields that it adds are written on tapes by their types. A chain or call in them, which the turn
-    has as well, is named there by its place.
-
-    Attributes:
-        number: 1 for the first turn played; 0 stands for the initial state.
-        state: the state the turn led to.
-        interventions: what was done from outside.
-        seconds: wall time of the turn.
-        calls: every model call of the turn, as the run itself recorded it, in the order in which
-            the first answers came.
-        chains: why each component did what it did.
-    """
-
-    number: int
-    state: StateT
-    interventions: tuple[InterventionT, ...] = ()
-    seconds: float = 0.0
-    calls: tuple[CallRecord, ...] = field(default=(), repr=False)
-    chains: tuple[LLMReasoningChain, ...] = ()
-
-    @property
-    def every_chain(self) -> tuple[LLMReasoningChain, ...]:
-        """The chains, and one made of each call that none of them annotates."""
-        return every_chain(self)
-
-    @property
-    def statuses(self) -> Counter[Status]:
-        """How the turn's calls came out, and of decisions without a call those that went wrong.
-
-        Where a chain has another status than its call, such as ``fallback``, the chain's counts.
-        """
-        by_call = {id(chain.call): chain.status for chain in self.chains}
-        counts = Counter(by_call.get(id(call), call.status) for call in self.calls)
-        counts.update(
-            chain.status for chain in self.chains if chain.call is None and chain.status != "ok"
-        )
-        return counts
-
-    @property
-    def tokens(self) -> int:
-        """Prompt and reply tokens of the turn's model calls, as far as reported."""
-        return sum(call.tokens for call in self.calls)
-
-    def own_columns(self) -> dict[str, Any]:
-        """Return what the turn's row of the frame says of its state: numbers and texts by column.
-
-        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``, and the texts that
-        are its fields. ``turn``, the counts of model decisions, ``tokens``, ``seconds`` and
-        ``interventions`` are there already.
-        """
-        return columns_in(self.state) if isinstance(self.state, State) else {}
-
-    def in_words(self) -> Sequence[str]:
-        """Return what the turn led to, and what was done in it, as lines of text."""
-        columns = [f"{name} {value}" for name, value in self.own_columns().items()]
-        return [f"it led to: {', '.join(columns)}"]
-
-    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
-        """Return what became of the turn's decisions, one mapping each, for ``decisions()``.
-
-        Its keys become columns; they name what tells whether a decision counted, such as
-        ``accepted``. What a rule decided may be said here as well, since it has no reply.
-
-        Args:
-            chains: its decisions, in the order of ``every_chain``.
-        """
-        return [{} for _ in chains]
-
-    def _repr_html_(self) -> str:
-        """Return why, from outside and at what cost it happened; the state is folded."""
-        return turn_html(self, self.answers)
-
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        """The decisions."""
-        behind = zip(decided(self), calls_behind(self), strict=True)
-        return tuple(replace(_answer_of(chain), calls=calls) for chain, calls in behind)
-
-
-def turn_html(turn: Turn | RunTurn, answers: Sequence[Answer]) -> str:
+def turn_html(turn: Turn) -> str:
     """Return a turn as a notebook shows it: its cost, its decisions, and the state, folded."""
     facts: list[tuple[object, object]] = [("tokens", turn.tokens)]
     facts += [("from outside", str(item)) for item in turn.interventions]
+    answers = turn.answers
     parts: list[object] = [pairs(facts, caption=f"{type(turn).__name__} {turn.number}")]
     if answers:
         header = ("component", "agent", "status", "confidence", "reasoning")
@@ -158,92 +72,9 @@ def turn_html(turn: Turn | RunTurn, answers: Sequence[Answer]) -> str:
     return str(join([*parts, details("state", cell(turn.state))]))
 
 
-def told_of(source: Any, turn: Turn | RunTurn) -> list[tuple[Answer, Mapping[str, Any]]]:
-    """Return a turn's decisions, each with what became of it, by column.
-
-    Args:
-        source: the turn's run, or what is known of one on a tape.
-        turn: the turn.
-    """
-    if isinstance(turn, Turn):
-        return [(answer, turn.became.get(answer.player, {})) for answer in turn.answers]
-    chains = decided(turn)
-    became = source.outcomes(turn, chains) if chains else ()
-    # A rule has no reply: what it answered is among what became of it.
-    return [
-        (replace(answer, given=own_fields(after)), {}) if chain.by_rule else (answer, after)
-        for chain, answer, after in zip(chains, turn.answers, became, strict=True)
-    ]
-
-
-def _answer_of(chain: LLMReasoningChain) -> Answer:
-    said = {} if chain.call else {"reasoning": chain.reasoning}
-    return Answer(
-        player=chain.agent,
-        component=chain.component,
-        status=chain.status,
-        why=chain.reasoning,
-        sure=chain.confidence,
-        given=said,
-    )
-
-
-def every_chain(turn: Any) -> tuple[LLMReasoningChain, ...]:
-    """Return a turn's chains, and one made of each call that none of them annotates.
-
-    So a run that makes no chains of its own shows all that it asked, like any other. A function,
-    since widgets also show turns that only look like a ``RunTurn``.
-    """
-    # By identity: two equal calls of a turn are two calls.
-    annotated = {id(chain.call) for chain in turn.chains}
-    bare = [_chain_of(call, turn.number) for call in turn.calls if id(call) not in annotated]
-    return (*turn.chains, *bare)
-
-
-def decided(turn: Any) -> tuple[LLMReasoningChain, ...]:
-    """Return a turn's chains without those of calls that only measured what a choice is made of.
-
-    The decision that was taken from them has a chain of its own; calls that failed are kept.
-    """
-    return tuple(
-        chain for chain in every_chain(turn) if chain.call is None or not _only_measures(chain.call)
-    )
-
-
-def calls_behind(turn: RunTurn) -> list[tuple[CallRecord, ...]]:
-    """Return the calls that each decision of ``decided`` was taken from; none for a rule's.
-
-    A choice has no call of its own: it was taken from those that measured its options.
-    """
-    measured: dict[tuple[str, str], list[CallRecord]] = {}
-    for call in turn.calls:
-        site = call.request.site
-        if site and _only_measures(call):
-            measured.setdefault((site.component, site.agent or ""), []).append(call)
-    return [
-        (chain.call,)
-        if chain.call
-        # Of several choices of one player the first has them: no call counts twice.
-        else tuple(measured.pop((chain.component, chain.agent), ()))
-        for chain in decided(turn)
-    ]
-
-
-def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
-    site, answer = call.request.site, reply_of(call)
-    # As the model wrote them: no reply's class has checked these.
-    reasoning, confidence = answer.get("reasoning"), answer.get("confidence")
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        confidence = None
-    return LLMReasoningChain(
-        component=site.component if site else "call",
-        agent=(site.agent if site else None) or "",
-        turn=turn,
-        reasoning=reasoning if isinstance(reasoning, str) else "",
-        confidence=confidence if confidence is not None and 0 <= confidence <= 1 else None,
-        status=call.status,
-        call=call,
-    )
+def told_of(turn: Turn) -> list[tuple[Answer, Mapping[str, Any]]]:
+    """Return a turn's decisions, each with what became of it, by column."""
+    return [(answer, turn.became.get(answer.player, {})) for answer in turn.answers]
 
 
 def answer_in_words(fields: Mapping[str, Any]) -> str:
@@ -383,12 +214,7 @@ class Turn:
         """Prompt and reply tokens of the turn's model calls, as far as reported."""
         return sum(call.tokens for call in self.calls)
 
-    @property
-    def chains(self) -> tuple[LLMReasoningChain, ...]:
-        """The answers of code as the contracts' chains."""
-        return tuple(_chain_in(answer, self.number) for answer in self.by_code)
-
-    def own_columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         """Return what the turn's row of the frame says: of the state, and what was noted.
 
         Raises:
@@ -404,19 +230,12 @@ class Turn:
 
     def in_words(self) -> Sequence[str]:
         """Return the turn's story; where it noted none, its columns, as lines of text."""
-        columns = [f"{name} {value}" for name, value in self.own_columns().items()]
+        columns = [f"{name} {value}" for name, value in self.columns().items()]
         return self.story or [f"it led to: {', '.join(columns)}"]
-
-    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
-        """Return what the answers of code were, and what became of all, by column."""
-        return [
-            {**(answer.fields if chain.call is None else {}), **self.became.get(answer.player, {})}
-            for chain, answer in zip(chains, self.answers, strict=True)
-        ]
 
     def _repr_html_(self) -> str:
         """Return why, from outside and at what cost it happened; the state is folded."""
-        return turn_html(self, self.answers)
+        return turn_html(self)
 
 
 def _only_measures(call: CallRecord) -> bool:
@@ -442,18 +261,6 @@ def _answer_in(call: CallRecord) -> Answer:
         component=site.component if site else "call",
         status=call.status,
         calls=(call,),
-    )
-
-
-def _chain_in(answer: Answer, turn: int) -> LLMReasoningChain:
-    return LLMReasoningChain(
-        component=answer.component,
-        agent=answer.player,
-        turn=turn,
-        reasoning=answer.reasoning,
-        confidence=answer.confidence,
-        status=answer.status,
-        call=answer.call,
     )
 
 
@@ -510,20 +317,17 @@ def own_numbers(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def turn_row(turn: Turn | RunTurn, own: dict[str, Any]) -> dict[str, Any]:
+def turn_row(turn: Turn) -> dict[str, Any]:
     """Return a turn's row of a run's frame; see ``Run.to_frame``.
 
-    Args:
-        turn: the turn.
-        own: what the run's class has to say of it, by column.
-
     Raises:
-        ConfigError: one of those has the name of a column that every frame has.
+        ConfigError: the state has a column of a name that every frame has.
     """
+    own = turn.columns()
     if taken := COMMON_COLUMNS & own.keys():
         raise ConfigError(
-            f"own_columns has {', '.join(sorted(taken))}, which every run's frame has already; "
-            "give that column another name"
+            f"the state has the column {', '.join(sorted(taken))}, which every run's frame has "
+            "already; give it another name"
         )
     statuses = turn.statuses
     return {
@@ -537,7 +341,7 @@ def turn_row(turn: Turn | RunTurn, own: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _interventions_in_words(turn: Turn | RunTurn) -> str:
+def _interventions_in_words(turn: Turn) -> str:
     return whole_text("; ".join(str(intervention) for intervention in turn.interventions))
 
 
@@ -548,13 +352,13 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
     for turn in source.turns:
-        found = told_of(source, turn)
+        found = told_of(turn)
         if not found:
             continue
         shared = {
             "run": run,
             "seed": seed,
-            "period": source.own_columns(turn).get("period"),
+            "period": turn.columns().get("period"),
             "turn": turn.number,
             "interventions": _interventions_in_words(turn),
         }
@@ -570,7 +374,7 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
             outcome_columns |= dict.fromkeys(became)
             decisions.append({**fields, **became, **shared, **decision_columns(answer)})
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
-    dated = any("period" in source.own_columns(turn) for turn in source.turns)
+    dated = any("period" in turn.columns() for turn in source.turns)
     before = [name for name in _BEFORE if dated or name != "period"]
     return plain_frame(decisions, (*before, *between, *_AFTER))
 

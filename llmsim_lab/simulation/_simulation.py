@@ -621,7 +621,7 @@ class Simulation(Run[Economy]):
     def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
         """Return what the gate said of a recorded run's model, from its manifest alone."""
         model = manifest["model"]
-        config = cls.config_type.recorded(manifest["config"])
+        config = cls.config_type.model_validate(manifest["config"])
         if model is None or not config.needs_model:
             return ()
         thin = config.briefing == "thin" or config.moves_bp is None

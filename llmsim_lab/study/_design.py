@@ -34,9 +34,8 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import RunConfig
+from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._registry import class_of_config
-from llmsim_lab.run._run import made_of
 
 AnyRun = Any
 """A run of any class."""
@@ -240,9 +239,9 @@ class World:
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
         if isinstance(source, type) and issubclass(source, Run):
             self.cls: type[AnyRun] = source
-        elif isinstance(source, RunConfig):
+        elif isinstance(source, WorldConfig):
             self.cls, self.base = class_of_config(source), source
-        elif isinstance(source, type) and issubclass(source, RunConfig):
+        elif isinstance(source, type) and issubclass(source, WorldConfig):
             self.base = _first_config(source, fixed)
             self.cls = class_of_config(self.base)
         elif isinstance(source, Run):
@@ -313,7 +312,7 @@ class World:
         names = [".".join(map(str, path)) for path in known]
         last = [path[-1] for path in known if isinstance(path[-1], str)]
         specials = ["model", "prompt", "players", "state", *self.cls.part_names]
-        own = [field for field in fields if field not in RunConfig.model_fields]
+        own = [field for field in fields if field not in WorldConfig.model_fields]
         raise ConfigError(
             f"{self.cls.__name__} has nothing called {name!r} to vary"
             f"{closest(name, [*names, *last, *specials])}; there are "
@@ -372,7 +371,7 @@ class World:
                     f"what makes it of a client, {name}=lambda client: ..."
                 )
         make: Callable[..., AnyRun] = self.cls
-        return make(config, llm_client=client, **{**rest, **made_of(client, parts)})
+        return make(config, llm_client=client, **{**rest, **parts})
 
     def _decided_by(self, players: Mapping[str, Any], config: Any) -> Any:
         """Return the configuration of a world whose players are not given by name."""
@@ -497,7 +496,7 @@ class World:
         not edited, and then the run is not one of its arm.
         """
         edited = self._edited.get(arm.name)
-        if not edited or not run._is_own():
+        if not edited:
             return []
         names = {prompt.name for prompt in edited.values()}
         return [at for at, it in run.prompts.items() if it.name in names and at not in edited]
@@ -513,8 +512,6 @@ class World:
     def _prompts_there(self, arm: Arm, seed: int) -> dict[str, Prompt]:
         """Return the prompts of an arm's run, by their places; a world's own after a trial."""
         given, config = self._given(arm), self.config(arm, seed)
-        if not self.cls._is_own():
-            return dict(self._constructed(config, given, _nobody(self.llm)).prompts)
         # What a turn asks with is known once it was asked: chance answers, on no tape.
         config = config.model_copy(update={"players": {}})
         trial = self._constructed(config, {**given, "players": {"*": "random"}}, None)

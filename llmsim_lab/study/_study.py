@@ -482,7 +482,7 @@ class Study:
     def _check_own_client(self) -> None:
         """Raise ConfigError where a run that asks a model has none from its function either."""
         run = self._world.run(self._arms[0], self.seeds[0], None)  # the built-in worlds raise here
-        asks = run._is_own() and run.config.needs_model and not run.players
+        asks = run.config.needs_model and not run.players
         if asks and run.llm_client is None:
             raise ConfigError(
                 f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
@@ -564,7 +564,7 @@ class Study:
     def _rows(self, entry: _playing.StudyRun) -> list[dict[str, Any]]:
         """Return a run's frame as rows, from its tape or from memory."""
         if (run := self._player.kept.get(entry.key)) is not None:
-            return [turn_row(turn, run.own_columns(turn)) for turn in run.turns]
+            return [turn_row(turn) for turn in run.turns]
         assert entry.tape is not None
         with Tape(entry.tape, read_only=True) as tape:
             return list(tape.frame_rows(_playing.RUN).values())
@@ -708,7 +708,7 @@ class Study:
 
     def _check_column(self, name: str, measures: Mapping[str, Any]) -> None:
         first = self._trial.turns[0]
-        row = turn_row(first, self._trial.own_columns(first))
+        row = turn_row(first)
         column = name.removesuffix(_design.LAST)
         # A mapping in a state may be filled later, so of its columns only the field is known.
         fields = getattr(type(first.state), "model_fields", {})

@@ -47,11 +47,6 @@ _NAMED = tuple[Status, Annotated[list[_Number], Field(min_length=1)]]
 """A call, as records name it: how it went, and the numbers of its attempts."""
 
 
-@with_config(ConfigDict(extra="allow"))
-class _CHAIN(TypedDict):
-    call: NotRequired[int | _NAMED | None]
-
-
 class _ANSWER(TypedDict):
     player: str
     component: str
@@ -71,11 +66,10 @@ class _RECORD(TypedDict):
     interventions: list[Any]
     planned: list[Any]
     calls: list[_NAMED]
-    chains: NotRequired[list[_CHAIN]]
-    by_code: NotRequired[list[_ANSWER]]
-    noted: NotRequired[dict[str, Any]]
-    became: NotRequired[dict[str, dict[str, Any]]]
-    story: NotRequired[list[str]]
+    by_code: list[_ANSWER]
+    noted: dict[str, Any]
+    became: dict[str, dict[str, Any]]
+    story: list[str]
 
 
 _KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -424,12 +418,11 @@ def call_numbers(record: Mapping[str, Any]) -> list[int]:
     Raises:
         ValueError: one of its decisions is of a call that it does not have.
     """
-    named = [*record["calls"], *(chain.get("call") for chain in record.get("chains", ()))]
-    behind = (place for answer in record.get("by_code", ()) for place in answer["calls"])
-    for call in (*named, *behind):
-        if isinstance(call, int) and not 0 <= call < len(record["calls"]):
-            raise ValueError(f"one of its decisions names the call at place {call}")
-    return [number for call in named if isinstance(call, tuple) for number in call[1]]
+    calls = record["calls"]
+    for place in (place for answer in record["by_code"] for place in answer["calls"]):
+        if not 0 <= place < len(calls):
+            raise ValueError(f"one of its decisions names the call at place {place}")
+    return [number for _, numbers in calls for number in numbers]
 
 
 # --- runs ----------------------------------------------------------------------------------------

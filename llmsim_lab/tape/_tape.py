@@ -143,13 +143,6 @@ class Tape:
             raise TapeError(f"run {run} on the tape {self.path} is damaged: it has no turn")
         return max(turns)
 
-    def last_asked(self, run: int) -> int | None:
-        """Return the last turn that a run asked anything in, whole or not."""
-        self.journal.refresh()
-        keys = list(self.journal.index.calls)  # at once: another thread may be recording
-        turns = (turn for of, turn in keys if of == run and turn is not None)
-        return max(turns, default=None)
-
     def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:
         """Yield a run and those that it continues, latest first, each with the last turn to use."""
         info = self.run(run)
@@ -551,9 +544,7 @@ def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) 
     if "calls" in values:
         values["calls"] = [calls[number] for number in values["calls"]]
     if "record" in values:
-        record = values["record"]
-        named = (chain.get("call") for chain in record.get("chains", ()))
-        for call in (*record["calls"], *(call for call in named if isinstance(call, list))):
+        for call in values["record"]["calls"]:
             call[1] = [calls[number] for number in call[1]]
     return f",{dumps(values)[1:-1]}".encode()
 

@@ -189,20 +189,19 @@ def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started
     live = CrisisSimulation(scenario=make_scenario(), llm_client=client, players=seats, tape=path)
     live.run(2)
     live.close()
-    again = replay(path, players=lambda client: players(client, NoTools()))
+    again = replay(path, players=players(crisis_client([]), NoTools()))
     assert again.to_frame().equals(live.to_frame())
 
 
 def test_a_lookup_shared_live_may_be_one_for_each_agent_in_a_replay(tmp_path: Path) -> None:
     path, gauge = tmp_path / "crisis.tape", Gauge()
-    live = crisis(path, crisis_client(curious(answer)), gauge.tools())
+    client = crisis_client(curious(answer))
+    live = crisis(path, client, gauge.tools())
     live.run(2)
     live.close()
     again = replay(
         path,
-        players=lambda client: {
-            name: ToolLookup(NoTools()).player(client) for name in ("Ada", "Bo")
-        },
+        players={name: ToolLookup(NoTools()).player(client) for name in ("Ada", "Bo")},
     )
     assert again.to_frame().equals(live.to_frame())
 
@@ -213,14 +212,11 @@ def test_a_run_resumed_with_other_tools_is_replayed_with_each_turns_own(tmp_path
     live.run(1)
     live.close()
     tools = FunctionTools(a_tool("weather"))
-    going_on = resume(
-        path,
-        llm_client=crisis_client(first_tool),
-        players=lambda client: players(client, tools),
-    )
+    client = crisis_client(first_tool)
+    going_on = resume(path, llm_client=client, players=players(client, tools))
     going_on.run(2)
     going_on.close()
-    again = replay(path, players=lambda client: players(client, NoTools()))
+    again = replay(path, players=players(crisis_client([]), NoTools()))
     assert again.to_frame().equals(going_on.to_frame())
 
 
@@ -238,7 +234,7 @@ def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path
         live = crisis(tmp_path / name, client, tools)
         live.run(2)
         live.close()
-        again = replay(tmp_path / name, players=lambda client: players(client, NoTools()))
+        again = replay(tmp_path / name, players=players(crisis_client([]), NoTools()))
         assert again.to_frame().equals(live.to_frame())
 
 

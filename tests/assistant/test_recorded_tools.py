@@ -138,23 +138,9 @@ def test_a_replay_runs_no_tool_and_asks_no_model(tmp_path: Path) -> None:
     assert backend.requests == []
 
 
-def test_agents_may_be_made_of_the_client_that_a_verb_has(tmp_path: Path) -> None:
-    path, series = tmp_path / "run.tape", Series()
-    live = simulate(path, make(curious)[0], series.tools())
-    live.run(2)
-    live.close()
-    for again in (
-        replay(path, players=lambda client: nations(client, NoTools())),
-        load(path, players=lambda client: nations(client, NoTools())),
-    ):
-        assert again.to_frame().equals(live.to_frame())
-    series.asked.clear()
-    going_on = resume(
-        path, llm_client=make(curious)[0], players=lambda client: nations(client, series.tools())
-    )
-    going_on.run(1)
-    going_on.close()
-    assert len(series.asked) == 2
+def test_a_run_with_agents_of_ones_own_is_only_loaded_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "run.tape"
+    simulate(path, make(curious)[0], Series().tools()).close()
     with pytest.raises(ConfigError, match=r"pass the same again: players=\.\.\."):
         load(path)
 
@@ -271,6 +257,17 @@ def test_where_the_findings_stand_in_the_prompt_is_known() -> None:
     simulation.run(1)
     deciding = next(call for call in simulation.calls if call.request.schema)
     assert "What you looked up:\n- series(name='inflation')" in str(deciding.request.prompt)
+
+
+def test_a_fork_with_another_model_leaves_an_agents_own_client_as_it_is() -> None:
+    series, (client, own) = Series(), make(curious)
+    simulation = simulate(None, client, series.tools())
+    simulation.run(1)
+    other, backend = make(curious)
+    simulation.fork(turn=1, llm_client=other).run(1)
+    assert [request for request in backend.requests if request.tools] == []
+    assert len([request for request in own.requests if request.tools]) == 8
+    assert len(series.asked) == 4
 
 
 class Terse(ToolUsingNationAgent):

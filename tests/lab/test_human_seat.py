@@ -211,8 +211,22 @@ async def test_a_game_is_sixteen_quarters_from_a_boom_with_shocks() -> None:
     assert (config.turns, config.seed, config.economy.shock_scale) == (16, 3, 1)
     assert seat.simulation.state.period == "1973Q1"
     rates = [rate for _, rate in seat.forms["Ann"].fields["rate"].slider.options]
-    assert (rates[0], rates[-1], len(rates)) == (3.7, 7.7, 17)
+    assert (rates[0], rates[-1], len(rates)) == (3.75, 7.5, 17)
     seat.close()
+
+
+async def test_without_moves_and_a_judge_a_person_names_a_quarter_point(tmp_path: Path) -> None:
+    path = tmp_path / "game.tape"
+    with seated(table_of(moves_bp=None, validator="none", tape=path)) as seat:
+        assert seat.forms["Aland"].answer_button.description == "Hold the rate at 9.67 %"
+        await seat.take_turn(**RAISE, rate=11.5)
+        assert seat.simulation.state.interest_rate == 11.5
+        with pytest.raises(ConfigError, match=r"rate is 11\.6; it must be one of 9\.5, 9\.75"):
+            await seat.take_turn(**RAISE, rate=11.6)
+        seat.stop_button.click()
+        await seat.idle()
+        seat.simulation.close()
+    assert replay(path).state.interest_rate == 11.5
 
 
 async def test_where_actions_are_in_words_a_person_has_a_models_fields() -> None:

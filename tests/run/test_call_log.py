@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from counter_kit import Addition, CounterConfig, CounterIntervention, Total, answer
+from counter_kit import Addition, Total, answer
 
+from llmsim_lab import Ask, Run, State
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.run import Run, load, replay
-from llmsim_lab.run._turn import RunTurn
+from llmsim_lab.run import load, replay
 from llmsim_lab.tape import verify
 from llmsim_lab.types import CallSite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BareTurn(RunTurn[Total, CounterIntervention]):
-    """Nothing but a state."""
-
-    def own_columns(self) -> dict[str, Any]:
-        return {"total": self.state.value}
-
-
-class Silent(Run[Total, BareTurn, CounterConfig, CounterIntervention]):
-    """Asks three and returns nothing but its next state."""
+class Silent(Run[Total]):
+    """Asks three with its client, past ``ask``."""
 
     kind = "silent"
 
-    def __init__(self, config: CounterConfig | None = None, **options: Any) -> None:
-        options.pop("prompts", None)
-        first = BareTurn(number=0, state=options.pop("state", None) or Total())
-        super().__init__(config or CounterConfig(), first=first, **options)
+    async def turn(self, state: Total, ask: Ask) -> Total:
+        amounts = await gather_all([self._add(name, state) for name in ("Ann", "Bob", "Cy")])
+        return Total(value=state.value + sum(amounts))
 
-    async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
-        names = ("Ann", "Bob", "Cy")
-        amounts = await gather_all([self._ask(name, before.state) for name in names])
-        return BareTurn(number=before.number + 1, state=Total(before.state.value + sum(amounts)))
-
-    async def _ask(self, name: str, total: Total) -> int:
+    async def _add(self, name: str, total: Total) -> int:
         assert self.llm_client is not None
         reply = await self.llm_client.call_with_retry(
             prompt=f"{name}, the total is {total.value}.",
@@ -104,9 +88,9 @@ class Forgiving(Silent):
 
     kind = "forgiving"
 
-    async def _ask(self, name: str, total: Total) -> int:
+    async def _add(self, name: str, total: Total) -> int:
         try:
-            return await super()._ask(name, total)
+            return await super()._add(name, total)
         except LLMFailureException:
             return 0
 
@@ -127,12 +111,12 @@ class Leaving(Silent):
     """Leaves a call running when its turn ends."""
 
     kind = "leaving"
-    left: asyncio.Task[int]
+    _left: asyncio.Task[int]
 
-    async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
-        self.left = asyncio.create_task(self._ask("Ann", before.state))
+    async def turn(self, state: Total, ask: Ask) -> Total:
+        self._left = asyncio.create_task(self._add("Ann", state))
         await asyncio.sleep(0)
-        return BareTurn(number=before.number + 1, state=before.state)
+        return state
 
 
 async def test_a_turn_that_leaves_a_call_running_fails() -> None:
@@ -147,47 +131,43 @@ async def test_a_turn_that_leaves_a_call_running_fails() -> None:
     with pytest.raises(ConfigError, match="ended while a call of adder of Ann is still"):
         await run.step()
     assert run.turn_number == 0
-    run.left.cancel()
+    run._left.cancel()
 
 
 class Late(Silent):
     """Starts a task that makes its call when the turn is over."""
 
     kind = "late"
-    left: asyncio.Task[int]
+    _left: asyncio.Task[int]
 
-    async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
+    async def turn(self, state: Total, ask: Ask) -> Total:
         async def later() -> int:
-            await self.over.wait()
-            return await self._ask("Ann", before.state)
+            await self._end.wait()
+            return await self._add("Ann", state)
 
-        self.over = asyncio.Event()
-        self.left = asyncio.create_task(later())
-        return BareTurn(number=before.number + 1, state=before.state)
+        self._end = asyncio.Event()
+        self._left = asyncio.create_task(later())
+        return state
 
 
 async def test_a_call_left_over_from_an_earlier_turn_is_an_error() -> None:
     run = Late(llm_client=silent_client())
     await run.step()
-    run.over.set()
-    with pytest.raises(ConfigError, match="adder of Ann made a call for turn 1 of 'counter'"):
-        await run.left
+    run._end.set()
+    with pytest.raises(ConfigError, match="adder of Ann made a call for turn 1 of 'Late'"):
+        await run._left
     assert run.llm_client is not None
     assert run.llm_client.backend.requests == []  # type: ignore[attr-defined]
 
 
-def test_a_state_that_holds_nan_is_an_error_on_a_tape(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Share:
-        value: float = 0.0
+def test_a_row_that_holds_nan_is_an_error_on_a_tape(tmp_path: Path) -> None:
+    class Share(State):
+        def columns(self) -> dict[str, Any]:
+            return {"share": float("nan")}
 
-    class Dividing(Silent):
-        kind = "dividing"
-        state_type = Share
+    class Dividing(Run[Share]):
+        async def turn(self, state: Share, ask: Ask) -> Share:
+            return state
 
-        async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
-            return BareTurn(number=1, state=Share(float("nan")))  # type: ignore[arg-type]
-
-    run = Dividing(state=Share(), llm_client=silent_client(), tape=tmp_path / "x.tape")
-    with pytest.raises(TapeError, match=r"turn 1 cannot be written: .*not finite"):
-        run.run(1)
+    with pytest.raises(TapeError, match=r"turn 0 cannot be written: .*not finite"):
+        Dividing(tape=tmp_path / "x.tape")

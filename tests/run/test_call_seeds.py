@@ -14,7 +14,6 @@ from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.run import rerun, resume
-from llmsim_lab.run._config import RunConfig
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
 
@@ -151,13 +150,6 @@ def test_each_rerun_is_another_replicate(tmp_path: Path) -> None:
     assert len({seed for one in drawn for seed in one}) == 9
     with Tape(tmp_path / "a.tape", read_only=True) as tape:
         assert [info.manifest["config"]["replicate"] for info in tape.runs()] == [0, 1, 2]
-
-
-def test_what_was_recorded_before_leaves_sampling_to_the_server() -> None:
-    values = RunConfig().model_dump(mode="json")
-    del values["replicate"]
-    assert RunConfig.recorded(values).replicate is None
-    assert RunConfig.recorded({"replicate": 3}).replicate == 3
 
 
 def test_the_contracts_agents_and_engines_draw_so_too() -> None:

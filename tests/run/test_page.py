@@ -136,23 +136,20 @@ def test_a_run_that_lost_its_turns_is_shown_as_far_as_it_is_there(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("chain", "message"),
+    ("answer", "message"),
     [
-        (7, "record.chains.0: Input should be an object"),
-        (
-            {"component": "a", "agent": "b", "turn": 1, "reasoning": "", "call": ["ok", []]},
-            "record.chains.0.call",
-        ),
+        (7, "record.by_code.0: Input should be an object"),
+        ({"player": "a", "calls": ["ok"]}, "record.by_code.0.component: Field required"),
     ],
 )
-def test_a_turn_whose_chains_are_damaged_has_no_page(
-    tmp_path: Path, chain: Any, message: str
+def test_a_turn_whose_answers_are_damaged_has_no_page(
+    tmp_path: Path, answer: Any, message: str
 ) -> None:
     PublicGoods(players={"*": "random"}, tape=tmp_path / "run.tape").run(1)
 
     def edit(line: dict[str, Any]) -> dict[str, Any]:
         if "record" in line and line["turn"] == 1:
-            line["record"]["chains"] = [chain]
+            line["record"]["by_code"] = [answer]
         return line
 
     rewrite(tmp_path / "run.tape", edit)

@@ -17,7 +17,7 @@ class Counter(Run[Tally]):
         return state.replace(count=state.count + 1)
 
 
-@pytest.mark.parametrize("name", ["first", "given", "llm_client", "players", "config", "tape"])
+@pytest.mark.parametrize("name", ["prompts", "given", "llm_client", "players", "config", "tape"])
 def test_a_parameter_cannot_be_called_like_an_argument_of_every_run(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"World\.{name}: the name '{name}' is taken"):
         type("World", (Counter,), {"__annotations__": {name: int}, name: 1})

@@ -146,7 +146,7 @@ def test_a_replay_raises_without_warning(tmp_path: Path, caplog: pytest.LogCaptu
     make_counter(tmp_path / "x.tape", turns=2).run()
     played = replay(tmp_path / "x.tape")
     with pytest.raises(Exception, match="a replay cannot be changed"):
-        played.intervene(50, value=3)
+        played.intervene(50, {"value": 3})
     assert warned(caplog) == []
 
 
@@ -190,8 +190,8 @@ async def test_a_turn_that_is_being_played_cannot_be_changed_from_outside(turn: 
     playing = asyncio.create_task(made.step())
     await asyncio.sleep(0)
     with pytest.raises(ConfigError, match=r"while turn 1 is being played; .* at turn 2 or later"):
-        made.intervene(turn, value=3)
-    made.intervene(2, value=50)
+        made.intervene(turn, {"value": 3})
+    made.intervene(2, {"value": 50})
     await playing
     await made.step()
     assert [state.state.value for state in made.turns] == [0, 8, 50]
@@ -206,7 +206,7 @@ def test_a_fork_is_at_a_whole_turn(turn: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "intervene", [{"turn": 1, "value": 3}, [5], ["turn"], "turn", "", None, 5, iter([5])]
+    "intervene", [{"turn": 1, "set": {"value": 3}}, [5], ["turn"], "turn", "", None, 5, iter([5])]
 )
 def test_a_forks_interventions_are_a_list_of_dicts(intervene: Any) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -238,8 +238,10 @@ def test_a_note_alone_is_a_value_of_the_state() -> None:
 def test_a_forks_interventions_may_come_in_anything_that_can_be_gone_through(
     kind: Callable[[Any], Any],
 ) -> None:
-    made = make_counter().fork(intervene=kind([{"turn": 1, "value": 3}, {"turn": 2, "value": 5}]))
-    assert {turn: [item.value for item in its] for turn, its in made.planned.items()} == {
+    made = make_counter().fork(
+        intervene=kind([{"turn": 1, "set": {"value": 3}}, {"turn": 2, "set": {"value": 5}}])
+    )
+    assert {turn: [item.set["value"] for item in its] for turn, its in made.planned.items()} == {
         1: [3],
         2: [5],
     }
@@ -248,11 +250,11 @@ def test_a_forks_interventions_may_come_in_anything_that_can_be_gone_through(
 @pytest.mark.parametrize("turn", ["1", 1.0, True, None])
 def test_an_intervention_is_at_a_whole_turn(turn: Any) -> None:
     with pytest.raises(ConfigError, match=r"turn=.* must be a whole number"):
-        make_counter().intervene(turn, value=3)
+        make_counter().intervene(turn, {"value": 3})
 
 
 def test_a_turn_may_be_one_of_a_frame() -> None:
     made = make_counter()
     turn = made.run(1)["turn"].iloc[-1]
-    assert made.intervene(turn, value=3).turn == 1
+    assert made.intervene(turn, {"value": 3}).turn == 1
     assert made.state.value == 3

@@ -12,6 +12,7 @@ from worlds import PublicGoods
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.run._reading import Reading, plain
+from llmsim_lab.run._turn import Turn
 
 
 def client(*replies: Any) -> LLMClient:
@@ -109,11 +110,10 @@ def test_a_turn_costs_what_is_new_however_long_the_run_is(monkeypatch: pytest.Mo
     run.run(30)
     reading = read(run)
     run.run(1)
-    own = PublicGoods.own_columns
-    counted = staticmethod(lambda turn: asked.append(turn) or own(turn))
-    monkeypatch.setattr(PublicGoods, "own_columns", counted)
+    own = Turn.columns
+    monkeypatch.setattr(Turn, "columns", lambda turn: asked.append(turn) or own(turn))
     reading.add(run.about(1), run)
-    assert asked == [run.turns[-1]]
+    assert {turn.number for turn in asked} == {31}
 
 
 def test_numbers_that_come_later_can_be_charted() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders import make_config
-from counter_kit import CounterConfig, CounterSimulation, make_counter
+from counter_kit import CounterSimulation, make_counter
 from tape_text import changed_manifest
 
 from llmsim_lab.errors import ConfigError, TapeError
@@ -35,14 +35,6 @@ def announce(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
 def test_a_class_that_names_its_kind_is_known() -> None:
     assert find_class("counter") is CounterSimulation
     assert find_class("economic") is Simulation
-
-
-def test_a_subclass_that_names_none_leaves_the_kind_as_it_is() -> None:
-    class Mine(CounterSimulation):
-        pass
-
-    assert Mine.kind == "counter"
-    assert find_class("counter") is CounterSimulation
 
 
 def test_a_kind_that_another_class_has_is_an_error() -> None:
@@ -108,17 +100,19 @@ def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> Non
 
 
 def test_a_configuration_finds_its_class() -> None:
-    assert class_of_config(CounterConfig()) is CounterSimulation
+    assert class_of_config(CounterSimulation.config_type()) is CounterSimulation
     assert class_of_config(make_config()) is Simulation
 
 
 def test_a_configuration_derived_from_a_kinds_own_finds_it_too() -> None:
-    class Mine(CounterConfig):
+    class Mine(CounterSimulation.config_type):  # type: ignore[misc]
         more: int = 1
 
     assert class_of_config(Mine()) is CounterSimulation
 
 
 def test_what_is_not_a_configuration_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"dict is not a configuration .*: .*CounterConfig"):
+    with pytest.raises(
+        ConfigError, match=r"dict is not a configuration .*: .*CounterSimulationConfig"
+    ):
         class_of_config({})

@@ -37,7 +37,7 @@ def test_a_run_shows_its_turns_and_where_it_is_recorded(tmp_path: Path) -> None:
 
 def test_a_fork_that_is_not_recorded_says_so(tmp_path: Path) -> None:
     simulation = make_simulation()
-    simulation.note_unrecorded("the tape <x> is open for reading only")
+    simulation.unrecorded = "the tape <x> is open for reading only"
     assert "not recorded: the tape &lt;x&gt; is open for reading only" in simulation._repr_html_()
 
 

@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 
 import pytest
-from builders import make_simulation
 from counter_kit import counter_client, make_counter
 
 from llmsim_lab.llm import Tape
@@ -42,18 +41,10 @@ def test_it_is_said_in_the_log(path: Path, caplog: pytest.LogCaptureFixture) -> 
 def test_its_repr_says_so_and_so_does_that_of_a_fork_of_it(path: Path) -> None:
     new = load(path).fork(1, llm_client=counter_client())
     assert repr(new) == (
-        "<CounterSimulation 'counter': turn 1, 2 adders, NOT RECORDED: "
+        "<CounterSimulation 'counter': turn 1, NOT RECORDED: "
         f"the tape {path} is open for reading only>"
     )
     assert "NOT RECORDED" in repr(new.fork())
-
-
-def test_an_economic_run_says_so_too(tmp_path: Path) -> None:
-    made = make_simulation()
-    taped = type(made)(made.config, llm_client=made.llm_client, tape=tmp_path / "e.tape")
-    taped.run(1)
-    taped.close()
-    assert "NOT RECORDED" in repr(load(tmp_path / "e.tape").fork(1, llm_client=made.llm_client))
 
 
 def test_the_verb_does_the_same_on_a_tape_opened_for_reading(path: Path) -> None:

@@ -34,7 +34,7 @@ from llmsim_lab import (
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError, TapeMiss
 from llmsim_lab.llm import ScriptedBackend, Tape
 from llmsim_lab.run import fork, load, replay
-from llmsim_lab.run._config import RunConfig
+from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
@@ -273,7 +273,7 @@ def test_the_worlds_own_rule_answers_where_it_is_asked_for() -> None:
     run = Ruled(factor=3, players={"*": "rule"})
     run.run(1)
     assert run.state.given == dict.fromkeys(NAMES, 3)
-    assert [chain.reasoning for chain in run.chains] == NAMES
+    assert [it.reasoning for it in run.turns[1].answers] == NAMES
 
 
 def test_a_person_answers_and_a_replay_needs_nobody(tmp_path: Path) -> None:
@@ -788,7 +788,7 @@ def test_a_configuration_of_another_world_is_not_taken() -> None:
     with pytest.raises(
         ConfigError, match=r"is not a PublicGoodsConfig; .*PublicGoods\(factor=...\)"
     ):
-        PublicGoods(RunConfig())
+        PublicGoods(WorldConfig())
 
 
 # --- what a replay, a resumed run and another process must not differ in -------------------------
@@ -1269,7 +1269,7 @@ def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> N
     run.close()
     with pytest.raises(ConfigError, match=r"for another factor start a new run: .*\(factor=...\)"):
         fork(tmp_path / "pot.tape", turn=0, factor=3)
-    with pytest.raises(ConfigError, match=r"the parts of a run of the kind .* are players$"):
+    with pytest.raises(ConfigError, match=r"fctor: what a recorded PublicGoods may be .* players$"):
         fork(tmp_path / "pot.tape", turn=0, fctor=3)
 
 

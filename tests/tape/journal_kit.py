@@ -43,8 +43,9 @@ FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 def record(turn: int, *calls: int | None) -> tuple[int, str, str]:
     """Return a turn as a recorder takes it."""
     named = [["ok", [*calls]]] if calls else []
-    value = {"turn": turn, "state": {}, "calls": named, "chains": []}
-    return turn, json.dumps(value | {"interventions": [], "planned": []}), "{}"
+    empty = {"interventions": [], "planned": [], "by_code": [], "noted": {}, "became": {}}
+    value = {"turn": turn, "state": {}, "seconds": 0, "calls": named, "story": [], **empty}
+    return turn, json.dumps(value), "{}"
 
 
 def ask(recorder: LiveRecorder, text: str, *, attempt: int = 1, valid: bool = True) -> int:

@@ -14,7 +14,12 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.tape import verify
 from llmsim_lab.tape._recorder import LiveRecorder, Outside, ReplayRecorder
 
-FIRST = (0, '{"turn":0,"state":{},"calls":[],"chains":[],"interventions":[],"planned":[]}', "{}")
+FIRST = (
+    0,
+    '{"turn":0,"state":{},"calls":[],"interventions":[],"planned":[],"by_code":[],"noted":{},'
+    '"became":{},"story":[]}',
+    "{}",
+)
 
 
 def turn(number: int) -> tuple[int, str, str]:

@@ -1,56 +1,46 @@
-"""What a turn's record holds, and how strictly it is read."""
+"""What a turn's record and a run's manifest hold, and how strictly they are read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from counter_kit import (
-    CounterConfig,
-    CounterIntervention,
-    CounterSimulation,
-    CounterTurn,
-    counter_client,
-    make_counter,
-)
-from pydantic import BeforeValidator, TypeAdapter
+from counter_kit import Addition, answer, counter_client, make_counter
+from pydantic import BeforeValidator
 from tape_text import rewrite
 
+from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import TapeError
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.run import load, replay
-from llmsim_lab.run._records import record_of, tape_turn
-from llmsim_lab.types import Places
+from llmsim_lab.run._records import changed_values, check_manifest, record_of
+from llmsim_lab.tape._lines import RunInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepingTurn(CounterTurn):
-    kept: LLMReasoningChain | None = None
+class Kept(State):
+    value: int = 0
+    history: tuple[int, ...] = ()
     pair: Annotated[tuple[int, int], BeforeValidator(lambda value: value)] = (1, 2)
 
 
-class Keeping(CounterSimulation):
-    """Its turns hold a chain of the turn before."""
+class Keeping(Run[Kept]):
+    """Its players' numbers are added; nothing where one gives none."""
 
     kind = "keeping"
-    turn_type = KeepingTurn
 
-    async def _play(
-        self, before: CounterTurn, planned: Sequence[CounterIntervention]
-    ) -> KeepingTurn:
-        played = await super()._play(before, planned)
-        values = {field.name: getattr(played, field.name) for field in fields(played)}
-        return KeepingTurn(**values, kept=before.chains[0] if before.chains else None)
+    async def turn(self, state: Kept, ask: Ask) -> Kept:
+        said = await ask.each(["Ann", "Bob"], Addition, "Add, {{ name }}.", otherwise=0)
+        value = state.value + sum(it.add for it in said.values())
+        return state.replace(value=value, history=(*state.history, value))
 
 
 @pytest.fixture
 def keeping(tmp_path: Path) -> Keeping:
-    parts: dict[str, Any] = {"config": CounterConfig(), "llm_client": counter_client()}
-    made = Keeping(**parts, tape=tmp_path / "x.tape")
+    """A recorded run in which something stands in for Bob's answers."""
+    client = counter_client(lambda asked: "no" if asked.site.agent == "Bob" else answer(asked))
+    made = Keeping(llm_client=client, tape=tmp_path / "x.tape")
     made.run(2)
     made.close()
     return made
@@ -58,50 +48,27 @@ def keeping(tmp_path: Path) -> Keeping:
 
 def test_what_refers_to_a_call_says_its_place(keeping: Keeping) -> None:
     record = record_of(Keeping, keeping.turns[1])
-    assert [chain["call"] for chain in record["chains"]] == [*range(len(record["calls"]))] != []
+    assert record["calls"] == [["ok", [1]], ["failed", [2, 3]]]
+    assert [answer["calls"] for answer in record["by_code"]] == [[1]]
     assert "messages" not in json.dumps(record)
 
 
-def test_chains_are_written_as_pydantic_would_write_them(keeping: Keeping) -> None:
-    turn = keeping.turns[1]
-    chains = [*turn.chains, LLMReasoningChain(component="a", agent="NaN", turn=1, reasoning="Inf")]
-    turn = replace(turn, chains=tuple(chains))
-    by_pydantic = TypeAdapter(list[LLMReasoningChain]).dump_python(
-        chains, mode="json", context=Places(turn.calls)
-    )
-    assert record_of(Keeping, turn)["chains"] == by_pydantic
-    assert json.loads(tape_turn(Keeping, turn, {})[1])["chains"] == by_pydantic
-
-
-@pytest.mark.usefixtures("keeping")
-def test_a_loaded_turn_has_each_call_once(tmp_path: Path) -> None:
-    turn = load(tmp_path / "x.tape").turns[1]
-    assert [id(chain.call) for chain in turn.chains] == [*map(id, turn.calls)] != []
-
-
-def test_a_chain_of_another_turn_is_written_with_its_calls_numbers(
-    keeping: Keeping, tmp_path: Path
+@pytest.mark.parametrize("verb", [load, replay])
+def test_what_is_read_is_what_was_written(
+    keeping: Keeping, tmp_path: Path, verb: Callable[..., Any]
 ) -> None:
-    record = record_of(Keeping, keeping.turns[2])
-    assert record["kept"]["call"] == ["ok", keeping.calls[0].numbers]
-    assert load(tmp_path / "x.tape").turns == keeping.turns
-    assert replay(tmp_path / "x.tape").turns == keeping.turns
+    found = verb(tmp_path / "x.tape")
+    assert found.turns == keeping.turns
+    assert found.turns[1].state.pair == (1, 2)  # a list in JSON
+    [fallback] = found.turns[1].by_code
+    assert fallback.calls[0] is found.turns[1].calls[1]
 
 
-def test_a_list_behind_a_validator_of_ones_own_is_read_as_the_tuple_that_it_was(
-    keeping: Keeping, tmp_path: Path
-) -> None:
-    loaded: list[Any] = load(tmp_path / "x.tape").turns
-    assert loaded[1].pair == (1, 2)
-    assert loaded == keeping.turns
-
-
-def test_a_chain_whose_call_was_never_recorded_cannot_be_written(keeping: Keeping) -> None:
-    other = make_counter()
-    other.run(1)
-    turn = KeepingTurn(number=3, state=keeping.state, kept=other.chains[0])
-    with pytest.raises(TapeError, match=r"cannot be written: .* was not recorded"):
-        record_of(Keeping, turn)
+def test_a_turn_whose_call_was_never_recorded_cannot_be_written() -> None:
+    made = make_counter()
+    made.run(1)
+    with pytest.raises(TapeError, match="was not recorded"):
+        record_of(type(made), made.turns[1])
 
 
 def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
@@ -119,13 +86,13 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("state", "value", value="8"), "state.value: Input should be a valid integer"),
         (put("state", "value", value=8.0), "state.value: Input should be a valid integer"),
         (put("state", "history", value=None), "state.history: "),
+        (put("state", "pair", value=["1", 2]), "state.pair"),
         (put("seconds", value="1"), "seconds: Input should be a valid number"),
-        (put("more", value=1), ".*more: Extra inputs are not permitted"),
-        (put("kept", value=7), "kept: .*no chain at place 7 of 2"),
-        (put("kept", value=-1), "kept: .*no chain at place -1 of 2"),
-        (put("chains", 0, "turn", value="1"), "0.turn: Input should be a valid integer"),
-        (put("chains", 0, "call", value=9), "0.call: 9 does not name a call"),
-        (put("pair", value=["1", 2]), "pair"),
+        (put("more", value=1), "more: Extra inputs are not permitted"),
+        (put("story", value=[1]), "story.0: Input should be a valid string"),
+        (put("by_code", 0, "sure", value="1"), "by_code.0.sure: Input should be a valid number"),
+        (put("by_code", 0, "calls", 0, value=9), "by_code.0.calls.0: 9 does not name a call"),
+        (put("by_code", 0, "calls", 0, value=-1), "by_code.0.calls.0: Input should be greater"),
     ],
 )
 @pytest.mark.usefixtures("keeping")
@@ -138,5 +105,49 @@ def test_a_record_is_read_strictly_by_its_types(
         return line
 
     rewrite(tmp_path / "x.tape", edit)
-    with pytest.raises(TapeError, match=f"turn 1 on the tape is damaged: {fault}"):
+    with pytest.raises(TapeError, match=rf"turn 1 (of run 1 )?on the tape .*is damaged: .*{fault}"):
         load(tmp_path / "x.tape")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1, "b": 2}, ""),
+        ({"a": 1}, {"a": 2}, "a was 1 and is 2"),
+        ({"a": 1}, {"b": 2}, "a was 1 and is not there; b was not there and is 2"),
+        ({"a": {"b": 1, "c": [2]}}, {"a": {"b": 1, "c": [3]}}, "a.c was [2] and is [3]"),
+        ({"a": [{"b": 1}, {"b": 2}]}, {"a": [{"b": 1}, {"b": 3}]}, "a.1.b was 2 and is 3"),
+        (
+            dict.fromkeys("abcd", 1),
+            dict.fromkeys("abcd", 2),
+            "a was 1 and is 2; b was 1 and is 2; c was 1 and is 2",
+        ),
+    ],
+)
+def test_changed_values_are_named(before: Any, after: Any, message: str) -> None:
+    assert changed_values(before, after) == message
+
+
+@pytest.mark.parametrize(
+    ("manifest", "faults"),
+    [
+        (
+            {"prompts": {}, "given": []},
+            "its manifest: kind: Field required; its manifest: package: Field required; "
+            "its manifest: config: Field required",
+        ),
+        (
+            {"kind": "x", "package": "0", "config": {}, "prompts": {}, "llm": None, "model": None}
+            | {"given": ["agents"]},
+            "it was given something that no run takes",
+        ),
+    ],
+)
+def test_of_a_manifests_faults_three_are_named(manifest: dict[str, Any], faults: str) -> None:
+    facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome", "process"))
+    info = RunInfo(
+        id=2, name="x", verb="run", started="", turns=0, calls=0, manifest=manifest, **facts
+    )
+    with pytest.raises(TapeError) as caught:
+        check_manifest(info)
+    assert str(caught.value) == f"run 2 on the tape is damaged: {faults}"

@@ -20,7 +20,10 @@ from llmsim_lab.tape._lines import read_line
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
-RECORD = '{"turn":%d,"state":{},"calls":[],"chains":[],"interventions":[],"planned":[]}'
+RECORD = (
+    '{"turn":%d,"state":{},"seconds":0,"calls":[],"interventions":[],"planned":[],"by_code":[],'
+    '"noted":{},"became":{},"story":[]}'
+)
 
 
 def begin(tape: Tape) -> LiveRecorder:

@@ -282,7 +282,7 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
             "shock.supply: Input should be a valid number",
         ),
         (("fork", "rules.tape", "--prompt", "none.md"), "cannot read the prompt file none.md"),
-        (("fork", "rules.tape", "--prompt", "mine.md"), "no part of the run uses a prompt named"),
+        (("fork", "rules.tape", "--prompt", "mine.md"), "the run uses no prompt named mine"),
         (("tape", "show", "rules.tape", "--turn", "9"), "run 1 has turns 0 to 2"),
         (("tape", "show", "rules.tape", "--call", "9"), "has no call 9"),
         (("tape", "repair", "rules.tape", "run.txt"), "run.txt is there already"),

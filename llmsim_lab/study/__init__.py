@@ -1,15 +1,12 @@
 """Studies: many runs, or situations asked again, to one number; and which model is fit for what."""
 
-from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._gate import economics_card
-from llmsim_lab.study._response import impulse_response
-from llmsim_lab.study._study import Study
+from llmsim_lab.study._study import Comparison, Study
 
 __all__ = [
     "Comparison",
     "Demonstration",
     "Study",
     "economics_card",
-    "impulse_response",
 ]

@@ -1,10 +1,8 @@
 """Designs of studies: what is varied, the arms that come of it, and how an arm's run is made.
 
 A *factor* is something that is varied, a *level* one of its values, an *arm* a level of each. What
-a factor's name means is found out once, before anything is played: a parameter of the world, also a
-nested one (``llm.temperature``, ``nations.0.temperament``), the ``model``, the ``prompt``, the
-``players``, the ``state`` to start from, or a part such as ``agents``. Every arm is made once on
-trial, so that a wrong name or level raises here.
+a factor's name means is found out once, before anything is played. Every arm is made once on trial,
+so that a wrong name or level raises here.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +26,17 @@ from pydantic import BaseModel, ValidationError
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, closest, faults
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import RunConfig
-from llmsim_lab.run._registry import class_of_config
-from llmsim_lab.run._run import made_of
+from llmsim_lab.run._config import RunConfig, made_intervention
+from llmsim_lab.run._records import config_of
+from llmsim_lab.run._run import NoModel, _listed, _load
+from llmsim_lab.tape._lines import RunInfo
 
 AnyRun = Any
 """A run of any class."""
-AnyStudy = Any
-"""A ``Study``, for modules that it imports."""
 Factors = Mapping[str, Mapping[str, Any]]
 """Labels and their levels, by factor."""
 
@@ -51,11 +46,11 @@ LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
 _FULL, _ONE_AT_A_TIME = "full", "one at a time"
 _MOST_ARMS = 10_000
-_SHOWN = 8
-
-Target = tuple[str, Any]
-"""What a factor's name stands for: ``config``, ``model``, ``prompt``, ``players``, ``state``,
-``part`` or ``argument``; and which of them, for ``config`` the path of the field."""
+_MOST_SAMPLES = 10_000
+_SPECIAL = ("model", "prompt", "players", "state", "interventions")
+"""What can be varied of any world beside its parameters."""
+_OWN = {"seed": "seed=", "turns": "turns=", "name": "name=", "replicate": "aa=True"}
+"""Parameters that a study sets itself, with how it is told so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +58,7 @@ class Arm:
     """One of the variants that a study compares.
 
     Attributes:
-        name: as charts and effects have it; empty for runs that keep the name of their world.
+        name: as charts and effects have it.
         levels: labels of the levels, by factor.
         values: the levels themselves, by factor.
         further: how many samples of the model's answers came before; 1 for the A/A arm.
@@ -73,10 +68,6 @@ class Arm:
     levels: Mapping[str, str]
     values: Mapping[str, Any] = field(repr=False)
     further: int = 0
-
-
-ALL_ALIKE = Arm(name="", levels={}, values={})
-"""The one arm where nothing is varied."""
 
 
 # --- factors and arms ----------------------------------------------------------------------------
@@ -90,34 +81,35 @@ def factors_of(vary: Mapping[str, Any]) -> Factors:
     """
     if not isinstance(vary, Mapping):
         raise ConfigError(
-            f"vary={vary!r:.60} is not a mapping; say vary={{'temperament': ['cautious', 'hawkish']"
-            "}"
+            f"vary={vary!r:.60} is not a mapping; say vary={{'temperature': [0.2, 0.8]}}"
         )
-    return {name: _labelled(name, levels) for name, levels in vary.items()}
+    return {name: labelled(f"vary[{name!r}]", levels) for name, levels in vary.items()}
 
 
-def _labelled(name: str, levels: Any) -> dict[str, Any]:
+def labelled(what: str, levels: Any) -> dict[str, Any]:
+    """Return levels, or wordings, by their labels."""
     if isinstance(levels, Mapping):
-        labelled = [(str(label), level) for label, level in levels.items()]
+        pairs = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
-        labelled = [(_label_of(level), level) for level in levels]
+        pairs = [(label_of(level), level) for level in levels]
     else:
         raise ConfigError(
-            f"vary[{name!r}] = {levels!r:.60} is neither a list of levels nor a mapping of labels "
-            f"to levels; write [{levels!r:.40}] for a single one"
+            f"{what} = {levels!r:.60} is neither a list of levels nor a mapping of labels to "
+            f"levels; write [{levels!r:.40}] for a single one"
         )
-    if not labelled:
-        raise ConfigError(f"vary[{name!r}] is empty; name at least one level")
-    [(label, count)] = Counter(label for label, _ in labelled).most_common(1)
+    if not pairs:
+        raise ConfigError(f"{what} is empty; name at least one level")
+    [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
         raise ConfigError(
-            f"vary[{name!r}] has two levels called {label!r}; give them other labels: "
-            f"vary={{{name!r}: {{'one': ..., 'other': ...}}}}"
+            f"{what} has two levels called {label!r}; give them other labels: "
+            "{'one': ..., 'other': ...}"
         )
-    return dict(labelled)
+    return dict(pairs)
 
 
-def _label_of(level: Any) -> str:
+def label_of(level: Any) -> str:
+    """Return what a level is called that has no label."""
     if isinstance(level, str):
         return level
     if isinstance(level, bool) or level is None:
@@ -170,7 +162,7 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
     bare = {
         name
         for name, level in values.items()
-        if isinstance(level, bool | int | float | None) and levels[name] == _label_of(level)
+        if isinstance(level, bool | int | float | None) and levels[name] == label_of(level)
     }
     told = [f"{name}={levels[name]}" if name in bare else levels[name] for name in telling]
     return Arm(name=" · ".join(told) or "all", levels=levels, values=values)
@@ -205,242 +197,209 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
 # --- what names stand for ------------------------------------------------------------------------
 
 
-class WrongFunctionError(ConfigError):
-    """A function that makes runs does not return what it must: wrong for all seeds, not for one."""
-
-
 class World:
-    """What a study or an impulse response plays: makes a run of an arm and a seed.
+    """What a study plays: makes a run of an arm and a seed, or continues a recorded one as an arm.
 
     Args:
-        source: a ``Run`` class, a configuration or its class, or a function that takes the levels
-            by keyword and returns a run.
+        source: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
+            returns a run.
         fixed: what is the same in all arms, by the names that can also be varied.
         factors: what is varied.
         turns: of each run; the configuration's if not given.
-
-    Attributes:
-        cls: the class of the runs.
-        turns: of each run.
+        recorded: the configuration of a recorded run whose situations are asked again.
 
     Raises:
-        ConfigError: the source is none of these, or a name stands for nothing.
+        ConfigError: the source is neither, or a name stands for nothing.
     """
 
     def __init__(
-        self, source: Any, *, fixed: Mapping[str, Any], factors: Factors, turns: int | None
+        self,
+        source: Any,
+        *,
+        fixed: Mapping[str, Any],
+        factors: Factors,
+        turns: int | None = None,
+        recorded: Any = None,
     ) -> None:
-        self.fixed = dict(fixed)
+        self.fixed, self.again = dict(fixed), recorded is not None
         self._turns = None if turns is None else whole_number("turns", turns, least=1)
-        self._code: dict[str, Any] = {}
-        self._edited: dict[str, dict[str, Prompt]] = {}
+        self._code: dict[str, str] = {}
         self.make: Callable[..., AnyRun] | None = None
-        self.base: Any = None
+        self.base: Any = recorded
+        names = [*fixed, *factors]
         if twice := fixed.keys() & factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
         if isinstance(source, type) and issubclass(source, Run):
             self.cls: type[AnyRun] = source
-        elif isinstance(source, RunConfig):
-            self.cls, self.base = class_of_config(source), source
-        elif isinstance(source, type) and issubclass(source, RunConfig):
-            self.base = _first_config(source, fixed)
-            self.cls = class_of_config(self.base)
-        elif isinstance(source, Run):
-            raise ConfigError(
-                f"a study makes its runs itself: give the class or the configuration, Study("
-                f"{type(source).__name__}, ...), not a run"
-            )
-        elif callable(source):
+            self.base = recorded or _first_config(source.config_type, fixed)
+            self._targets = {name: self._target(name) for name in names}
+        elif callable(source) and not isinstance(source, type):
             self.make = source
-        else:
-            raise ConfigError(
-                f"{source!r:.60} is not something to play; give a Run class, a configuration, or a "
-                "function that takes the levels by keyword and returns a run"
-            )
-        names = [*fixed, *factors]
-        if self.make is not None:
+            parameters = inspect.signature(source).parameters.values()
+            self._takes = [it.name for it in parameters if it.kind is not it.VAR_KEYWORD]
+            self._takes_any = len(self._takes) < len(parameters)
             self._targets = {name: self._argument(name) for name in names}
-            takes, any_name = self._taken
-            if "seed" not in takes and not any_name:
+            if "seed" not in self._takes and not self._takes_any:
                 raise ConfigError(
                     f"{_called(source)} takes no seed, so that all its runs would be one: def "
                     f"{_called(source)}(..., seed): return MyWorld(..., seed=seed)"
                 )
         else:
-            self.base = self.base or _first_config(self.cls.config_type, fixed)
-            self._targets = {name: self._target(name) for name in names}
-            for name, (kind, path) in self._targets.items():
-                if kind == "config" and path in (("seed",), ("turns",), ("name",), ("replicate",)):
-                    hint = {"replicate": "aa=True", "name": "name="}.get(name, f"{path[0]}=")
-                    raise ConfigError(
-                        f"{name!r} is the study's own, not a factor; say Study(..., {hint})"
-                    )
+            raise ConfigError(
+                f"{source!r:.60} is not something to play; give a Run class, or a function that "
+                "takes the levels and seed by keyword and returns a run: a study makes its runs "
+                "itself"
+            )
 
     @property
     def turns(self) -> int:
         """How many turns each run has."""
-        if self._turns is not None:
-            return self._turns
-        if self.make is None and self.base.turns:
-            return int(self.base.turns)
-        raise ConfigError("say how many turns each run has: Study(..., turns=20)")
+        if self._turns is None:
+            raise ConfigError("say how many turns each run has: Study(..., turns=20)")
+        return self._turns
 
-    def _target(self, name: str) -> Target:
+    def _target(self, name: str) -> tuple[Any, ...]:
+        """Return what a name stands for: one of ``_SPECIAL``, or ``config`` and a path in it."""
         fields = self.cls.config_type.model_fields
-        if name in fields and name != "players":
-            return "config", (name,)
-        if name in ("model", "prompt", "players", "state", "start"):
-            return name.replace("start", "state"), None
-        if name in self.cls.part_names:
-            return "part", name
-        known = dict.fromkeys(_paths(self.base))
-        if "." in name:
-            path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-            if path in known or _may_be_new(self.base, path):
-                return "config", path
-        else:
-            # A field of several nations is one place: its levels are for all of them.
-            places = dict.fromkeys(
-                tuple("*" if isinstance(part, int) else part for part in path)
-                for path in known
-                if path[-1] == name
-            )
-            if len(places) == 1:
-                return "config", next(iter(places))
-            if places:
-                said = " or ".join(repr(".".join(path)) for path in places)
-                raise ConfigError(f"{name!r} may be several things; say which: {said}")
-        names = [".".join(map(str, path)) for path in known]
-        last = [path[-1] for path in known if isinstance(path[-1], str)]
-        specials = ["model", "prompt", "players", "state", *self.cls.part_names]
-        own = [field for field in fields if field not in RunConfig.model_fields]
-        raise ConfigError(
-            f"{self.cls.__name__} has nothing called {name!r} to vary"
-            f"{closest(name, [*names, *last, *specials])}; there are "
-            f"{', '.join(dict.fromkeys([*own[:_SHOWN], 'llm.temperature', *specials]))}"
-        )
-
-    def _argument(self, name: str) -> Target:
-        """Return what a name stands for where a function makes the runs: its own argument."""
-        takes, any_name = self._taken
-        if name in takes or (any_name and name != "model"):
-            return "argument", name
-        if name == "model" and ("llm_client" in takes or any_name):
-            return "model", None
-        raise ConfigError(
-            f"{_called(self.make)} takes no {name!r}{closest(name, takes)}; it takes "
-            f"{', '.join(takes) or 'nothing'}"
-        )
-
-    @cached_property
-    def _taken(self) -> tuple[list[str], bool]:
-        assert self.make is not None
-        parameters = inspect.signature(self.make).parameters.values()
-        named = [
-            one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
-        ]
-        return named, any(one.kind is one.VAR_KEYWORD for one in parameters)
-
-    # --- making runs -------------------------------------------------------------------------
-
-    def run(self, arm: Arm, seed: int, client: LLMClient | None) -> AnyRun:
-        """Return a new run of an arm with a seed, on no tape.
-
-        Raises:
-            ConfigError: a level is wrong.
-        """
-        if self.make is not None:
-            return self._called_for(arm, seed, client)
-        config = self.config(arm, seed)
-        given = self._given(arm)
-        if edited := self._prompts(arm, seed):
-            given["prompts"] = edited
-        return self._constructed(config, given, client)
-
-    def _constructed(
-        self, config: Any, given: Mapping[str, Any], client: LLMClient | None
-    ) -> AnyRun:
-        rest = {name: value for name, value in given.items() if value is not None}
-        if "players" in rest and "players" not in self.cls.config_type.model_fields:
-            config = self._decided_by(rest.pop("players"), config)
-        parts = {name: rest[name] for name in self.cls.part_names if name in rest}
-        parts.pop("players", None)  # which are given as they are, and not made of a client
-        for name, part in parts.items():
-            if not callable(part):
-                raise ConfigError(
-                    f"{name}={part!r:.60}: runs that are played at once cannot share a part; give "
-                    f"what makes it of a client, {name}=lambda client: ..."
-                )
-        make: Callable[..., AnyRun] = self.cls
-        return make(config, llm_client=client, **{**rest, **made_of(client, parts)})
-
-    def _decided_by(self, players: Mapping[str, Any], config: Any) -> Any:
-        """Return the configuration of a world whose players are not given by name."""
-        if players == {"*": "rule"} and hasattr(config, "by_rules"):
-            return config.by_rules()
-        if players not in ({}, {"*": "model"}):
+        if name in _OWN:
+            raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
+        if name in _SPECIAL or name == "llm_client":
+            return ("model" if name == "llm_client" else name,)
+        path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
+        if name in LLMConfig.model_fields and name not in fields:
+            path = ("llm", name)
+        if path[0] not in fields or (path[0] == "llm" and path[1:2] not in _LLM_PATHS):
+            own = [it for it in fields if it not in RunConfig.model_fields and it not in _SPECIAL]
+            known = [*own, *_SPECIAL]
+            close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
             raise ConfigError(
-                f"players={dict(players)!r:.60}: {self.cls.__name__} takes 'rule' or 'model' here; "
-                "vary what it is configured with instead, such as nations.0.kind"
+                f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
+                f"{', '.join([*known, 'llm.temperature'])}"
             )
-        return config
+        return "config", path
 
-    def config(self, arm: Arm, seed: int) -> Any:
-        """Return an arm's configuration.
-
-        Raises:
-            ConfigError: a level is wrong; the message names the arm.
-        """
-        values: Any = self.base
-        for path, value in self._levels(arm, "config"):
-            values = _with(values, path, value)
-        if isinstance(values, BaseModel):  # no level has made a dict of it yet, to be validated
-            values = _with(values, ("seed",), seed)
-        # None stays None: the server draws anew then, and nothing is to be counted on.
-        before = self.base.replicate if "replicate" in self.base.model_fields_set else 0
-        values |= {"seed": seed, **self._own(arm, seed)}
-        if arm.further and before is not None:
-            values["replicate"] = before + arm.further
-        try:
-            return self.cls.config_type.model_validate(values)
-        except ValidationError as error:
-            raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
-
-    def _own(self, arm: Arm, seed: int) -> dict[str, Any]:
-        """Return what a study says of its runs; one without a name keeps that of its world."""
-        turns = {} if self._turns is None else {"turns": self._turns}
-        return {**turns, "name": f"{arm.name}, seed {seed}"} if arm.name else turns
+    def _argument(self, name: str) -> tuple[Any, ...]:
+        """Return what a name stands for where a function makes the runs: mostly its argument."""
+        if name in self._takes:
+            return "argument", name
+        if name in ("model", "llm_client"):
+            if "llm_client" in self._takes or self._takes_any:
+                return ("model",)
+        elif name in ("prompt", "interventions"):
+            return (name,)
+        elif self._takes_any:
+            return "argument", name
+        raise ConfigError(
+            f"{_called(self.make)} takes no {name!r}{closest(name, self._takes)}; it takes "
+            f"{', '.join(self._takes) or 'nothing'}"
+        )
 
     def values(self, arm: Arm) -> dict[str, Any]:
         """Return what an arm varies and what is fixed, by name."""
         return {**self.fixed, **arm.values}
 
-    def kind_of(self, name: str) -> str:
-        """Return what a factor's name stands for."""
-        return self._targets[name][0]
-
-    def _levels(self, arm: Arm, kind: str) -> Iterator[tuple[Any, Any]]:
+    def levels(self, arm: Arm, kind: str) -> Iterator[tuple[Any, Any]]:
         """Yield the levels of one kind of target, each with which of them it is for."""
         for name, value in self.values(arm).items():
-            if self.kind_of(name) == kind:
-                yield self._targets[name][1], value
+            if (target := self._targets[name])[0] == kind:
+                yield target[-1], value
 
-    def _given(self, arm: Arm) -> dict[str, Any]:
-        """Return what the run is given beside its configuration: players, state, parts."""
-        given = dict(self._levels(arm, "part"))
-        for _, value in self._levels(arm, "players"):
-            who = {"*": value} if not isinstance(value, Mapping | None) else value or {}
-            given["players"] = {**given.get("players", {}), **who}
-        for _, value in self._levels(arm, "state"):
-            if value is not None:
-                made = not isinstance(value, BaseModel) and callable(value)
-                given["state"] = value() if made else value
-        return given
+    def level(self, arm: Arm, kind: str) -> Any:
+        """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
+        return next((value for _, value in self.levels(arm, kind)), None)
+
+    def wordings(self, arm: Arm) -> dict[str, Any]:
+        """Return what an arm's prompts are edited with; several are wordings of one idea."""
+        level = self.level(arm, "prompt")
+        if not isinstance(level, Sequence) or isinstance(level, str):
+            return {"": level}
+        labels = [label_of(it) for it in level]
+        if len(set(labels)) < len(labels):  # such as lambdas
+            labels = [f"wording {number}" for number in range(1, len(labels) + 1)]
+        return labelled(f"prompt of {arm.name!r}", dict(zip(labels, level, strict=True)))
+
+    # --- making runs -------------------------------------------------------------------------
+
+    def run(self, arm: Arm, seed: int, client: LLMClient | None, *, wording: int = 0) -> AnyRun:
+        """Return a new run of an arm with a seed, on no tape.
+
+        Raises:
+            ConfigError: a level is wrong.
+        """
+        run = self._made(arm, seed, client)
+        if wording and run.config.replicate is not None:
+            run.config = run.config.model_copy(
+                update={"replicate": run.config.replicate + _MOST_SAMPLES * wording}
+            )
+        self.edit(run, arm, wording)
+        for item in self.interventions(arm):
+            run.add_intervention(item)
+        return run
+
+    def _made(self, arm: Arm, seed: int, client: LLMClient | None) -> AnyRun:
+        further = {"turns": self._turns} if self._turns else {}
+        if self.make is None:
+            given = {"players": self.level(arm, "players"), "state": self.level(arm, "state")}
+            if _is_function(given["state"]):
+                given["state"] = given["state"]()
+            config = self.config(arm, {"seed": seed, **further})
+            make: Callable[..., AnyRun] = self.cls
+            return make(config, llm_client=client, **given)
+        values = dict(self.levels(arm, "argument"))
+        for name, value in {"seed": seed, "llm_client": client, **further}.items():
+            wanted = name in self._takes or (self._takes_any and name == "seed")
+            if wanted and name not in values and value is not None:
+                values[name] = value
+        run = self.make(**values)
+        called = _called(self.make)
+        if not isinstance(run, Run):
+            raise ConfigError(
+                f"{called} returned {run!r:.60}; it must return a run: return MyWorld(..., "
+                "seed=seed)"
+            )
+        if run.config.seed != seed:
+            raise ConfigError(
+                f"{called}(seed={seed}) returned a run with the seed {run.config.seed}; hand the "
+                "seed on: MyWorld(..., seed=seed)"
+            )
+        if run.tape is not None:
+            raise ConfigError(
+                f"{called} gave its run a tape; leave it out, and give it to what plays the runs: "
+                "Study(..., tape='study/')"
+            )
+        if arm.further and run.config.replicate is not None:
+            further["replicate"] = run.config.replicate + arm.further
+        run.config = run.config.model_copy(update=further)
+        return run
+
+    def config(self, arm: Arm, changes: Mapping[str, Any], base: Any = None) -> Any:
+        """Return a configuration with an arm's levels.
+
+        Args:
+            arm: the arm.
+            changes: other fields.
+            base: what is changed; the world's own if not given.
+
+        Raises:
+            ConfigError: a level is wrong.
+        """
+        values: Any = base or self.base
+        for path, value in self.levels(arm, "config"):
+            values = _with(values, path, value)
+        if isinstance(values, BaseModel):
+            values = {name: getattr(values, name) for name in values.model_fields_set}
+        replicate = values.get("replicate", 0)  # None: the server draws, and nothing is shared
+        if arm.further and replicate is not None:
+            changes = {"replicate": replicate + arm.further, **changes}
+        try:
+            return self.cls.config_type.model_validate({**values, **changes})
+        except ValidationError as error:
+            raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
         """Return the settings of the model's client that the arm says, such as its temperature."""
         found: dict[str, Any] = {}
-        for path, value in self._levels(arm, "config"):
+        for path, value in self.levels(arm, "config"):
             if path == ("llm",):
                 is_model = isinstance(value, BaseModel)
                 found |= value.model_dump(exclude_unset=True) if is_model else value
@@ -448,119 +407,162 @@ class World:
                 found[path[1]] = value
         return found
 
-    def model(self, arm: Arm) -> Any:
-        """Return the model that the arm names; None where it names none."""
-        return next((value for _, value in self._levels(arm, "model")), None)
+    def parts(self, arm: Arm, made: AnyRun, info: RunInfo) -> dict[str, Any]:
+        """Return the players to give a recorded run again, which no tape can hold."""
+        if made is not None:
+            return {name: made.parts[name] for name in info.manifest["given"]}
+        players = self.level(arm, "players")
+        return {} if players is None else {"players": players}
 
-    @property
-    def llm(self) -> Any:
-        """The settings that the configuration has for a model."""
-        return None if self.base is None else self.base.llm
+    def forked(
+        self,
+        arm: Arm,
+        tape: Tape,
+        number: int,
+        client: LLMClient | None,
+        made: AnyRun,
+        play: tuple[int, int],
+        since: int,
+    ) -> AnyRun:
+        """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
 
-    def _called_for(self, arm: Arm, seed: int, client: LLMClient | None) -> AnyRun:
-        assert self.make is not None
-        takes, any_name = self._taken
-        values = dict(self._levels(arm, "argument"))
-        own = {"seed": seed, "llm_client": client, "turns": self._turns}
-        for name, value in own.items():
-            wanted = name in takes or (any_name and name == "seed")
-            if wanted and name not in values and value is not None:
-                values[name] = value
-        run = self.make(**values)
-        if not isinstance(run, Run):
-            raise WrongFunctionError(
-                f"{_called(self.make)} returned {run!r:.60}; it must return a run: return MyWorld("
-                "..., seed=seed)"
-            )
-        if run.config.seed != seed:
-            raise WrongFunctionError(
-                f"{_called(self.make)}(seed={seed}) returned a run with the seed {run.config.seed};"
-                " hand the seed on: MyWorld(..., seed=seed)"
-            )
-        if run.tape is not None:
-            raise WrongFunctionError(
-                f"{_called(self.make)} gave its run a tape; leave it out, and give it to what "
-                "plays the runs: Study(..., tape='study/')"
-            )
-        changes = self._own(arm, seed)
-        if arm.further and run.config.replicate is not None:
-            changes["replicate"] = run.config.replicate + arm.further
-        run.config = run.config.model_copy(update=changes)
+        Args:
+            arm: the arm.
+            tape: where the run is.
+            number: the run's.
+            client: the model.
+            made: a run of the arm that begins anew; None where a situation is asked again.
+            play: which of the arm's wordings, and which sample.
+            since: how many of the arm's interventions the run has had already.
+        """
+        info, (wording, sample) = tape.run(number), play
+        if self.again:
+            manifest, recorded = dict(info.manifest), config_of(info, self.cls)
+            # Wordings have seeds of their own: with the same they would resemble each other more
+            # than new ones do.
+            draw = (recorded.replicate or 0) + sample + _MOST_SAMPLES * wording
+            config = self.config(arm, {"replicate": draw}, recorded)
+            manifest["config"] = config.model_dump(mode="json", by_alias=True)
+            if manifest["llm"]:  # with a seed there, all samples would be one
+                manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
+            info = replace(info, manifest=manifest)
+        run: AnyRun = _load(tape, info, client, self.parts(arm, made, info), self.cls)
+        planned = [item for items in run.planned.values() for item in items]
+        if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
+            run.llm_client = None  # what is asked again is live
+        run.take_over(run.turns, planned if self.again else (), None)
+        latest = run.turns[-1]
+        if self.again and (state := self.level(arm, "state")) is not None:
+            made_as = state(latest.state) if _is_function(state) else state
+            run.turns[-1] = replace(latest, state=run.state_at(latest, made_as))
+        self.edit(run, arm, wording)
+        for item in self.interventions(arm, latest.number)[since:]:
+            run.add_intervention(item)
         return run
+
+    def interventions(self, arm: Arm, turn: int = 0) -> list[Any]:
+        """Return what an arm sets from outside, in order of turns.
+
+        Args:
+            arm: the arm.
+            turn: the one that values without a turn are set at.
+        """
+        level = self.level(arm, "interventions")
+        if level is None or level in ((), [], {}):
+            return []
+        made_as = self.cls.intervention_type
+        items = [
+            it if isinstance(it, BaseModel) else made_intervention(made_as, it)
+            for it in ([level] if isinstance(level, BaseModel) else _all(level, turn, made_as))
+        ]
+        return sorted(items, key=lambda item: item.turn)
+
+    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
+        """Return up to which turn two arms are one run, and how many interventions it has.
+
+        None where they differ in more than what is set from outside, or from the start.
+        """
+        own, its = (
+            {name: it for name, it in said(one.values).items() if name != "interventions"}
+            for one in (arm, leader)
+        )
+        if own != its or arm.further != leader.further:
+            return None
+        if self._targets.get("interventions") != ("interventions",):
+            return None
+        mine, theirs = self.interventions(arm), self.interventions(leader)
+        pairs = zip(mine, theirs, strict=False)
+        same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        left = [item.turn for item in (*mine[same:], *theirs[same:])]
+        at = min([*left, self.turns])
+        if any(item.turn == at for item in theirs[same:]):  # it is in that turn's state already
+            at -= 1
+            same = sum(item.turn <= at for item in mine)
+        return None if at < 0 else (at, same)
 
     # --- prompts -----------------------------------------------------------------------------
 
-    def unedited(self, arm: Arm, run: AnyRun) -> list[str]:
-        """Return places of prompts that a played run used as they were, though the arm edits them.
-
-        A world of one's own says its prompts only as it asks; one that the trial never came to is
-        not edited, and then the run is not one of its arm.
-        """
-        edited = self._edited.get(arm.name)
-        if not edited or not run._is_own():
-            return []
-        names = {prompt.name for prompt in edited.values()}
-        return [at for at, it in run.prompts.items() if it.name in names and at not in edited]
-
-    def _prompts(self, arm: Arm, seed: int) -> dict[str, Prompt]:
-        level = next((it for _, it in self._levels(arm, "prompt")), None)
+    def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
+        """Have a run ask with edited prompts: those that it has, and others as they are asked."""
+        level = list(self.wordings(arm).values())[wording]
         if level is None or level == {}:
-            return {}
-        if arm.name not in self._edited:
-            self._edited[arm.name] = _edits(level, self._prompts_there(arm, seed))
-        return self._edited[arm.name]
-
-    def _prompts_there(self, arm: Arm, seed: int) -> dict[str, Prompt]:
-        """Return the prompts of an arm's run, by their places; a world's own after a trial."""
-        given, config = self._given(arm), self.config(arm, seed)
-        if not self.cls._is_own():
-            return dict(self._constructed(config, given, _nobody(self.llm)).prompts)
-        # What a turn asks with is known once it was asked: chance answers, on no tape.
-        config = config.model_copy(update={"players": {}})
-        trial = self._constructed(config, {**given, "players": {"*": "random"}}, None)
-        try:
-            run_sync(trial.play_on(progress=False))
-        except LabError as error:
-            if not trial.prompts:
-                raise ConfigError(
-                    f"the prompts of {self.cls.__name__} cannot be found out: a trial with random "
-                    f"answers failed: {error}"
-                ) from error
-        return dict(trial.prompts)
+            return
+        edits = PromptEdits(level)
+        if resumed:  # what it has, it has edited
+            edits.names = names_in(run)
+        else:
+            run.put_prompts({at: edits(prompt) for at, prompt in run.prompts.items()})
+        run._edit = edits
 
     # --- what identifies it ------------------------------------------------------------------
 
-    def known(self, arm: Arm, run: AnyRun) -> dict[str, Any]:
-        """Return what the manifests of an arm's runs share, found out once for all of them."""
-        if arm.name not in self._code:
-            self._code[arm.name] = run.code_digests
-        return {"code": self._code[arm.name]}
+    def code(self, run: AnyRun) -> dict[str, str]:
+        """Return the digests of the world's code, found out once, where its source is."""
+        self._code = self._code or run.code_digests
+        return self._code
 
-    def trial(self, arm: Arm, seed: int) -> AnyRun:
-        """Return a run of an arm that is made and not played."""
-        return self.run(arm, seed, _nobody(self.llm, **self.llm_settings(arm)))
-
-    def checked(self, arms: Sequence[Arm], seed: int) -> type[AnyRun]:
-        """Make a run of each arm on trial; returns their class.
+    def checked(self, arms: Sequence[Arm], seed: int) -> AnyRun:
+        """Make a run of each arm on trial; returns that of the first.
 
         Raises:
             ConfigError: a level is wrong.
         """
-        classes = set()
+        runs: list[AnyRun] = []
         for arm in arms:
             try:
-                run = self.trial(arm, seed)
+                runs.append(self._made(arm, seed, None))
+                if self.make is not None:
+                    self.cls = type(runs[0])
+                for number in range(len(self.wordings(arm))):
+                    self.edit(runs[-1], arm, number)
+                for item in self.interventions(arm):
+                    item.check(runs[-1])
+                    runs[-1]._intervened(runs[-1].state, [item])
             except LabError as error:
                 where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
                 raise ConfigError(f"{where}{error}") from error
-            classes.add(type(run))
-            if self._turns is None and self.make is not None:
-                self._turns = run.config.turns or None
-        if len(classes) > 1:
-            names = ", ".join(sorted(cls.__name__ for cls in classes))
-            raise ConfigError(f"the arms are of several classes ({names}); one study is of one")
-        [cls] = classes
-        return cls
+        names = sorted({type(run).__name__ for run in runs})
+        if len(names) > 1:
+            raise ConfigError(
+                f"the arms are of several classes ({', '.join(names)}); one study is of one"
+            )
+        self._turns = self._turns or runs[0].config.turns or None
+        self.code(runs[0])
+        return runs[0]
+
+
+_LLM_PATHS = {(), *((name,) for name in LLMConfig.model_fields)}
+
+
+def _all(level: Any, turn: int, made_as: Any) -> list[Any]:
+    """Return interventions as a list; some may be objects already."""
+    if isinstance(level, Sequence) and any(isinstance(it, BaseModel) for it in level):
+        return list(level)
+    return _listed(level, turn, made_as)
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, BaseModel)
 
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
@@ -568,7 +570,7 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
 
     A parameter that has no default and is varied is not in it.
     """
-    fields = config_type.model_fields.keys() - {"players"}
+    fields = config_type.model_fields.keys() - set(_SPECIAL) - set(_OWN)
     own = {name: value for name, value in fixed.items() if name in fields}
     try:
         return config_type(**own)
@@ -576,43 +578,8 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
         return config_type.model_construct(**own)
 
 
-def _nobody(llm: Any, **settings: Any) -> LLMClient:
-    """Return a client for runs that are made and not played."""
-    config = LLMConfig(**{**(llm or LLMConfig()).model_dump(), **settings})
-    return LLMClient(config, ScriptedBackend([]))
-
-
 def _called(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-def _paths(node: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the paths of a configuration's fields, with those of the settings and lists in it."""
-    if isinstance(node, BaseModel):
-        items: list[tuple[Any, Any]] = [
-            (name, getattr(node, name, None)) for name in type(node).model_fields
-        ]
-    elif isinstance(node, Mapping):
-        items = list(node.items())
-    elif isinstance(node, Sequence) and not isinstance(node, str):
-        items = list(enumerate(node)) if any(isinstance(it, BaseModel) for it in node) else []
-    else:
-        return
-    for name, value in items:
-        yield (*before, name)
-        yield from _paths(value, (*before, name))
-
-
-def _may_be_new(node: Any, path: tuple[Any, ...]) -> bool:
-    """Return True for a new key of a mapping, which is there in no configuration yet."""
-    for part in path[:-1]:
-        if isinstance(node, BaseModel):
-            node = getattr(node, str(part), None)
-        elif isinstance(node, Mapping):
-            node = node.get(part)
-        else:
-            return False
-    return isinstance(node, Mapping)
 
 
 def _with(node: Any, path: tuple[Any, ...], value: Any) -> Any:
@@ -627,40 +594,61 @@ def _with(node: Any, path: tuple[Any, ...], value: Any) -> Any:
         own = {name: getattr(node, name) for name in node.model_fields_set}
         return {**own, head: _with(getattr(node, head, None), rest, value)}
     if isinstance(node, Sequence) and not isinstance(node, str):
-        items = list(node)
-        for place in range(len(items)) if head == "*" else [head]:
-            items[place] = _with(items[place], rest, value)
-        return items
+        if not (isinstance(head, int) and head < len(node)):
+            raise ConfigError(f"there is no place {head!r} among {len(node)}: {node!r:.60}")
+        return [*node[:head], _with(node[head], rest, value), *node[head + 1 :]]
     there: Mapping[Any, Any] = node if isinstance(node, Mapping) else {}
     return {**there, head: _with(there.get(head), rest, value)}
 
 
-def _edits(level: Any, there: Mapping[str, Prompt]) -> dict[str, Prompt]:
-    """Return prompts with the edits of a level, by their places.
+# --- prompts -------------------------------------------------------------------------------------
+
+
+class PromptEdits:
+    """Edits a run's prompts, each when it is first asked with.
 
     Args:
-        level: a prompt, a text, a function of the old text; or these by a prompt's name or place.
-        there: the prompts as they are, by their places.
+        level: a prompt, a text, a function of the old text; or these by a prompt's name.
+
+    Attributes:
+        names: of the prompts so far.
     """
-    names = list(dict.fromkeys(prompt.name for prompt in there.values()))
-    if isinstance(level, Prompt):
-        level = {level.name: level}
-    if not isinstance(level, Mapping):
-        players = dict.fromkeys(it.name for at, it in there.items() if at.startswith("agent"))
-        named = names if len(names) == 1 else list(players)
-        if len(named) != 1:
+
+    def __init__(self, level: Any) -> None:
+        self.level = {level.name: level} if isinstance(level, Prompt) else level
+        self.names: set[str] = set()
+
+    def __call__(self, prompt: Prompt) -> Prompt:
+        """Return the prompt as it is to be asked with.
+
+        Raises:
+            ConfigError: one is to be edited, and this is another.
+        """
+        self.names.add(prompt.name)
+        if isinstance(self.level, Mapping):
+            edit = self.level.get(prompt.name)
+            return prompt if edit is None else _edited(prompt, edit)
+        if len(self.names) > 1:
             raise ConfigError(
-                f"prompt: say which prompt is edited, {{name: {level!r:.30}}}; there are "
-                f"{', '.join(names) or 'none'}"
+                f"prompt: say which prompt is edited, {{name: {self.level!r:.30}}}; there are "
+                f"{', '.join(sorted(self.names))}"
             )
-        level = {named[0]: level}
-    found: dict[str, Prompt] = {}
-    for name, edit in level.items():
-        places = [at for at, it in there.items() if name in (it.name, at)]
-        if not places:
-            raise ConfigError(f"prompt: no prompt is called {name!r}{among(name, names)}")
-        found |= {at: _edited(there[at], edit) for at in places}
-    return found
+        return _edited(prompt, self.level)
+
+    def check(self) -> None:
+        """Raise ConfigError where a prompt that is edited was never asked with."""
+        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["prompt"]
+        if missing := [name for name in wanted if name not in self.names]:
+            raise ConfigError(
+                f"prompt: no prompt is called {missing[0]!r}{among(missing[0], self.names)}; what "
+                "has no slots, or comes from a function, is a text and no prompt: "
+                "run.prompt('NAME') makes one"
+            )
+
+
+def names_in(run: AnyRun) -> set[str]:
+    """Return the names of the prompts that a run has asked with, also where they were edited."""
+    return {place.partition("#")[0] for place in run.prompts}
 
 
 def _edited(prompt: Prompt, edit: Any) -> Prompt:
@@ -698,11 +686,11 @@ class Models:
         Raises:
             ConfigError: the model cannot be reached, or a setting of it is wrong.
         """
-        named = world.model(arm)
+        named = world.level(arm, "model")
         model = self.given if named is None else named
         if model is None:
             return None
-        client = self._client(model, world.llm)
+        client = self._client(model, None if world.base is None else world.base.llm)
         settings = world.llm_settings(arm)
         if arm.further and (seed := settings.get("seed", client.config.seed)) is not None:
             raise ConfigError(

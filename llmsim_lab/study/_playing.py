@@ -1,10 +1,11 @@
-"""Playing a study's runs: many on one event loop, or each as a job of an executor.
+"""Playing a study: many files on one event loop, or each as a job of an executor.
 
-Each run has a tape of its own, in the study's folder. The file's name says the run's arm and seed,
-and a digest of all that decides the run and of its world's code; so a study finds its runs again on
-any machine. The digest is never one of the pickle, whose bytes differ between processes.
+A *job* is one arm at one unit, a seed or a recorded situation, and has a tape of its own in the
+study's folder. The file's name says arm and unit, and has a digest of all that decides it and of
+the world's code; so a study finds its runs again on any machine. The digest is never one of the
+pickle, whose bytes differ between processes. What a job forks is copied into its file first.
 
-What goes to an executor is the pickled world, which run is to be played, and the bytes of its tape
+What goes to an executor is the pickled world, which job is to be played, and the bytes of its tape
 if it was begun; what comes back are the tape's bytes.
 """
 
@@ -17,7 +18,7 @@ import re
 import secrets
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -34,10 +35,10 @@ from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
-from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
+from llmsim_lab.run._session import load_turns
+from llmsim_lab.study._design import AnyRun, Arm, Models, PromptEdits, World, said
+from llmsim_lab.tape._lines import RunInfo
 
-RUN = 1
-"""A study's run on its tape; what else is there, such as a fork, came later."""
 NOTE = "study"
 """The entry of a run's manifest that says which of a study's runs it is."""
 _FAILED = "failed: "
@@ -45,24 +46,30 @@ _TRIES = 3
 """How often a job is handed out whose worker was lost."""
 
 RunStatus = Literal["left", "running", "stopped", "failed", "done"]
+Unit = int | str
+"""A seed; or a recorded situation, by its run and the turn that is continued, such as ``1:4``."""
+Key = tuple[str, Unit]
+Play = tuple[int, int]
+"""A run of a job: which of the arm's wordings, from 0; and which sample, from 1."""
+MakesExecutor = Callable[[], Executor]
 
 
 @dataclass(frozen=True, slots=True)
 class StudyRun:
-    """One run of a study.
+    """One arm at one unit.
 
     Attributes:
         arm: its arm's name.
-        seed: its seed.
+        unit: its seed, or the recorded situation.
         status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
             ``done``; ``running`` in ``Study.progress`` alone.
-        tape: its file, once it was begun, if it is in one.
-        turns: how many it has played.
+        tape: its file, once it was begun.
+        turns: how many were played.
         error: why it failed.
     """
 
     arm: str
-    seed: int
+    unit: Unit
     status: RunStatus = "left"
     tape: Path | None = None
     turns: int = 0
@@ -70,63 +77,76 @@ class StudyRun:
 
     @property
     def key(self) -> Key:
-        """Which of the study's runs it is."""
-        return self.arm, self.seed
+        """Which of the study's it is."""
+        return self.arm, self.unit
 
-    def on(self, tape: Path) -> StudyRun:
-        """Return the run as its file says that it is; without a file of its own it failed."""
-        try:
-            opened = Tape(tape, read_only=True)
-            if not len(opened):
-                return self
-            self.check(opened)
-            info = opened.run(RUN)
-        except LabError as wrong:
-            return replace(self, status="failed", tape=tape, error=str(wrong))
-        ended = info.outcome or ""
-        error = ended.removeprefix(_FAILED) if ended.startswith(_FAILED) else ""
-        status: RunStatus = "failed" if error else "done" if ended == "done" else "stopped"
-        return replace(self, status=status, tape=tape, turns=info.turns, error=error)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is played into one file.
+
+    Attributes:
+        arm: its arm's name.
+        unit: its seed, or the recorded situation.
+        digest: of all that decides it.
+        plays: its runs.
+        end: the turn that each ends with.
+        forks: by play, the run in the file that it continues; empty where all begin anew.
+        at: the turn that it continues.
+        since: how many of the arm's interventions there were by then.
+    """
+
+    arm: str
+    unit: Unit
+    digest: str
+    plays: tuple[Play, ...]
+    end: int
+    forks: tuple[int, ...] = ()
+    at: int = 0
+    since: int = 0
 
     @property
-    def note(self) -> dict[str, Any]:
-        """What its tape's manifest says of it: a file may be copied to another one's name."""
-        return {"arm": self.arm, "seed": self.seed}
+    def key(self) -> Key:
+        """Which of the study's it is."""
+        return self.arm, self.unit
 
-    def check(self, tape: Tape) -> None:
-        """Raise TapeError where a tape is not the one that was recorded of this run."""
+    @property
+    def file_name(self) -> str:
+        """The name of its file, with characters that every file system takes."""
+        label = re.sub(r"[^\w.=+-]+", "_", self.arm)[:40]
+        unit = f"seed{self.unit}" if isinstance(self.unit, int) else f"run{self.unit}"
+        return f"{label}_{unit.replace(':', '_turn')}-{self.digest}.tape"
+
+    def note(self, play: Play) -> dict[str, Any]:
+        """Return what a run's manifest says of it: a file may be copied to another one's name."""
+        return {"job": self.digest, "play": list(play)}
+
+    def runs_on(self, tape: Tape) -> dict[Play, RunInfo]:
+        """Return those of its runs that were begun.
+
+        Raises:
+            TapeError: the tape was changed, or is another job's.
+        """
+        runs: dict[Play, RunInfo] = {}
         why = ""
         try:
-            if tape.first_fault(RUN) is not None:
+            for info in tape.runs():
+                note = info.manifest.get(NOTE) or {}
+                if note.get("job") == self.digest:
+                    runs[tuple(note["play"])] = info
+                elif note and info.id > max(self.forks, default=0):
+                    why = f"is not of arm {self.arm!r}, {_named(self.unit)}"
+            if any(tape.first_fault(info.id) is not None for info in runs.values()):
                 why = "was changed since it was recorded"
-            elif tape.run(RUN).manifest.get(NOTE) != self.note:
-                why = f"is not of arm {self.arm!r}, seed {self.seed}"
         except TapeError as error:
             why = f"is damaged: {error}"
         if why:
             raise TapeError(f"{tape.path} {why}; delete it, and the run is played again")
+        return runs
 
 
-Key = tuple[str, int]
-"""A run's arm and seed."""
-MakesExecutor = Callable[[], Executor]
-
-
-@contextmanager
-def one_at_a_time(subject: Any, what: str) -> Iterator[None]:
-    """Raise ConfigError where this is being played already; ``_playing`` within the block.
-
-    Args:
-        subject: a comparison, a response ...
-        what: that in a word.
-    """
-    if subject._playing:
-        raise ConfigError(f"this {what} is being played; wait for it, or cancel it")
-    subject._playing = True
-    try:
-        yield
-    finally:
-        subject._playing = False
+def _named(unit: Unit) -> str:
+    return f"seed {unit}" if isinstance(unit, int) else unit
 
 
 # --- the folder ----------------------------------------------------------------------------------
@@ -138,34 +158,31 @@ def digest_of(spec: Any) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def file_name(arm: Arm, seed: int, digest: str) -> str:
-    """Return the name of a run's file, with characters that every file system takes."""
-    label = re.sub(r"[^\w.=+-]+", "_", arm.name)[:40]
-    return f"{label}_seed{seed}-{digest_of([digest, seed])}.tape"
+def copy_runs(source: Path, runs: Sequence[int], up_to: int, file: Path) -> None:
+    """Make a job's file, with what it forks, unless it is there."""
+    if file.exists() and file.stat().st_size:
+        return
+    part = file.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with Tape(source, read_only=True) as tape, Tape(part) as made:
+        made.take(tape, runs, up_to=up_to)
+    _tidy(part)
+    part.replace(file)
 
 
-def tapes_in(path: Path) -> list[Path]:
-    """Return the tapes in a folder; of a file only itself."""
-    return sorted(path.glob("*.tape")) if path.is_dir() else [path]
-
-
-def _tidy(file: Path | None) -> None:
+def _tidy(file: Path) -> None:
     """Remove the empty lock beside a tape: a thousand of them would hide the tapes."""
-    if file is not None:
-        with suppress(OSError):
-            file.with_name(f"{file.name}.lock").unlink()
+    with suppress(OSError):
+        file.with_name(f"{file.name}.lock").unlink()
 
 
 @contextmanager
-def sole_player(folder: Path | None) -> Iterator[None]:
+def sole_player(folder: Path) -> Iterator[None]:
     """Be the only study that plays in a folder, which is made.
 
     Raises:
         ConfigError: another one is being played there, or the folder cannot be written to.
     """
-    if folder is None:
-        yield
-        return
     guard = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -185,19 +202,18 @@ def sole_player(folder: Path | None) -> Iterator[None]:
         guard.release()
 
 
-# --- one run -------------------------------------------------------------------------------------
+# --- one job -------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
 class StudyPlayer:
-    """Plays single runs of a study.
+    """Plays a study's jobs.
 
     Attributes:
-        world: makes them.
+        world: makes the runs.
         models: whom they ask.
-        files: where each is recorded; empty to keep them in memory.
+        arms: by name.
         purse: what they may spend.
-        kept: the runs that are in no file.
         playing: the runs that are under way, until the study has what became of them.
         on_change: called when a run begins, and after each of its turns.
         warned: arms of which a run has said what it has to warn of.
@@ -205,83 +221,140 @@ class StudyPlayer:
 
     world: World
     models: Models
-    files: Mapping[Key, Path] = field(default_factory=dict)
+    arms: Mapping[str, Arm]
     purse: Purse | None = None
-    kept: dict[Key, AnyRun] = field(default_factory=dict)
     playing: dict[Key, AnyRun] = field(default_factory=dict)
     on_change: Callable[[], object] = lambda: None
     warned: set[str] = field(default_factory=set)
 
-    async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
-        """Play a run to its end, from where it is; what goes wrong is in what is returned."""
-        run, entry = None, before
+    def read(self, job: Job, file: Path) -> StudyRun:
+        """Return how far a job is, as its file says; one that is not the job's has failed."""
+        entry = StudyRun(job.arm, job.unit)
+        if not (file.exists() and file.stat().st_size):
+            return entry
         try:
-            run = self._begun(arm, before)
-            unlisten = run.listen(lambda _: self.on_change())
-            self.playing[before.key] = run
-            self.on_change()
-            entry = replace(entry, tape=self.files.get(before.key), turns=run.turn_number)
-            run._purse, run._quiet = self.purse, arm.name in self.warned
-            self.warned.add(arm.name)
-            # Of a run that starts from a state, the first turn need not be turn 0.
-            left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
-            await run.play_on(left, progress=False)
-            over = run.turn_number - run.turns[0].number >= run.config.turns
-            status: RunStatus = "done" if over or run.done(run.state) else "stopped"
-            if places := self.world.unedited(arm, run):
-                raise self._not_its_arm(run, places)
-            return replace(entry, status=status, turns=run.turn_number, error="")
-        except Exception as error:  # noqa: BLE001 - kept with the run, and the others are played
-            turns = entry.turns if run is None else run.turn_number
-            return replace(entry, status="failed", turns=turns, error=str(error) or repr(error))
+            tape = Tape(file, read_only=True)
+            runs = job.runs_on(tape)
+            done = [play for play, info in runs.items() if self.is_done(job, tape, info)]
+        except LabError as wrong:
+            return replace(entry, status="failed", tape=file, error=str(wrong))
+        ended = [info.outcome or "" for info in runs.values()]
+        errors = [it.removeprefix(_FAILED) for it in ended if it.startswith(_FAILED)]
+        status: RunStatus = "stopped" if runs else "left"
+        if errors:
+            status = "failed"
+        elif len(done) == len(job.plays):
+            status = "done"
+        before = job.at if self.world.again else 0
+        turns = sum(info.turns - before for info in runs.values())
+        return replace(entry, status=status, tape=file, turns=turns, error="; ".join(errors[:1]))
+
+    def is_done(self, job: Job, tape: Tape, info: RunInfo) -> bool:
+        """Return True for a run that has ended: by its turns, or by itself."""
+        if info.outcome != "done" or info.turns >= job.end or self.world.again:
+            return info.outcome == "done"
+        # Somebody may have played single turns of it by hand.
+        [last] = load_turns(self.world.cls, tape, info.id, tape.turn_records(info.id)[-1:])
+        return bool(self.world.run(self.arms[job.arm], int(job.unit), None).done(last.state))
+
+    async def play(self, job: Job, file: Path) -> StudyRun:
+        """Play what is left of a job; what goes wrong is in what is returned."""
+        errors: list[str] = []
+        try:
+            tape = Tape(file)
+            runs = job.runs_on(tape)
+            for play in job.plays:
+                if (info := runs.get(play)) is not None and self.is_done(job, tape, info):
+                    continue
+                if self.is_spent():
+                    break
+                try:
+                    await self._play(job, tape, play, info)
+                except Exception as error:  # noqa: BLE001 - kept, and the others are played
+                    errors.append(str(error) or repr(error))
+        except Exception as error:  # noqa: BLE001 - likewise
+            errors.append(str(error) or repr(error))
         finally:
-            if run is not None:
-                unlisten()
-                run._purse = None
-                run.close()
-                _tidy(self.files.get(before.key))
+            _tidy(file)
+        entry = self.read(job, file)
+        return replace(entry, status="failed", error=errors[0]) if errors else entry
 
-    def _begun(self, arm: Arm, before: StudyRun) -> AnyRun:
-        """Return a run, new or as far as it was played."""
-        if (kept := self.kept.get(before.key)) is not None:
-            return kept
-        client = self.models.of(self.world, arm)
-        run = self.world.run(arm, before.seed, client)
-        if (file := self.files.get(before.key)) is None:
-            self.kept[before.key] = run
-            return run
-        tape = Tape(file)
-        if not len(tape):
-            run._record(tape, {**self.world.known(arm, run), NOTE: before.note})
-            return run
-        before.check(tape)
-        parts = {name: run.parts[name] for name in tape.run(RUN).manifest["given"]}
-        client = client or run.llm_client  # a function may give its runs one of its own
-        return resume(tape, RUN, llm_client=client, kind=type(run), **parts)
+    async def _play(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
+        run = self._begun(job, tape, play, info)
+        unlisten = run.listen(lambda _: self.on_change())
+        run._purse, run._quiet = self.purse, job.arm in self.warned
+        self.warned.add(job.arm)
+        self.playing[job.key] = run
+        self.on_change()
+        try:
+            await run.play_on(max(0, job.end - run.turn_number), progress=False)
+            over = run.turn_number >= job.end or run.done(run.state)
+            if over and isinstance(run._edit, PromptEdits):
+                try:
+                    run._edit.check()
+                except ConfigError as error:
+                    run._ended(f"{_FAILED}{error}")
+                    raise
+        finally:
+            unlisten()
+            run._purse = None
+            run.close()
 
-    def _not_its_arm(self, run: AnyRun, places: Sequence[str]) -> ConfigError:
-        error = ConfigError(
-            f"turn {run.turn_number} and before asked with prompts that this arm edits by name and "
-            f"that the trial with random answers never came to ({', '.join(places[:3])}); make it "
-            "one prompt for all cases, or edit it in the world with a parameter of its own"
-        )
-        run._ended(f"{_FAILED}{error}")
-        return error
+    def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
+        """Return one of a job's runs, new or as far as it was played."""
+        arm, world, (wording, sample) = self.arms[job.arm], self.world, play
+        client = self.models.of(world, arm)
+        made = None
+        if not world.again:
+            made = world.run(arm, int(job.unit), client, wording=wording)
+            client = client or made.llm_client  # a function may give its runs one of its own
+        if info is not None:
+            parts = world.parts(arm, made, info)
+            run = resume(tape, info.id, llm_client=client, kind=world.cls, **parts)
+            world.edit(run, arm, wording, resumed=True)
+            return run
+        run, number = made, 0
+        if job.forks:
+            number = dict(zip(job.plays, job.forks, strict=True))[play]
+            run = world.forked(arm, tape, number, client, made, play, job.since)
+        label = list(world.wordings(arm))[wording]
+        last = f"sample {sample}" if world.again else ""
+        name = ", ".join(filter(None, [job.arm, label, _named(job.unit), last]))
+        run.config = run.config.model_copy(update={"name": name})
+        known = {"code": world.code(run), NOTE: job.note(play)}
+        if not job.forks:
+            run._record(tape, known)
+            return run
+        at = run.turn_number
+        return run._continue_on(tape, verb="fork", parent=number, fork_turn=at, known=known)
+
+    def is_spent(self) -> bool:
+        """Return True if there is nothing left of a budget."""
+        if self.purse is None:
+            return False
+        try:
+            self.purse.check()
+        except BudgetReached:
+            return True
+        return self.purse.refusal is not None
+
+
+Jobs = Iterable[tuple[Job, Path]]
+"""With the file of each, which has what it forks by the time that it is taken."""
 
 
 # --- many on one event loop ----------------------------------------------------------------------
 
 
-async def play_here(
-    player: StudyPlayer, jobs: Sequence[tuple[Arm, StudyRun]], parallel: int
-) -> AsyncIterator[StudyRun]:
-    """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
+async def play_here(player: StudyPlayer, jobs: Jobs, parallel: int) -> AsyncIterator[StudyRun]:
+    """Play jobs, so many at once; yields each as it ends. What is spent of a budget ends it."""
     waiting = iter(jobs)
     playing: set[asyncio.Task[StudyRun]] = set()
-    spent = False
 
     def begin() -> None:
-        while not spent and len(playing) < parallel and (job := next(waiting, None)) is not None:
+        while len(playing) < parallel and not player.is_spent():
+            if (job := next(waiting, None)) is None:
+                break
             playing.add(asyncio.create_task(player.play(*job)))
 
     try:
@@ -290,7 +363,6 @@ async def play_here(
             ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 yield task.result()
-            spent = spent or _is_spent(player.purse)
             begin()
     finally:
         for task in playing:
@@ -298,20 +370,10 @@ async def play_here(
         await asyncio.gather(*playing, return_exceptions=True)
 
 
-def _is_spent(purse: Purse | None) -> bool:
-    if purse is None:
-        return False
-    try:
-        purse.check()
-    except BudgetReached:
-        return True
-    return purse.refusal is not None
-
-
 # --- each as a job of an executor ----------------------------------------------------------------
 
 
-def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
+def packed(player: StudyPlayer) -> bytes:
     """Return what a worker needs: the world with its class, the models, the arms.
 
     Raises:
@@ -324,12 +386,8 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
             "an executor needs cloudpickle, which takes classes along: "
             "pip install 'llmsim-lab[study]'"
         ) from error
-    world = player.world
-    for arm in arms:
-        # Here, where the sources are: a class from a notebook has none in the worker.
-        world.known(arm, world.trial(arm, 0))
     try:
-        found: bytes = cloudpickle.dumps((world, player.models.given, list(arms)))
+        found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
     # Pickling runs code of any object's, which raises anything.
     except Exception as error:
         raise ConfigError(
@@ -340,64 +398,57 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
 
 
 @cache
-def _unpack(pickled: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
+def _unpack(pickled: bytes) -> StudyPlayer:
     """Return what came to a worker; kept, so that a model is loaded once for each process."""
     import cloudpickle
 
     world, given, arms = cloudpickle.loads(pickled)
-    return StudyPlayer(world, Models(given)), {arm.name: arm for arm in arms}
+    return StudyPlayer(world, Models(given), arms)
 
 
-def work(pickled: bytes, before: StudyRun, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:
-    """Play one run in a worker; returns how it ended, and its tape's bytes, none if it has none.
+def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:
+    """Play one job in a worker; returns how it ended, and its tape's bytes, none if it has none.
 
     Args:
         pickled: what ``packed`` gave.
-        before: the run, as far as it was played.
-        begun: its tape's bytes, none if it was not begun.
+        job: what is played.
+        begun: its file's bytes, none if there is none.
         _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
     """
-    known, arms = _unpack(pickled)
+    player = copy(_unpack(pickled))  # with its clients; several threads of a worker may play
+    player.playing = {}
     # On this machine's own disk, whatever the working folder is on.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         path = Path(folder) / "run.tape"
         if begun:
             path.write_bytes(begun)
-        player = copy(known)  # with its clients; several threads of a worker may play
-        player.files = {before.key: path}
-        ended = run_sync(player.play(arms[before.arm], before))
+        ended = run_sync(player.play(job, path))
         return ended, path.read_bytes() if ended.tape else b""
 
 
 async def play_elsewhere(
-    executor: Executor | MakesExecutor,
-    player: StudyPlayer,
-    jobs: Sequence[tuple[Arm, StudyRun]],
-    parallel: int | None,
+    executor: Executor | MakesExecutor, player: StudyPlayer, jobs: Jobs, parallel: int | None
 ) -> AsyncIterator[StudyRun]:
-    """Play runs as jobs of an executor; yields each when its file is in the folder here.
+    """Play jobs on an executor; yields each when its file is in the folder here.
 
     A job whose worker was lost is handed out again. An executor that broke as a whole, as a pool of
     processes does with its first lost process, is replaced where a function makes it.
 
     Raises:
-        ConfigError: there is no folder, or the executor broke and no function makes another one.
+        ConfigError: the executor broke and no function makes another one.
     """
-    if not player.files:
-        raise ConfigError("an executor's runs are kept in a folder: Study(..., tape='study/')")
-    pickled = packed(player, list({arm.name: arm for arm, _ in jobs}.values()))
-    waiting = list(reversed(jobs))  # taken from the end, where one that was lost is put back
+    pickled = packed(player)
+    waiting = list(jobs)[::-1]  # taken from the end, where one that was lost is put back
     tries = Counter[Key]()
-    out: dict[asyncio.Future[tuple[StudyRun, bytes]], tuple[Arm, StudyRun]] = {}
+    out: dict[asyncio.Future[tuple[StudyRun, bytes]], tuple[Job, Path]] = {}
     pools = _Pools(executor)
     try:
         while out or waiting:
             while waiting and (parallel is None or len(out) < parallel):
-                file = player.files[waiting[-1][1].key]
+                job, file = waiting[-1]
                 begun = file.read_bytes() if file.exists() else b""
                 try:
-                    job_of = (pickled, waiting[-1][1], begun, secrets.token_hex(8))
-                    future = pools.now.submit(work, *job_of)
+                    future = pools.now.submit(work, pickled, job, begun, secrets.token_hex(8))
                 except BrokenExecutor as error:
                     if out:
                         break  # what they bring is waited for
@@ -405,25 +456,24 @@ async def play_elsewhere(
                 else:
                     out[asyncio.wrap_future(future)] = waiting.pop()
             ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
-            for job in ended:
-                arm, before = out.pop(job)
-                lost = asyncio.CancelledError() if job.cancelled() else job.exception()
+            for task in ended:
+                job, file = out.pop(task)
+                lost = asyncio.CancelledError() if task.cancelled() else task.exception()
                 if lost is None:
                     pools.broken = 0
-                    entry, content = job.result()
-                    yield _put(player.files[entry.key], entry, content)
+                    yield _put(file, *task.result())
                     continue
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
-                tries[before.key] += not isinstance(lost, BrokenExecutor)
-                if isinstance(lost, LabError) or tries[before.key] >= _TRIES:
+                tries[job.key] += not isinstance(lost, BrokenExecutor)
+                if isinstance(lost, LabError) or tries[job.key] >= _TRIES:
                     why = "" if isinstance(lost, LabError) else "its worker was lost: "
                     why += str(lost) or repr(lost)
-                    yield replace(before, status="failed", error=why)
+                    yield replace(player.read(job, file), status="failed", error=why)
                 else:
-                    waiting.append((arm, before))
+                    waiting.append((job, file))
     finally:
-        for job in out:
-            job.cancel()
+        for task in out:
+            task.cancel()
         pools.close()
 
 

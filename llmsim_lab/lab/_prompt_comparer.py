@@ -43,9 +43,9 @@ from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study import _bench
+from llmsim_lab.study import Comparison, _bench
 from llmsim_lab.study._bench import Bench, Sample, Variant
-from llmsim_lab.study._comparison import Comparison, Progress, plan_of
+from llmsim_lab.study._comparison import Progress, plan_of
 from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.study._results import Outcome, name_of
 

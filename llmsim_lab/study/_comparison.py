@@ -6,7 +6,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -28,7 +28,8 @@ from llmsim_lab.run._run import AnyRun, NoModel
 from llmsim_lab.run._session import Recording, Session
 from llmsim_lab.study import _bench, _keeping, _results
 from llmsim_lab.study._bench import Bench, Sample, Turn, Variant, Wordings
-
+from llmsim_lab.study._playing import one_at_a_time
+from llmsim_lab.study._study import Effects
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
@@ -37,18 +38,6 @@ if TYPE_CHECKING:
     from llmsim_lab.study._statistics import Effect
 
 logger = logging.getLogger(__name__)
-
-
-@contextmanager
-def one_at_a_time(subject: Any, what: str) -> Iterator[None]:
-    """Raise ConfigError where this is being played already; ``_playing`` within the block."""
-    if subject._playing:
-        raise ConfigError(f"this {what} is being played; wait for it, or cancel it")
-    subject._playing = True
-    try:
-        yield
-    finally:
-        subject._playing = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._picture import lines_of, picture
 from llmsim_lab.simulation._config import SERIES
-from llmsim_lab.study._figures import demo_figure, difference_figure
+from llmsim_lab.study._figures import demo_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "cascade_figure",
     "demo_figure",
-    "difference_figure",
     "feed_figure",
     "rate_figure",
     "state_figure",

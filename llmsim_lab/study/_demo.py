@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
@@ -26,7 +26,6 @@ from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.llm._choose import Options, by_letters
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._simulation import EconomicTurn
 from llmsim_lab.study._gate import CLEAR, RIGHT, mean_interval
 
 if TYPE_CHECKING:
@@ -441,7 +440,7 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
     )
 
 
-def _chance(turn: EconomicTurn, config: SimulationConfig) -> float:
+def _chance(turn: Any, config: SimulationConfig) -> float:
     """Return how likely a turn's move was to be a rise."""
     moves = config.moves_bp or ()
     if config.decide == "sample" and len(turn.calls) == len(moves):

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import counted
 from llmsim_lab.economy import history
-from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import OIL_TURN, RULE, Demonstration, World
-from llmsim_lab.study._results import Outcome, name_of, sample_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,61 +19,6 @@ if TYPE_CHECKING:
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
 """From Okabe and Ito's palette; shapes differ too."""
-
-
-def difference_figure(results: Comparison, outcome: Outcome = "interest_rate") -> Figure:
-    """Draw how each variant differs from the first in one outcome.
-
-    The small points are pairs of samples, the rings turns' means, the thick mark is the mean of
-    those with its 95 % interval; the grey band is about the points: by how much two single samples
-    of one prompt differ on average, the larger of the two variants' noise floors.
-
-    Args:
-        results: a comparison.
-        outcome: one of those it measured.
-    """
-    import pandas as pd
-
-    summary = results.summary
-    found = summary[summary["outcome"] == outcome].to_dict("records")
-    figure = new_figure(8, 1.5 + 0.9 * len(found))
-    axes: Axes = figure.subplots()
-    values = sample_values(results.frame, outcome).pivot_table(
-        index=["turn", "sample"], columns="variant", values="value", dropna=False
-    )
-    for place, item in enumerate(found):
-        height = len(found) - place
-        # Pandas writes NaN for None where a column holds both.
-        there = {name: value for name, value in item.items() if pd.notna(value)}
-        if "noise_floor" in there:
-            ends, floor = [height - 0.4, height + 0.4], there["noise_floor"]
-            axes.fill_betweenx(ends, -floor, floor, color=_GREY, alpha=0.45, linewidth=0)
-        if {item["variant"], item["reference"]} <= set(values.columns):
-            pairs = (values[item["variant"]] - values[item["reference"]]).dropna()
-            means = pairs.groupby(level="turn").mean()
-            axes.plot(pairs, [height - 0.18] * len(pairs), ".", color=_BLUE, alpha=0.5)
-            axes.plot(means, [height] * len(means), "o", color=_BLUE, fillstyle="none")
-        if "estimate" in there:
-            mean = there["estimate"]
-            reach = [[mean - there.get("low", mean)], [there.get("high", mean) - mean]]
-            axes.errorbar([mean], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5)
-    axes.axvline(0, color="black", linewidth=1)
-    axes.set_ylim(0.4, len(found) + 0.6)
-    axes.set_yticks(range(len(found), 0, -1), [drawable(item["variant"], 24) for item in found])
-    name, unit = name_of(outcome)
-    axes.set_xlabel(f"{name}: difference from {drawable(results.names[0], 24)}, {unit}")
-    axes.set_title(
-        "orange: mean and 95 % interval · rings: turns · points: pairs · "
-        "grey: noise floor of single samples",
-        loc="left",
-        fontsize="small",
-    )
-    return told(figure, difference_in_words(results, outcome))
-
-
-def difference_in_words(results: Comparison, outcome: Outcome) -> str:
-    pairs = zip(results.effects(), results.verdicts, strict=True)
-    return " ".join(text for item, text in pairs if item.outcome == outcome)
 
 
 _MODEL, _HISTORY = "#D55E00", "#000000"

@@ -244,6 +244,7 @@ class World:
         known = [it for it in fields if it not in {*RunConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, "llm.temperature"]
         close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
+        close = close or closest(str(path[0]), known)
         raise ConfigError(
             f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
             f"{', '.join(known)}"
@@ -323,13 +324,11 @@ class World:
         """
         own: dict[str, Any] = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
         if self.make is None:
-            state = self.level(arm, "state")
-            run = self.cls(
-                self.config(arm, own),
-                llm_client=client,
-                players=self.level(arm, "players"),
-                state=state() if _is_function(state) else state,
-            )
+            given = {name: self.level(arm, name) for name in ("players", "state")}
+            given = {name: it for name, it in given.items() if it is not None}
+            if _is_function(given.get("state")):
+                given["state"] = given["state"]()
+            run = self.cls(self.config(arm, own), llm_client=client, **given)
         else:
             values = dict(self.levels(arm, "argument"))
             for name, value in {**own, "llm_client": client}.items():

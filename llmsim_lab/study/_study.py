@@ -75,6 +75,7 @@ class StudyPlan:
 
     Attributes:
         left: how many runs, or situations in an arm, are left.
+        done: how many are done.
         turns: how many turns that is, samples and wordings included.
         units: how many seeds or situations each arm has.
         calls: model calls; None where nothing tells.
@@ -86,6 +87,7 @@ class StudyPlan:
     """
 
     left: int
+    done: int
     turns: int
     units: int
     calls: float | None = None
@@ -101,8 +103,10 @@ class StudyPlan:
             if value is not None
         ]
         costs += [] if self.hours is None else [f"{duration(3600 * self.hours)} one after another"]
-        about = f": about {', '.join(costs)} ({self.based_on})" if self.left and costs else ""
-        lines = [f"{self.left} runs left, {self.turns:,} turns in all{about}."]
+        about = f": about {', '.join(costs)} ({self.based_on})" if costs else f" ({self.based_on})"
+        about = about if self.left else ""
+        already = f" ({self.done} done already)" if self.done else ""
+        lines = [f"{self.left} runs to play{already}, {self.turns:,} turns in all{about}."]
         for outcome, value in self.smallest.items():
             known = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
             if value is not None:
@@ -183,7 +187,7 @@ class Study:
         arms = arms_of(factors, design, aa=aa)
         self._source: Tape | None = None
         self._world = World(world, fixed=fixed, factors=factors, turns=turns)
-        trial = self._world.checked(arms, lambda arm: self._world.run(arm, numbers[0], None))
+        trial = self._world.checked(arms, self._trial(numbers[0]))
         name = name or getattr(world, "__name__", type(trial).__name__)
         units: list[dict[str, Any]] = [{"unit": it, "run": it, "digest": str(it)} for it in numbers]
         self._arrange(arms, units, trial, outcome, tape, llm_client, name)
@@ -252,16 +256,21 @@ class Study:
     _samples = 1
 
     def _trial(self, run: int) -> Callable[[Arm], AnyRun]:
-        """Return what makes a recorded run as an arm would continue it."""
+        """Return what makes a run of an arm without a model, to see whether its levels are right.
 
-        def forked(arm: Arm) -> AnyRun:
-            assert self._source is not None
-            made = self._world.forked(arm, self._source, run)
-            if made._edit is not None:
-                made._edit.check()
-            return made
+        Args:
+            run: its seed, or the recorded run that the arm would continue.
+        """
 
-        return forked
+        def made(arm: Arm) -> AnyRun:
+            if self._source is None:
+                return self._world.run(arm, run, None)
+            found = self._world.forked(arm, self._source, run)
+            if found._edit is not None:
+                found._edit.check()
+            return found
+
+        return made
 
     def _arrange(
         self,
@@ -398,7 +407,12 @@ class Study:
         try:
             with sole_player(self.tape):
                 self._find()
-                self._check_models(executor)
+                for arm in [] if executor else self._arms.values():
+                    if what := self.lacks_model(arm):  # a wrong one raises here
+                        raise ConfigError(
+                            f"{what} asks a model, and the study has none: give it llm_client="
+                            "connect('auto'), vary={'model': [...]}, or players='rule'"
+                        )
                 self._player.purse = None if budget is None else Purse(budget)
                 left = [key for key, it in self._entries.items() if it.status != "done"]
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
@@ -495,22 +509,14 @@ class Study:
             for it in self._in_order()
         ]
 
-    def _check_models(self, executor: object) -> None:
-        """Raise ConfigError for a wrong or missing model before anything is played."""
-        if executor is not None:
-            return
-        for arm in self._arms.values():
-            if self._player.models.of(self._world, arm) is None:
-                [first, *_] = self._jobs.values()
-                if self._source is not None:
-                    run = self._trial(first.run)(arm)
-                else:
-                    run = self._world.run(arm, first.run, None)
-                if run.config.needs_model and not run.players and run.llm_client is None:
-                    raise ConfigError(
-                        f"{type(run).__name__} asks a model, and the study has none: give it "
-                        "llm_client=connect('auto'), vary={'model': [...]}, or players='rule'"
-                    )
+    def lacks_model(self, arm: Arm) -> str:
+        """Return what asks a model in an arm for which there is none; empty where there is one."""
+        if self._player.models.of(self._world, arm) is not None:
+            return ""
+        [first, *_] = self._jobs.values()
+        run = self._trial(first.run)(arm)
+        alone = run.config.needs_model and not run.players and run.llm_client is None
+        return type(run).__name__ if alone else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
@@ -863,7 +869,11 @@ class Study:
         if len(rows):
             costs["hours"] = rows["seconds"].mean() * turns / 3600
         else:
-            costs, where = {"calls": self._calls_by_chance() * turns}, "one turn of chance players"
+            costs, where = {}, "one turn of chance players"
+            try:
+                costs["calls"] = self._calls_by_chance() * turns
+            except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
+                where += f" failed: {str(error) or repr(error)}"
         values, smallest = (pilot or self).results, dict.fromkeys(self.outcome)
         for name in self.outcome if self.counts["done"] or pilot else ():
             own = values[values["outcome"] == name]
@@ -876,6 +886,7 @@ class Study:
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
         return StudyPlan(
             left=len(left),
+            done=len(self._jobs) - len(left),
             turns=turns,
             units=len(self.units),
             smallest=smallest,
@@ -885,9 +896,7 @@ class Study:
 
     def _calls_by_chance(self) -> int:
         """Return how many questions of a first turn a model would be asked."""
-        run = self._world.run(
-            self._arms[self.reference], self._jobs[next(iter(self._jobs))].run, None
-        )
+        run = self._trial(next(iter(self._jobs.values())).run)(self._arms[self.reference])
         models = {name: "random" for name, who in run.players.items() if who == "model"}
         run.players = {"*": "random", **run.players, **models}
         turn = run_sync(run.step(progress=False))

@@ -12,8 +12,10 @@ import hashlib
 import inspect
 import logging
 import math
+import shutil
 import tempfile
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.jsontext import dumps
@@ -294,8 +296,10 @@ class Study:
         self._known: dict[Key, list[dict[str, Any]]] = {}
         self._leaders: dict[Key, Key] = {}
         self._jobs = {job.key: job for unit in units for job in self._jobs_of(unit)}
-        self._temporary = None if tape else tempfile.TemporaryDirectory(prefix="llmsim-study-")
-        self.tape = Path(tape or self._temporary.name)  # type: ignore[union-attr]
+        self._temporary = not tape
+        self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
+        if self._temporary:
+            weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
         if self.tape.is_file():
             raise ConfigError(
                 f"{tape} is a file, and a study is a folder with a tape for each run: "
@@ -398,7 +402,7 @@ class Study:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
-        if executor is not None and (budget is not None or self._temporary is not None):
+        if executor is not None and (budget is not None or self._temporary):
             raise ConfigError(
                 "an executor's runs are kept in a folder, Study(..., tape='study/'), and a budget "
                 "is counted in one process: leave out executor=, or budget="
@@ -407,6 +411,8 @@ class Study:
         try:
             with sole_player(self.tape):
                 self._find()
+                if others := self.others:
+                    self._warn("OTHER_RUNS", folder=self.tape, reason=others)
                 for arm in [] if executor else self._arms.values():
                     if what := self.lacks_model(arm):  # a wrong one raises here
                         raise ConfigError(
@@ -792,9 +798,12 @@ class Study:
 
         if not self.outcome:
             raise ConfigError("say what is compared: outcome='a column', or a function of the run")
+        real_number("level", level, least=0.5, most=0.9999)
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
         how["speaks_of"] = speaks_of or self._speaks_of()
         values, found = self.results, list[Any]()
+        if values.empty:
+            return Effects(label="no run has ended")
         alike = values["arm"] == AA
         main = values if contrasts else values[~alike]
         of_main = effects(main, formula, factors=self.factors, contrasts=contrasts, **how)

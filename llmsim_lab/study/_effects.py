@@ -321,7 +321,8 @@ def _of_runs(
     if _is_share(runs) and sorted(w) == [-1.0, 1.0] and min(n) > 1:
         effect = _shares(effect, runs[np.argsort(-w)], pairs)
     else:
-        two = _two_valued(runs) or (pairs is not None and n[0] > 2 and _two_valued(pairs))
+        two = _two_valued(runs) and not _is_share(runs)
+        two = two or (pairs is not None and n[0] > 2 and _two_valued(pairs))
         coarse = "takes two values only" if two else ""
         if step and max(group.std() for group in groups) < step / 2:
             coarse = coarse or f"varies by less than half a step of {step:g}"
@@ -367,20 +368,20 @@ def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: E
     n = [len(mean) for mean in means]
     effect = replace(effect, n=sum(n), method=f"t over {_and(n)} wordings")
     for arm, weight, mean in zip(values, w, means, strict=True):
-        alone = [(weight / used.sum(), _finite(row)) for row in _mean(arm, 0)]
+        alone = [(weight / max(1, used.sum()), _finite(row)) for row in _mean(arm, 0)]
         blocks.append([(weight, mean)] if len(mean) > 1 else alone)
         if _is_share(values):  # a 0 and a 1 more: answers that are all alike have no spread
             share = (np.nansum(arm) + 1) / (count := np.isfinite(arm).sum() + 2)
             floor += weight**2 * share * (1 - share) / count
-    few, least = "an arm's only wording takes two answers a situation", 2
-    if run_of is not None and used.any():
+    few, least, runs = "an arm's only wording takes two answers a situation", 2, None
+    if run_of is not None:
         runs = _finite(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
-        blocks.append([(1.0, runs - runs.mean())])
         effect = replace(effect, method=f"{effect.method} and {len(runs)} runs")
-        few = few if len(runs) > 1 else "one run: its situations say nothing of new ones"
+        if len(runs) < 2:
+            few, least = "one run: its situations say nothing of new ones", 99
     if any(1 < size < ENOUGH_WORDINGS for size in n):
         few, least = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}", 99
-    return _student(effect, blocks, few, least=least, floor=floor)
+    return _student(effect, blocks, few, least=least, floor=floor, runs=runs)
 
 
 def _student(
@@ -391,6 +392,7 @@ def _student(
     least: int = 2,
     coarse: str = "",
     floor: float = 0.0,
+    runs: Numbers | None = None,
 ) -> Effect:
     """Return the effect with Student's t, or with the reason why it has none.
 
@@ -403,7 +405,8 @@ def _student(
         few: what to say where a group has fewer units than it takes.
         least: how many it takes.
         coarse: why values are too coarse for an interval, if they are.
-        floor: the least that the variance is.
+        floor: the least that the blocks' variance is.
+        runs: whose mean's variance is added.
     """
     strata = [(w, group) for block in blocks for w, group in block]
     sizes = [len(group) for _, group in strata]
@@ -419,8 +422,7 @@ def _student(
     if spread <= _NOTHING * scale and not floor:
         if estimate:
             return _noted(effect, "all differ by the same, which says nothing of new ones")
-        end = 0.0 if effect.speaks_of == "new runs" else None
-        return _noted(replace(effect, low=end, high=end, p=1.0), "all differences are exactly 0")
+        return _noted(replace(effect, p=1.0), "all differences are exactly 0")
     if coarse:
         return _noted(effect, f"{coarse}: too coarse for an interval")
     variance, df = 0.0, math.inf
@@ -429,10 +431,15 @@ def _student(
         squares = (parts**2 / [len(group) - 1 for _, group in block]).sum()
         df = min(df, float(parts.sum() ** 2 / squares) if squares else min(sizes) - 1)
         variance += float(parts.sum())
+    variance = max(variance, floor)
+    if runs is not None:
+        part = float(runs.var(ddof=1)) / len(runs)
+        df = (variance + part) ** 2 / (variance**2 / df + part**2 / (len(runs) - 1))
+        variance += part
     if effect.speaks_of == "new runs" and any(_skewed(group) for _, group in strata):
         text = f"skewed: with {effect.n} runs such intervals contained the truth in 83 to 93 of 100"
         effect = _noted(effect, text)
-    return _with_t(effect, estimate, math.sqrt(max(variance, floor)), df)
+    return _with_t(effect, estimate, math.sqrt(variance), df)
 
 
 def _noted(effect: Effect, text: str) -> Effect:
@@ -484,6 +491,8 @@ def _finite(values: Numbers) -> Numbers:
 
 def _mean(values: Numbers, axis: int) -> Numbers:
     """Return the mean of what is not NaN; NaN where there is nothing."""
+    if values.shape[axis] == 1:
+        return values.squeeze(axis)
     count = (~np.isnan(values)).sum(axis=axis)
     return np.where(count > 0, np.nansum(values, axis=axis) / np.maximum(count, 1), np.nan)
 
@@ -509,7 +518,7 @@ def _two_valued(values: Numbers) -> bool:
 
 
 def _is_share(values: Numbers) -> bool:
-    return bool(np.isin(_finite(values), (0.0, 1.0)).all())
+    return bool((np.isnan(values) | (values == 0) | (values == 1)).all())
 
 
 def _skewed(group: Numbers) -> bool:
@@ -670,13 +679,15 @@ def energy(
         distance = word_distance if len(items) > len(rows) / 2 else lambda a, b: float(a != b)
     apart = np.array([[distance(a, b) for b in items] for a in items])
     # A row is what is exchanged as a whole: its share of each different value.
-    whole = [rows["arm"], rows[key], *([rows.index] if key == "unit" else [])]
-    share = pd.crosstab(whole, codes, normalize="index")
-    is_one = (share.index.get_level_values(0) == one).astype(int)
-    block = pd.factorize(share.index.get_level_values(1))[0] * paired
+    groups = rows.groupby(["arm", key], sort=False).ngroup().to_numpy()
+    cluster = groups if key != "unit" else np.arange(len(rows))
+    share = np.zeros((cluster.max() + 1, len(items)))
+    np.add.at(share, (cluster, codes), 1 / np.bincount(cluster)[cluster])
+    first = np.unique(cluster, return_index=True)[1]
+    is_one = (rows["arm"].to_numpy() == one).astype(int)[first]
+    block = pd.factorize(rows[key])[0][first] * paired
     own = block * (key == "unit" and np.bincount(block, is_one).max() > 1)
-    between = share.to_numpy() @ apart @ share.to_numpy().T
-    between = between * (own[:, None] == own) / (own.max() + 1)
+    between = share @ apart @ share.T * (own[:, None] == own) / (own.max() + 1)
     draws = np.random.default_rng(0).random((RANDOM_FLIPS + 1, len(block)))
     order = np.argsort(block, kind="stable")
     draws[:, order] = is_one[np.argsort(block + draws, axis=1)]

@@ -743,8 +743,9 @@ class Study:
         Raises:
             ConfigError: a name stands for no column and no measure.
         """
-        replies = trial.turns[-1].answers if self._source is not None else ()
+        replies = [it for turn in trial.turns if self._source for it in turn.answers]
         fields = list(dict.fromkeys(name for answer in replies for name in answer.fields))
+        of_one = dict.fromkeys(f"{name}.{it.player}" for it in replies for name in it.fields)
         known = [*trial.measures(trial.config), *(it.column for it in trial.series)]
         if outcome is None:
             outcome = known[:1] if self._source is None else fields
@@ -755,9 +756,9 @@ class Study:
         )
         if len(found) < len(outcome):
             raise ConfigError(f"two outcomes have one name; label them: {{'one': {outcome[0]!r}}}")
-        known += [*fields, *map(str, trial.to_frame().columns)]
+        known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
-        parts = {*known, *fields, *getattr(type(trial.state), "model_fields", ())}
+        parts = getattr(type(trial.state), "model_fields", ())
         for item in found.values():
             name = str(item).removesuffix(LAST)
             if isinstance(item, str) and name not in known and name.partition(".")[0] not in parts:
@@ -868,12 +869,11 @@ class Study:
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
         rows, where = (pilot or self).to_frame(), "the mean of the turns so far"
-        if not rows.empty:
-            rows = rows[rows["turn"] > 0]
-        elif self._source is not None:
+        if rows.empty and self._source is not None:
             runs = {job.run for job in self._jobs.values()}
             rows = frame_of([it for run in runs for it in self._source.frame_rows(run).values()])
             where = "the mean of the recorded turns"
+        rows = rows if rows.empty else rows[rows["turn"] > 0]
         costs = {name: rows[name].mean() * turns for name in ("calls", "tokens") if len(rows)}
         if len(rows):
             costs["hours"] = rows["seconds"].mean() * turns / 3600
@@ -1043,15 +1043,16 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
     every = [info for info in tape.runs() if info.parent is None]
     infos = every if run == "all" else [tape.run(number) for number in dict.fromkeys(run)]
-    known: dict[Any, int] = {}
-    for info in infos:
-        facts = {"turns, as forks do": tape.line(info.id)[0][0], "the seed": info.manifest["seed"]}
-        for what, fact in facts.items():
-            if (other := known.setdefault((what, fact), info.id)) != info.id:
-                raise ConfigError(
-                    f"runs {other} and {info.id} share {what}, and are not independent; choose "
-                    "runs with different seeds"
-                )
+    roots = {info.id: tape.line(info.id)[0][0] for info in infos}
+    seeds = {info.id: info.manifest["seed"] for info in infos}
+    for what, facts in {"turns, as forks do": roots, "the seed": seeds}.items():
+        if len(set(facts.values())) < len(facts):
+            [(fact, _)] = Counter(facts.values()).most_common(1)
+            runs = [run for run, it in facts.items() if it == fact]
+            raise ConfigError(
+                f"runs {runs[0]} and {runs[1]} share {what}, and are not independent; choose runs "
+                "with different seeds"
+            )
     if len({info.manifest["kind"] for info in infos}) > 1:
         raise ConfigError("these are runs of several worlds; name those of one: run=[1, 2]")
     return infos
@@ -1073,29 +1074,30 @@ def _situations(
         there = []
         for record in tape.turn_records(info.id)[:-1]:
             so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
-            there.append(turn := int(record["turn"]))
+            if (turn := int(record["turn"])) < (info.fork_turn or 0):
+                continue  # which another run went on from
+            there.append(turn)
             if turns is None or turn in turns:
                 own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
                 yield {**own, "forked": turn, "digest": so_far.hexdigest()[:16]}
         if not there or (wrong := [turn for turn in turns or () if turn not in there]):
             wanted = f"turn {wrong[0]}" if there else "no turn"
             raise ConfigError(
-                f"{wanted} of run {info.id} was continued; its turns up to {info.turns - 1} were"
+                f"{wanted} of run {info.id} was continued by it; {there or 'none'} were"
             )
 
 
 def _in_replies(turn: Any, outcome: str) -> Any:
-    """Return what a turn's replies say in a field: the mean, or the text where there is one.
+    """Return what a turn's replies say in a field: the mean, or the text; None where none has it.
 
     Raises:
-        ConfigError: no reply has it, or several have texts.
+        ConfigError: several have texts.
     """
     name, _, player = outcome.partition(".")
     answers = [it for it in turn.answers if name in it.fields and player in ("", it.player)]
     found = [answer.fields[name] for answer in answers]
     if not found:
-        known = {field for answer in turn.answers for field in answer.fields}
-        raise ConfigError(f"outcome {outcome!r}: no reply of the turn has it{among(name, known)}")
+        return None
     if all(isinstance(it, int | float) for it in found):
         return fmean(found)
     if len(found) > 1:

@@ -314,9 +314,8 @@ def kinder(text: str) -> str:
 def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_asked() -> None:
     study = played(study_of(TwoMinds, {"prompt": {"kind": kinder}}))
     run = study.simulation("kind", 0)
-    assert {call.request.prompt[-14:] for call in run.calls} == {"Ann? Be kind.", "Bob? Be kind."} | {
-        "Ann? Be kind."[-14:], "Bob? Be kind."[-14:]
-    }
+    texts = [call.request.prompt for call in run.calls]
+    assert {text[text.index("? ") :] for text in texts} == {"? Be kind."}
     assert len({prompt.digest for prompt in run.prompts.values()}) == 2
     again = TwoMinds.replay(study.tape_of("kind", 0))
     assert again.to_frame().equals(run.to_frame())
@@ -356,8 +355,10 @@ def test_wordings_of_one_idea_are_runs_of_one_arm_with_seeds_of_their_own() -> N
     table = study.results
     assert table["wording"].tolist() == ["", "", *["wording 1", "wording 2"] * 2]
     assert len(set(seeds_sent(client))) == 2 * len(set(seeds_sent(client)[::3])) == 16
-    ends = {study.simulation("kind", 0, wording=it).calls[0].request.prompt[-8:] for it in
-            ("wording 1", "wording 2")}
+    ends = {
+        study.simulation("kind", 0, wording=it).calls[0].request.prompt[-8:]
+        for it in ("wording 1", "wording 2")
+    }
     assert ends == {"Be kind.", "Be good."}
 
 

@@ -394,10 +394,8 @@ class World:
         tape: Tape,
         number: int,
         client: LLMClient | None = None,
-        *,
         made: AnyRun = None,
-        wording: int = 0,
-        sample: int = 1,
+        play: tuple[int, int] = (0, 1),
         since: int = 0,
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
@@ -408,11 +406,10 @@ class World:
             number: the run's.
             client: the model.
             made: a run of the arm that begins anew; None where a situation is asked again.
-            wording: which of the arm's.
-            sample: of a situation that is asked again.
+            play: which of the arm's wordings, and which sample.
             since: how many of the arm's interventions the run has had already.
         """
-        info = tape.run(number)
+        info, (wording, sample) = tape.run(number), play
         if self.again:
             manifest, recorded = dict(info.manifest), config_of(info, self.cls)
             draw = (recorded.replicate or 0) + sample + _MOST_SAMPLES * wording
@@ -548,10 +545,9 @@ class PromptEdits:
         """Raise ConfigError where a prompt that is edited was never asked with."""
         wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["?"]
         if missing := [name for name in wanted if name not in self.names]:
-            raise ConfigError(
-                f"prompt: no prompt is called {missing[0]!r}{among(missing[0], self.names)} (a text "
-                "without slots is not a prompt)"
-            )
+            known = among(missing[0], self.names)
+            why = "; a text without slots is not a prompt"
+            raise ConfigError(f"prompt: no prompt is called {missing[0]!r}{known}{why}")
 
 
 class Models:

@@ -316,8 +316,7 @@ class StudyPlayer:
         run, number = made, 0
         if job.forks:
             number = dict(zip(job.plays, job.forks, strict=True))[play]
-            own = {"made": made, "wording": wording, "sample": sample, "since": job.since}
-            run = world.forked(arm, tape, number, client, **own)
+            run = world.forked(arm, tape, number, client, made, play, job.since)
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
@@ -342,7 +341,7 @@ class StudyPlayer:
 # --- many jobs -----------------------------------------------------------------------------------
 
 
-async def play_all(
+async def play_all(  # noqa: C901 - one loop, here and elsewhere
     player: StudyPlayer,
     jobs: Iterator[tuple[Job, Path]],
     parallel: int | None,
@@ -379,13 +378,12 @@ async def play_all(
                 begun, once = _content(job[1]), secrets.token_hex(8)
                 try:
                     future = pools.now.submit(work, pickled, job[0], begun, once)
-                except BrokenExecutor as error:
+                    out[asyncio.wrap_future(future)] = job
+                except BrokenExecutor as broken:
                     lost.append(job)
                     if out:
                         break  # what they bring is waited for
-                    pools.replace(error)
-                else:
-                    out[asyncio.wrap_future(future)] = job
+                    pools.replace(broken)
             if not out:
                 return
             ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)

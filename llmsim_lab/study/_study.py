@@ -42,10 +42,29 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import _load, class_on
 from llmsim_lab.run._session import load_turns
-from llmsim_lab.study._design import AA, LAST, AnyRun, Arm, Models, World
-from llmsim_lab.study._design import arms_of, factors_of, seeds_of
-from llmsim_lab.study._playing import Job, Key, Play, StudyPlayer, StudyRun, Unit
-from llmsim_lab.study._playing import copy_runs, digest_of, play_all, sole_player
+from llmsim_lab.study._design import (
+    AA,
+    LAST,
+    AnyRun,
+    Arm,
+    Models,
+    World,
+    arms_of,
+    factors_of,
+    seeds_of,
+)
+from llmsim_lab.study._playing import (
+    Job,
+    Key,
+    Play,
+    StudyPlayer,
+    StudyRun,
+    Unit,
+    copy_runs,
+    digest_of,
+    play_all,
+    sole_player,
+)
 from llmsim_lab.tape._lines import RunInfo
 
 if TYPE_CHECKING:
@@ -238,11 +257,11 @@ class Study:
             TapeError: there is no such run.
         """
         if isinstance(tape, Run):
-            run = tape.run_id if run is None else run
-            if (tape := tape.tape) is None:
+            if tape.tape is None:
                 raise ConfigError("the run is on no tape; make it with tape='my.tape'")
-        made, whole_number_ = cls.__new__(cls), whole_number("samples", samples, least=1)
-        made.design = "full"
+            tape, run = tape.tape, tape.run_id if run is None else run
+        made = cls.__new__(cls)
+        made.design, made._samples = "full", whole_number("samples", samples, least=1)
         made._source = source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         infos = _independent(source, run)
         kind, factors = world or class_on(source, infos[0]), factors_of(vary or {})
@@ -250,7 +269,6 @@ class Study:
         made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
         arms = arms_of(factors, "full", aa=False)
         trial = made._world.checked(arms, made._trial(infos[0].id))
-        made._samples = whole_number_
         units = list(_situations(source, infos, turns))
         made._arrange(arms, units, trial, outcome, to, llm_client, name or f"{infos[0].name} again")
         return made
@@ -424,8 +442,10 @@ class Study:
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
                 line = progress_line("run", number=number, last=last, enabled=progress)
                 async with line as advance:
-                    for follow in (False, True):
-                        keys = [key for key in left if (key in self._leaders) is follow]
+                    waves: list[list[Key]] = [[], []]
+                    for key in left:
+                        waves[key in self._leaders].append(key)
+                    for keys in filter(None, waves):
                         jobs, most = self._ready(keys), parallel or (None if executor else 8)
                         async with aclosing(
                             play_all(self._player, jobs, most, executor)  # type: ignore[type-var]
@@ -755,7 +775,7 @@ class Study:
             dict(outcome) if isinstance(outcome, Mapping) else {_label(it): it for it in outcome}
         )
         if len(found) < len(outcome):
-            raise ConfigError(f"two outcomes have one name; label them: {{'one': {outcome[0]!r}}}")
+            raise ConfigError("two outcomes have one name; label them: {'one': ..., 'other': ...}")
         known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
         parts = getattr(type(trial.state), "model_fields", ())
@@ -931,11 +951,25 @@ class Study:
         return write_file(Path(path), report_html(self).encode())
 
     def chart(self, outcome: str) -> Figure:
-        """Draw an outcome: by turn where it is a column, else a point a run and a line a unit."""
-        from llmsim_lab.study._figures import study_figure
+        """Draw an outcome: by turn where it is a column of numbers, else a point a run.
 
-        found: Figure = study_figure(self, outcome)
-        return found
+        Args:
+            outcome: a column of the runs' frames, or the label of one of the study's outcomes.
+
+        Raises:
+            ConfigError: there is no such column, or no run is complete.
+        """
+        from llmsim_lab.study._charts import arms_chart, runs_chart
+
+        frame, arms = self.to_frame().rename(columns={"unit": "seed"}), list(self.arms)
+        if frame.empty:
+            raise ConfigError(f"no run of {self!r} is complete; run() first")
+        columns = frame.select_dtypes("number").columns
+        if self._source is None and (outcome in columns or outcome not in self.outcome):
+            return arms_chart(frame, outcome, arms=arms)
+        means = self.results.groupby(["arm", "unit", "outcome"], sort=False)["value"].mean()
+        values = means.reset_index().rename(columns={"unit": "seed"})
+        return runs_chart(values, outcome, arms=arms)
 
     def watch(self) -> None:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
@@ -957,7 +991,7 @@ class Study:
                 if name in handles:
                     handles[name].update(view)
                 else:
-                    handles[name] = display(view, display_id=True)
+                    handles[name] = display(view, display_id=True)  # type: ignore[no-untyped-call]
 
         show()
         self.listen(show)
@@ -1001,7 +1035,7 @@ class Study:
             ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
             *(("failed", error) for error in self.errors),
         ]
-        by_arm = Counter((it.arm, it.status) for it in self.progress())
+        by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
         rows = [
             [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
             for arm, levels in self.arms.items()

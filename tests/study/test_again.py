@@ -347,7 +347,7 @@ def scripted(request: Any) -> Any:
     if "state_updates" in properties:
         updates = {"global_vars": {}, "agent_vars": {}}
         return {"state_updates": updates, "events": [], "reasoning": "Nothing moves."}
-    return {name: f"words {request.options['seed'] % 10}" for name in properties}
+    return dict.fromkeys(properties, f"words {request.options['seed'] % 10}")
 
 
 @pytest.mark.parametrize(("name", "turns"), [("social", [2, 4]), ("crisis", [0, 1])])

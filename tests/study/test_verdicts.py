@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from comparison_kit import make_comparison
-
 from llmsim_lab.study._comparison import duration
 from llmsim_lab.study._results import verdict
+
 from llmsim_lab.study._statistics import Effect
 
 

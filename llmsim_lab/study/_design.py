@@ -297,15 +297,17 @@ class World:
         ]
         return sorted(items, key=lambda item: item.turn)
 
-    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
-        """Return up to which turn two arms are one run, and how many interventions it has then.
+    def sets(self, name: str) -> bool:
+        """Return True for what is set from outside."""
+        return self._targets[name] == ("interventions",)
 
-        None where they differ in more than what is set from outside, or from the start.
+    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
+        """Return up to which turn arms are one run that differ in what is set from outside alone.
+
+        With it, how many interventions the arm has had by then; None where there is no such turn.
         """
         mine, theirs = self.interventions(arm), self.interventions(leader)
-        differ = [name for name, it in arm.values.items() if said(it) != said(leader.values[name])]
-        kinds = {self._targets[name] for name in differ}
-        if kinds != {("interventions",)} or arm.further != leader.further:
+        if mine == theirs:
             return None
         pairs = zip(mine, theirs, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -463,7 +465,7 @@ class World:
             several = ", ".join(sorted(names))
             raise ConfigError(f"the arms are of several classes ({several}); one study is of one")
         self.turns = self.turns or runs[0].config.turns
-        if not self.turns:
+        if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]

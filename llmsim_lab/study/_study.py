@@ -256,13 +256,16 @@ class Study:
             ConfigError: a name or a level is wrong, or the runs are not independent.
             TapeError: there is no such run.
         """
+        source: Tape | None
         if isinstance(tape, Run):
-            if tape.tape is None:
-                raise ConfigError("the run is on no tape; make it with tape='my.tape'")
-            tape, run = tape.tape, tape.run_id if run is None else run
+            source, run = tape.tape, tape.run_id if run is None else run
+        else:
+            source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+        if source is None:
+            raise ConfigError("the run is on no tape; make it with tape='my.tape'")
         made = cls.__new__(cls)
         made.design, made._samples = "full", whole_number("samples", samples, least=1)
-        made._source = source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+        made._source = source
         infos = _independent(source, run)
         kind, factors = world or class_on(source, infos[0]), factors_of(vary or {})
         recorded = config_of(infos[0], kind)
@@ -312,8 +315,8 @@ class Study:
         self._listeners: list[Callable[[], object]] = []
         self._task: asyncio.Task[Any] | None = None
         self._known: dict[Key, list[dict[str, Any]]] = {}
-        self._leaders: dict[Key, Key] = {}
-        self._jobs = {job.key: job for unit in units for job in self._jobs_of(unit)}
+        self._leaders: dict[str, tuple[Arm, int, int]] = {}
+        self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if self._temporary:
@@ -327,36 +330,33 @@ class Study:
         self._entries = {key: StudyRun(*key) for key in self._jobs}
         self._find()
 
-    def _jobs_of(self, unit: Mapping[str, Any]) -> Iterator[Job]:
-        """Yield what is played at a unit: one job an arm."""
-        world, situation = self._world, dict(unit)
-        forked, number = situation.pop("forked", 0), situation.pop("number", 0)
+    def _all_jobs(self, units: Sequence[Mapping[str, Any]]) -> Iterator[Job]:
+        """Yield what is played, unit by unit: one job an arm."""
+        world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
         code = {name: world.code.get(name) for name in _CODE}
-        shared = [world.cls.kind, code, world.make, world.fixed, situation.pop("digest")]
-        shared += [] if world.again else [world.turns]
+        shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
-        sorted_arms = sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm)))
-        digests: dict[str, str] = {}
-        for place, arm in enumerate(sorted_arms):
-            plays = tuple(
-                (wording, sample)
-                for wording in range(len(world.wordings(arm)))
-                for sample in range(1, self._samples + 1)
-            )
-            own: dict[str, Any] = {"end": world.turns}
-            spec = [*shared, arm.name, arm.values, arm.further]
-            if world.again:
-                own = {"end": forked + 1, "at": forked, "forks": (number,) * len(plays)}
-            for other in [] if world.again else sorted_arms[:place]:
-                leads = (other.name, unit["unit"]) not in self._leaders
-                if leads and (found := world.shared(arm, other)) is not None:
-                    self._leaders[arm.name, unit["unit"]] = other.name, unit["unit"]
-                    own |= {"at": found[0], "since": found[1]}
-                    own["forks"] = tuple(range(1, len(plays) + 1))
-                    spec.append(digests[other.name])
-                    break
-            digests[arm.name] = digest_of(spec)
-            yield Job(arm=arm.name, digest=digests[arm.name], plays=plays, **situation, **own)
+        for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
+            rest = {name: it for name, it in arm.values.items() if not world.sets(name)}
+            leader = groups.setdefault(digest_of([rest, arm.further]), arm)
+            if not world.again and (found := world.shared(arm, leader)):
+                self._leaders[arm.name] = leader, *found
+            digests[arm.name] = digest_of([*shared, arm.name, arm.values, arm.further])
+        for unit in units:
+            situation, at = {"unit": unit["unit"], "run": unit["run"]}, unit.get("turn", 0)
+            for name, arm in self._arms.items():
+                wordings = range(len(world.wordings(arm)))
+                plays = tuple((it, n) for it in wordings for n in range(1, self._samples + 1))
+                own: dict[str, Any] = {"plays": plays, "end": world.turns, "at": at}
+                specs = [digests[name], unit["digest"]]
+                if world.again:
+                    own |= {"end": at + 1, "forks": (unit["number"],) * len(plays)}
+                elif name in self._leaders:
+                    leader, at_, since = self._leaders[name]
+                    forks = tuple(range(1, len(plays) + 1))
+                    own |= {"at": at_, "since": since, "forks": forks}
+                    specs.append(digests[leader.name])
+                yield Job(arm=name, digest=digest_of(specs), **situation, **own)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -444,7 +444,7 @@ class Study:
                 async with line as advance:
                     waves: list[list[Key]] = [[], []]
                     for key in left:
-                        waves[key in self._leaders].append(key)
+                        waves[key[0] in self._leaders].append(key)
                     for keys in filter(None, waves):
                         jobs, most = self._ready(keys), parallel or (None if executor else 8)
                         async with aclosing(
@@ -478,10 +478,11 @@ class Study:
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
         for key in keys:
-            job, file, leader = self._jobs[key], self._files[key], self._leaders.get(key)
+            job, file = self._jobs[key], self._files[key]
             if self._source is not None:
                 copy_runs(self._source.path, [job.run], job.at, file)
-            elif leader is not None:
+            elif job.arm in self._leaders:
+                leader = self._leaders[job.arm][0].name, job.unit
                 its = self._entries[leader]
                 if its.status == "failed":
                     why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
@@ -651,9 +652,10 @@ class Study:
         with Tape(entry.tape, read_only=True) as tape:
             for play, info in sorted(job.runs_on(tape).items()):
                 frame = tape.frame_rows(info.id)
+                run = None
                 for label, outcome in outcomes.items():
                     if not isinstance(outcome, str):
-                        run = self._loaded(tape, job, play)
+                        run = run or self._loaded(tape, job, play)
                         add(play, label, {info.turns: _by_function(outcome, run, label, job)})
                     else:
                         add(play, label, self._by_name(outcome, tape, info, frame))
@@ -964,9 +966,10 @@ class Study:
         frame, arms = self.to_frame().rename(columns={"unit": "seed"}), list(self.arms)
         if frame.empty:
             raise ConfigError(f"no run of {self!r} is complete; run() first")
-        columns = frame.select_dtypes("number").columns
-        if self._source is None and (outcome in columns or outcome not in self.outcome):
-            return arms_chart(frame, outcome, arms=arms)
+        item = self.outcome.get(outcome, outcome)
+        of_turns = item in frame.select_dtypes("number").columns or outcome not in self.outcome
+        if self._source is None and isinstance(item, str) and of_turns:
+            return arms_chart(frame, item, arms=arms)
         means = self.results.groupby(["arm", "unit", "outcome"], sort=False)["value"].mean()
         values = means.reset_index().rename(columns={"unit": "seed"})
         return runs_chart(values, outcome, arms=arms)
@@ -1113,7 +1116,7 @@ def _situations(
             there.append(turn)
             if turns is None or turn in turns:
                 own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
-                yield {**own, "forked": turn, "digest": so_far.hexdigest()[:16]}
+                yield {**own, "turn": turn, "digest": so_far.hexdigest()[:16]}
         if not there or (wrong := [turn for turn in turns or () if turn not in there]):
             wanted = f"turn {wrong[0]}" if there else "no turn"
             raise ConfigError(

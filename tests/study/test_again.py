@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,14 @@ def test_a_sample_that_fails_is_kept_the_others_are_played_and_it_is_tried_again
     broken.clear()
     assert played(study).counts == {"done": 2}
     assert study.results["value"].tolist() == [1, 1, 1, 1]
+
+
+def test_an_executor_is_handed_what_is_forked(tape: Path, tmp_path: Path) -> None:
+    study = again(tape, run=1, to=tmp_path / "again", llm_client=instant_client)
+    with ThreadPoolExecutor(2) as executor:
+        played(study, executor=executor)
+    assert study.counts == {"done": 8}
+    assert study.results.equals(played(again(tape, run=1)).results)
 
 
 # --- a plan, and the short form -------------------------------------------------------------------

@@ -23,7 +23,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -165,11 +165,17 @@ def copy_runs(source: Path, runs: Sequence[int], up_to: int, file: Path) -> None
     """Make a job's file, with what it forks, unless it is there."""
     if not _content(file):
         part = file.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        with Tape(source, read_only=True) as tape, Tape(part) as made:
-            made.take(tape, runs, up_to=up_to)
-        _tidy(part)
+        part.write_bytes(_copied(source, tuple(runs), up_to, source.stat().st_mtime_ns))
         part.replace(file)
+
+
+@lru_cache(maxsize=1)  # all arms of a situation begin with the same
+def _copied(source: Path, runs: tuple[int, ...], up_to: int, _changed: int) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
+        file = Path(folder) / "copy.tape"
+        with Tape(source, read_only=True) as tape, Tape(file) as made:
+            made.take(tape, runs, up_to=up_to)
+        return file.read_bytes()
 
 
 def _content(file: Path) -> bytes:

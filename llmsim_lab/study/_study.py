@@ -470,10 +470,13 @@ class Study:
         if entry.status == "failed":
             where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
             self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-        elif entry.status == "done" and self._chose and not self._known:
+        elif entry.status == "done" and self._chose:
+            self._chose = False
             # What columns there are, such as one of each player, is known only with the first run,
             # and to say it when all is played would be late.
-            self._rows_of(entry, {name: it for name, it in self.outcome.items() if str(it) == it})
+            self._rows_of(
+                entry, {name: it for name, it in self.outcome.items() if not callable(it)}
+            )
 
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""

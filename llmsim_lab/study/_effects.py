@@ -103,10 +103,8 @@ class Effect:
             text += f", p = {short_p(self.p)}".replace("= <", "<")
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
                 text += f" ({short_p(self.p_family)} in its family)"
-        unit = self.speaks_of.split()[1].removesuffix("s")
-        return f"{text}, n = {counted(self.n, unit)}" + (
-            f"; {self.verdict}" if self.verdict else ""
-        )
+        text += f", n = {counted(self.n, self.speaks_of.split()[1].removesuffix('s'))}"
+        return f"{text}; {self.verdict}" if self.verdict else text
 
 
 class Effects(list[Effect]):
@@ -186,6 +184,8 @@ def effects(
         base = arms[0 if reference is None else _place("arm", reference, arms)]
         pairs = contrasts or [(arm, base) for arm in arms if arm != base]
         places = [[_place("arm", arm, arms) for arm in pair] for pair in pairs]
+        if any(a == b for a, b in places):
+            raise ConfigError(f"contrasts={pairs}: one of them compares an arm with itself")
         weights = {_minus(arms[a], arms[b]): one[a] - one[b] for a, b in places}
     texts = {k for k, x in zip(table["outcome"], table["value"], strict=True) if isinstance(x, str)}
     if texts and formula is not None:
@@ -368,19 +368,23 @@ def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: E
     n = [len(mean) for mean in means]
     effect = replace(effect, n=sum(n), method=f"t over {_and(n)} wordings")
     for arm, weight, mean in zip(values, w, means, strict=True):
-        alone = [(weight / max(1, used.sum()), _finite(row)) for row in _mean(arm, 0)]
-        blocks.append([(weight, mean)] if len(mean) > 1 else alone)
+        if len(mean) > 1 or run_of is not None:
+            # Of a single wording the runs' spread has the answers' already: as good as known.
+            blocks.append([(weight, mean if len(mean) > 1 else np.repeat(mean, 999))])
+        else:
+            alone = weight / max(1, used.sum())
+            blocks.append([(alone, _finite(row)) for row in _mean(arm, 0)])
         if _is_share(values):  # a 0 and a 1 more: answers that are all alike have no spread
             share = (np.nansum(arm) + 1) / (count := np.isfinite(arm).sum() + 2)
             floor += weight**2 * share * (1 - share) / count
-    few, least, runs = "an arm's only wording takes two answers a situation", 2, None
+    few, least, runs = "an arm's only wording takes two answers a situation", 2.0, None
     if run_of is not None:
         runs = _finite(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
         effect = replace(effect, method=f"{effect.method} and {len(runs)} runs")
         if len(runs) < 2:
-            few, least = "one run: its situations say nothing of new ones", 99
+            few, least = "one run: its situations say nothing of new ones", math.inf
     if any(1 < size < ENOUGH_WORDINGS for size in n):
-        few, least = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}", 99
+        few, least = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}", math.inf
     return _student(effect, blocks, few, least=least, floor=floor, runs=runs)
 
 
@@ -389,7 +393,7 @@ def _student(
     blocks: Blocks,
     few: str,
     *,
-    least: int = 2,
+    least: float = 2,
     coarse: str = "",
     floor: float = 0.0,
     runs: Numbers | None = None,

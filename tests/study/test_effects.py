@@ -277,6 +277,7 @@ def test_contrasts_are_with_the_reference_or_those_that_are_named() -> None:
     [
         ({"reference": "c"}, "arm='c' is unknown; there are a, b"),
         ({"contrasts": [("a", "d")]}, "arm='d' is unknown"),
+        ({"contrasts": [("a", "a")]}, "one of them compares an arm with itself"),
         ({"speaks_of": "everything"}, "speaks_of='everything' is unknown; there are new runs, the"),
         ({"formula": "rate ~ factor"}, "outcome='rate' is unknown; there are loss"),
     ],
@@ -537,6 +538,19 @@ def test_new_wordings_and_situations_take_several_runs_and_are_wider() -> None:
     assert new.df == pytest.approx(df)
     assert new.high == pytest.approx(new.estimate + stats.t.ppf(0.975, df) * sum(parts) ** 0.5)
     assert (one_run.low, one_run.note[:7]) == (None, "one run")
+
+
+def test_an_arm_with_one_wording_takes_one_answer_a_run() -> None:
+    a, b = NOISE[0, :1, :, :1], NOISE[1, :, :, :1]
+    table = make_wordings({"a": a, "b": b}, runs=3)
+    [effect] = effects(table, speaks_of="new wordings and situations")
+    by_run, by_wording = b.mean(axis=0)[:, 0] - a[0, :, 0], b.mean(axis=(1, 2))
+    parts = by_wording.var(ddof=1) / 4, by_run.var(ddof=1) / 3
+    df = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
+    assert effect.df == pytest.approx(df)
+    assert effect.high == pytest.approx(by_run.mean() + stats.t.ppf(0.975, df) * sum(parts) ** 0.5)
+    [these] = effects(table, speaks_of="new wordings")
+    assert these.note == "an arm's only wording takes two answers a situation"
 
 
 def test_contrasts_of_single_wordings_speak_of_what_they_can() -> None:

@@ -192,7 +192,6 @@ def covered(
     speaks_of: SpeaksOf = "new runs",
     turns: int = 1,
     failed: float = 0.0,
-    step: float = 0.0,
 ) -> Counts:
     """Count the intervals that contain the truth, of those that are offered; ``turns`` a run."""
     effect, hits, offered = Effect(contrast="", outcome="", speaks_of=speaks_of), 0, 0
@@ -200,7 +199,7 @@ def covered(
         values = design(rng)
         rows = ~np.isnan(values)
         values[rng.random(values.shape) < failed] = np.nan
-        one, _ = compare(values, rows, np.arange(values.shape[2]) // turns, w, effect, step)
+        one, _ = compare(values, rows, np.arange(values.shape[2]) // turns, w, effect)
         if one.low is not None and one.high is not None:
             offered += 1
             hits += one.low <= truth + 1e-9 and one.high >= truth - 1e-9
@@ -329,8 +328,6 @@ def _cells_of_runs() -> Iterator[Cell]:
     for n, sd in product((5, 10, 20, 50), (0.1, 0.25)):
         play = partial(runs, n=n, a=partial(on_grid, sd=sd), b=partial(on_grid, sd=sd))
         yield cell("25-bp grid", f"n={n}, sd {sd}", design=play)
-        if n in (10, 50):
-            yield cell("25-bp grid, step=0.25", f"n={n}, sd {sd}", design=play, step=0.25)
     for n in (5, 10, 20, 50):
         play = partial(runs, n=n, a=zero, b=moves)
         name = f"n={n}, moves of -25, 0, 25 bp with .05, .65, .3"

@@ -147,7 +147,6 @@ def effects(
     speaks_of: SpeaksOf = "new runs",
     level: float = 0.95,
     sesoi: float | Mapping[str, float] | None = None,
-    step: Mapping[str, float] | None = None,
 ) -> Effects:
     """Return how arms differ, or a factorial's main effects and interactions.
 
@@ -166,7 +165,6 @@ def effects(
         level: of the intervals.
         sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
             one-sided tests (Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15).
-        step: of outcomes on a grid, such as 0.25 for rates that move by quarter points.
     """
     _place("speaks_of", speaks_of, get_args(SpeaksOf))
     if table.empty:
@@ -197,8 +195,7 @@ def effects(
             family.append((energy(of, *pair, speaks_of=speaks_of), None))
         else:
             effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
-            cell, grid = (values[..., k], rows[..., k]), (step or {}).get(outcome, 0.0)
-            family.append(compare(*cell, run_of, w, effect, grid))
+            family.append(compare(values[..., k], rows[..., k], run_of, w, effect))
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
     return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
 
@@ -271,7 +268,7 @@ def cube(table: pd.DataFrame, *keys: str) -> tuple[Numbers, Rows, list[list[Any]
 
 
 def compare(
-    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect, step: float = 0.0
+    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect
 ) -> tuple[Effect, Numbers | None]:
     """Return the effect with its estimate, and the differences of runs where these are paired.
 
@@ -281,7 +278,6 @@ def compare(
         run_of: the number of each unit's run.
         w: a weight for each arm; the estimate is the sum of weighted means.
         effect: with its names, level and what it speaks of.
-        step: of the outcome's grid; 0 if it has none.
     """
     values, rows, w = values[w != 0], rows[w != 0], w[w != 0]
     new = effect.speaks_of in ("new runs", "new wordings and situations")
@@ -290,12 +286,12 @@ def compare(
     if "wordings" in effect.speaks_of and rows.any(axis=(2, 3)).sum(axis=1).max() > 1:
         return _of_wordings(values, run_of if new else None, w, effect), None
     if new:
-        return _of_runs(values, rows, run_of, w, replace(effect, speaks_of="new runs"), step)
+        return _of_runs(values, rows, run_of, w, replace(effect, speaks_of="new runs"))
     return _of_these(values, rows, w, replace(effect, speaks_of="these situations")), None
 
 
 def _of_runs(
-    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect, step: float
+    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect
 ) -> tuple[Effect, Numbers | None]:
     """Return Student's t over pairs of runs where arms share units, else Welch's over runs."""
     units, there = _mean(_mean(values, 3), 1), rows.any(axis=(1, 3))
@@ -323,11 +319,8 @@ def _of_runs(
     else:
         two = _two_valued(runs) and not _is_share(runs)
         two = two or (pairs is not None and n[0] > 2 and _two_valued(pairs))
-        coarse = "takes two values only" if two else ""
-        if step and max(group.std() for group in groups) < step / 2:
-            coarse = coarse or f"varies by less than half a step of {step:g}"
         strata = list(zip(w if pairs is None else [1.0], groups, strict=True))
-        effect = _student(effect, [strata], few, coarse=coarse)
+        effect = _student(effect, [strata], few, coarse=two)
     if effect.p is None and pairs is not None and effect.n > 1:  # needs no normal distribution
         effect = replace(effect, p=romano_wolf(pairs[:, None])[0], method="sign flips")
     return effect, pairs
@@ -348,9 +341,9 @@ def _of_these(values: Numbers, rows: Rows, w: Numbers, effect: Effect) -> Effect
     if asked > n:
         text = f"{asked - n} of {asked} situations left out: an arm has too few answers"
         effect = _noted(effect, text)
-    two = _two_valued(answers) and not _is_share(answers)
-    few, coarse = "one answer a situation: an interval takes two", "takes two values only" * two
-    return _student(effect, [[(1 / n, group) for group in used]], few, coarse=coarse)
+    few, two = "one answer a situation: an interval takes two", _two_valued(answers)
+    strata = [(1 / n, group) for group in used]
+    return _student(effect, [strata], few, coarse=two and not _is_share(answers))
 
 
 def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: Effect) -> Effect:
@@ -394,7 +387,7 @@ def _student(
     few: str,
     *,
     least: float = 2,
-    coarse: str = "",
+    coarse: bool = False,
     floor: float = 0.0,
     runs: Numbers | None = None,
 ) -> Effect:
@@ -408,7 +401,7 @@ def _student(
         blocks: of weights and groups, which have an element for each unit.
         few: what to say where a group has fewer units than it takes.
         least: how many it takes.
-        coarse: why values are too coarse for an interval, if they are.
+        coarse: whether values take two values only.
         floor: the least that the blocks' variance is.
         runs: whose mean's variance is added.
     """
@@ -428,7 +421,7 @@ def _student(
             return _noted(effect, "all differ by the same, which says nothing of new ones")
         return _noted(replace(effect, p=1.0), "all differences are exactly 0")
     if coarse:
-        return _noted(effect, f"{coarse}: too coarse for an interval")
+        return _noted(effect, "takes two values only: too coarse for an interval")
     variance, df = 0.0, math.inf
     for block in blocks:
         parts = np.array([w**2 * group.var(ddof=1) / len(group) for w, group in block])
@@ -563,14 +556,10 @@ def _verdict(effect: Effect, margin: float | None) -> Effect:
     p, differs = float(special.stdtr(df, (middle - margin) / error)), effect.p_family < alpha
     verdict = "differs" if differs else "undecided"
     if p < alpha:
-        verdict = (
-            f"differs by less than {margin:g}"
-            if differs
-            else f"no difference of {margin:g} or more"
-        )
+        verdict = "differs by less than {:g}" if differs else "no difference of {:g} or more"
     elif differs and (effect.low > margin or effect.high < -margin):
-        verdict = f"differs by more than {margin:g}"
-    return replace(effect, p_equivalent=p, verdict=verdict)
+        verdict = "differs by more than {:g}"
+    return replace(effect, p_equivalent=p, verdict=verdict.format(margin))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

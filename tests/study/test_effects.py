@@ -193,15 +193,6 @@ def test_an_outcome_that_takes_two_values_has_no_interval(
     assert effect.note == "takes two values only: too coarse for an interval"
 
 
-def test_differences_within_half_a_step_of_the_grid_have_no_interval() -> None:
-    table = make_runs({"a": [4.0] * 20, "b": [4.0] * 18 + [4.25, 3.75]})
-    [without] = effects(table)
-    assert without.low is not None
-    [effect] = effects(table, step={"loss": 0.25})
-    assert effect.low is None
-    assert effect.note.startswith("varies by less than half a step of 0.25")
-
-
 def test_shares_have_width_and_the_exact_test_of_their_design() -> None:
     never = {"a": [0.0] * 20, "b": [0.0] * 20}
     for shared in (True, False):

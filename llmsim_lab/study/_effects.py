@@ -430,9 +430,7 @@ def _student(
         variance += float(parts.sum())
     variance = max(variance, floor)
     if runs is not None:
-        part = float(runs.var(ddof=1)) / len(runs)
-        df = (variance + part) ** 2 / (variance**2 / df + part**2 / (len(runs) - 1))
-        variance += part
+        variance, df = variance + float(runs.var(ddof=1)) / len(runs), min(df, len(runs) - 1)
     if effect.speaks_of == "new runs" and any(_skewed(group) for _, group in strata):
         text = f"skewed: with {effect.n} runs such intervals contained the truth in 83 to 93 of 100"
         effect = _noted(effect, text)

@@ -524,10 +524,9 @@ def test_new_wordings_and_situations_take_several_runs_and_are_wider() -> None:
     [one_run] = effects(make_wordings(arms), speaks_of="new wordings and situations")
     runs = (NOISE[1] - NOISE[0]).mean(axis=(0, 2))
     error = (these.high - these.estimate) / stats.t.ppf(0.975, 3)  # type: ignore[operator]
-    parts = error**2, runs.var(ddof=1) / 3
-    df = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
-    assert new.df == pytest.approx(df)
-    assert new.high == pytest.approx(new.estimate + stats.t.ppf(0.975, df) * sum(parts) ** 0.5)
+    wider = math.sqrt(error**2 + runs.var(ddof=1) / 3)
+    assert new.df == 2
+    assert new.high == pytest.approx(new.estimate + stats.t.ppf(0.975, 2) * wider)
     assert (one_run.low, one_run.note[:7]) == (None, "one run")
 
 
@@ -536,10 +535,9 @@ def test_an_arm_with_one_wording_takes_one_answer_a_run() -> None:
     table = make_wordings({"a": a, "b": b}, runs=3)
     [effect] = effects(table, speaks_of="new wordings and situations")
     by_run, by_wording = b.mean(axis=0)[:, 0] - a[0, :, 0], b.mean(axis=(1, 2))
-    parts = by_wording.var(ddof=1) / 4, by_run.var(ddof=1) / 3
-    df = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
-    assert effect.df == pytest.approx(df)
-    assert effect.high == pytest.approx(by_run.mean() + stats.t.ppf(0.975, df) * sum(parts) ** 0.5)
+    error = math.sqrt(by_wording.var(ddof=1) / 4 + by_run.var(ddof=1) / 3)
+    assert effect.df == 2
+    assert effect.high == pytest.approx(by_run.mean() + stats.t.ppf(0.975, 2) * error)
     [these] = effects(table, speaks_of="new wordings")
     assert these.note == "an arm's only wording takes two answers a situation"
 

@@ -216,6 +216,7 @@ class Run(_Parameters, Generic[StateT]):
     ) -> None:
         self._prompts: dict[str, Prompt] = dict(prompts or {})
         self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
+        self._edit: Callable[[Prompt], Prompt] | None = None  # a study's, of what is first asked
         self._seats: dict[str, None] = {}
         self._told_of_braces: set[str] = set()
         players = {} if players is None else players
@@ -347,7 +348,7 @@ class Run(_Parameters, Generic[StateT]):
                     "a template is put together anew each time. Give what changes a slot: "
                     "ask(..., '... {{ offer }} ...', offer=offer)"
                 )
-            self._prompts[place] = prompt
+            self._prompts[place] = prompt if self._edit is None else self._edit(prompt)
         used = self._prompts[place]
         self._sources[source, reply] = used, used.digest != prompt.digest
         _warn_of_single_braces(self, used.text)
@@ -1051,11 +1052,17 @@ class Run(_Parameters, Generic[StateT]):
         self._sources.clear()
 
     def _continue_on(
-        self, tape: Tape, *, verb: Verb, parent: int | None, fork_turn: int | None = None
+        self,
+        tape: Tape,
+        *,
+        verb: Verb,
+        parent: int | None,
+        fork_turn: int | None = None,
+        known: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Begin a run on a tape that has its turns already."""
+        """Begin a run on a tape that has its turns already; ``known`` is as in ``_record``."""
         number = tape.add_run(
-            self._new_manifest(),
+            self._new_manifest(known),
             name=self.config.name,
             first=tape_turn(type(self), self.turns[-1], self.planned),
             verb=verb,

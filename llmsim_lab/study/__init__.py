@@ -2,10 +2,13 @@
 
 from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._gate import economics_card
-from llmsim_lab.study._study import Study
+from llmsim_lab.study._multiverse import multiverse
+from llmsim_lab.study._study import Comparison, Study
 
 __all__ = [
+    "Comparison",
     "Demonstration",
     "Study",
     "economics_card",
+    "multiverse",
 ]

@@ -1,10 +1,11 @@
-"""Playing a study's runs: many on one event loop, or each as a job of an executor.
+"""Playing a study: many files on one event loop, or each as a job of an executor.
 
-Each run has a tape of its own, in the study's folder. The file's name says the run's arm and seed,
-and a digest of all that decides the run and of its world's code; so a study finds its runs again on
-any machine. The digest is never one of the pickle, whose bytes differ between processes.
+A *job* is one arm at one unit, a seed or a recorded situation, and has a tape of its own in the
+study's folder. The file's name says arm and unit, and has a digest of all that decides it and of
+the world's code; so a study finds its runs again on any machine. The digest is never one of the
+pickle, whose bytes differ between processes. What a job forks is copied into its file first.
 
-What goes to an executor is the pickled world, which run is to be played, and the bytes of its tape
+What goes to an executor is the pickled world, which job is to be played, and the bytes of its tape
 if it was begun; what comes back are the tape's bytes.
 """
 
@@ -22,7 +23,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,10 +35,10 @@ from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
+from llmsim_lab.run._session import load_turns
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
+from llmsim_lab.tape._lines import RunInfo
 
-RUN = 1
-"""A study's run on its tape; what else is there, such as a fork, came later."""
 NOTE = "study"
 """The entry of a run's manifest that says which of a study's runs it is."""
 _FAILED = "failed: "
@@ -45,24 +46,30 @@ _TRIES = 3
 """How often a job is handed out whose worker was lost."""
 
 RunStatus = Literal["left", "running", "stopped", "failed", "done"]
+Unit = int | str
+"""A seed; or a recorded situation, by its run and the turn that is continued, such as ``1:4``."""
+Key = tuple[str, Unit]
+Play = tuple[int, int]
+"""A run of a job: which of the arm's wordings, from 0; and which sample, from 1."""
+MakesExecutor = Callable[[], Executor]
 
 
 @dataclass(frozen=True, slots=True)
 class StudyRun:
-    """One run of a study.
+    """One arm at one unit.
 
     Attributes:
         arm: its arm's name.
-        seed: its seed.
+        unit: its seed, or the recorded situation.
         status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
             ``done``; ``running`` in ``Study.progress`` alone.
-        tape: its file, once it was begun, if it is in one.
-        turns: how many it has played.
+        tape: its file, once it was begun.
+        turns: how many were played.
         error: why it failed.
     """
 
     arm: str
-    seed: int
+    unit: Unit
     status: RunStatus = "left"
     tape: Path | None = None
     turns: int = 0
@@ -70,63 +77,79 @@ class StudyRun:
 
     @property
     def key(self) -> Key:
-        """Which of the study's runs it is."""
-        return self.arm, self.seed
+        """Which of the study's it is."""
+        return self.arm, self.unit
 
-    def on(self, tape: Path) -> StudyRun:
-        """Return the run as its file says that it is; without a file of its own it failed."""
-        try:
-            opened = Tape(tape, read_only=True)
-            if not len(opened):
-                return self
-            self.check(opened)
-            info = opened.run(RUN)
-        except LabError as wrong:
-            return replace(self, status="failed", tape=tape, error=str(wrong))
-        ended = info.outcome or ""
-        error = ended.removeprefix(_FAILED) if ended.startswith(_FAILED) else ""
-        status: RunStatus = "failed" if error else "done" if ended == "done" else "stopped"
-        return replace(self, status=status, tape=tape, turns=info.turns, error=error)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is played into one file.
+
+    Attributes:
+        arm: its arm's name.
+        unit: its seed, or the recorded situation.
+        run: the seed, or the number of the recorded run on its tape.
+        digest: of all that decides it.
+        plays: its runs.
+        end: the turn that each ends with.
+        forks: by play, the run in the file that it continues; empty where all begin anew.
+        at: the turn that it continues.
+        since: how many of the arm's interventions there were by then.
+    """
+
+    arm: str
+    unit: Unit
+    run: int
+    digest: str
+    plays: tuple[Play, ...]
+    end: int
+    forks: tuple[int, ...] = ()
+    at: int = 0
+    since: int = 0
 
     @property
-    def note(self) -> dict[str, Any]:
-        """What its tape's manifest says of it: a file may be copied to another one's name."""
-        return {"arm": self.arm, "seed": self.seed}
+    def key(self) -> Key:
+        """Which of the study's it is."""
+        return self.arm, self.unit
 
-    def check(self, tape: Tape) -> None:
-        """Raise TapeError where a tape is not the one that was recorded of this run."""
+    @property
+    def where(self) -> str:
+        """Its unit in words."""
+        return f"seed {self.unit}" if isinstance(self.unit, int) else f"run {self.unit}"
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file, with characters that every file system takes."""
+        label = re.sub(r"[^\w.=+-]+", "_", self.arm)[:40]
+        unit = self.where.replace(" ", "").replace(":", "turn")
+        return f"{label}_{unit}-{self.digest}.tape"
+
+    def note(self, play: Play) -> dict[str, Any]:
+        """Return what a run's manifest says of it: a file may be copied to another one's name."""
+        return {"job": self.digest, "play": list(play)}
+
+    def runs_on(self, tape: Tape) -> dict[Play, RunInfo]:
+        """Return those of its runs that were begun.
+
+        Raises:
+            TapeError: the tape was changed, or is another job's.
+        """
+        runs: dict[Play, RunInfo] = {}
         why = ""
         try:
-            if tape.first_fault(RUN) is not None:
+            for info in tape.runs():
+                note = info.manifest.get(NOTE) or {}
+                if note.get("job") == self.digest:
+                    runs[tuple(note["play"])] = info
+                elif note and info.id > max(self.forks, default=0):
+                    why = f"is not of arm {self.arm!r}, {self.where}"
+            if any(tape.first_fault(info.id) is not None for info in runs.values()):
                 why = "was changed since it was recorded"
-            elif tape.run(RUN).manifest.get(NOTE) != self.note:
-                why = f"is not of arm {self.arm!r}, seed {self.seed}"
         except TapeError as error:
             why = f"is damaged: {error}"
         if why:
             raise TapeError(f"{tape.path} {why}; delete it, and the run is played again")
-
-
-Key = tuple[str, int]
-"""A run's arm and seed."""
-MakesExecutor = Callable[[], Executor]
-
-
-@contextmanager
-def one_at_a_time(subject: Any, what: str) -> Iterator[None]:
-    """Raise ConfigError where this is being played already; ``_playing`` within the block.
-
-    Args:
-        subject: a comparison, a response ...
-        what: that in a word.
-    """
-    if subject._playing:
-        raise ConfigError(f"this {what} is being played; wait for it, or cancel it")
-    subject._playing = True
-    try:
-        yield
-    finally:
-        subject._playing = False
+        return runs
 
 
 # --- the folder ----------------------------------------------------------------------------------
@@ -138,34 +161,40 @@ def digest_of(spec: Any) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def file_name(arm: Arm, seed: int, digest: str) -> str:
-    """Return the name of a run's file, with characters that every file system takes."""
-    label = re.sub(r"[^\w.=+-]+", "_", arm.name)[:40]
-    return f"{label}_seed{seed}-{digest_of([digest, seed])}.tape"
+def copy_runs(source: Path, runs: Sequence[int], up_to: int, file: Path) -> None:
+    """Make a job's file, with what it forks, unless it is there."""
+    if not _content(file):
+        part = file.with_suffix(".part")
+        part.write_bytes(_copied(source, tuple(runs), up_to, source.stat().st_mtime_ns))
+        part.replace(file)
 
 
-def tapes_in(path: Path) -> list[Path]:
-    """Return the tapes in a folder; of a file only itself."""
-    return sorted(path.glob("*.tape")) if path.is_dir() else [path]
+@lru_cache(maxsize=1)  # all arms of a situation begin with the same
+def _copied(source: Path, runs: tuple[int, ...], up_to: int, _changed: int) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
+        file = Path(folder) / "copy.tape"
+        with Tape(source, read_only=True) as tape, Tape(file) as made:
+            made.take(tape, runs, up_to=up_to)
+        return file.read_bytes()
 
 
-def _tidy(file: Path | None) -> None:
+def _content(file: Path) -> bytes:
+    return file.read_bytes() if file.exists() else b""
+
+
+def _tidy(file: Path) -> None:
     """Remove the empty lock beside a tape: a thousand of them would hide the tapes."""
-    if file is not None:
-        with suppress(OSError):
-            file.with_name(f"{file.name}.lock").unlink()
+    with suppress(OSError):
+        file.with_name(f"{file.name}.lock").unlink()
 
 
 @contextmanager
-def sole_player(folder: Path | None) -> Iterator[None]:
+def sole_player(folder: Path) -> Iterator[None]:
     """Be the only study that plays in a folder, which is made.
 
     Raises:
         ConfigError: another one is being played there, or the folder cannot be written to.
     """
-    if folder is None:
-        yield
-        return
     guard = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,11 +202,11 @@ def sole_player(folder: Path | None) -> Iterator[None]:
     except filelock.Timeout:
         raise ConfigError(
             f"another Study is being played in {folder}, here or by another process; wait for it, "
-            "or give this one another folder: tape='second/'"
+            "or give this one another folder"
         ) from None
     except OSError as error:
         raise ConfigError(
-            f"cannot write to the folder {folder}: {error.strerror}; choose another, tape='second/'"
+            f"cannot write to the folder {folder}: {error.strerror}; choose another"
         ) from error
     try:
         yield
@@ -185,19 +214,18 @@ def sole_player(folder: Path | None) -> Iterator[None]:
         guard.release()
 
 
-# --- one run -------------------------------------------------------------------------------------
+# --- one job -------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
 class StudyPlayer:
-    """Plays single runs of a study.
+    """Plays a study's jobs.
 
     Attributes:
-        world: makes them.
-        models: whom they ask.
-        files: where each is recorded; empty to keep them in memory.
+        world: makes the runs.
+        models: what they ask.
+        arms: by name.
         purse: what they may spend.
-        kept: the runs that are in no file.
         playing: the runs that are under way, until the study has what became of them.
         on_change: called when a run begins, and after each of its turns.
         warned: arms of which a run has said what it has to warn of.
@@ -205,113 +233,191 @@ class StudyPlayer:
 
     world: World
     models: Models
-    files: Mapping[Key, Path] = field(default_factory=dict)
+    arms: Mapping[str, Arm]
     purse: Purse | None = None
-    kept: dict[Key, AnyRun] = field(default_factory=dict)
     playing: dict[Key, AnyRun] = field(default_factory=dict)
     on_change: Callable[[], object] = lambda: None
     warned: set[str] = field(default_factory=set)
 
-    async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
-        """Play a run to its end, from where it is; what goes wrong is in what is returned."""
-        run, entry = None, before
+    def read(self, job: Job, file: Path) -> StudyRun:
+        """Return how far a job is, as its file says; one that is not the job's has failed."""
+        entry = StudyRun(job.arm, job.unit)
+        if not (file.exists() and file.stat().st_size):
+            return entry
         try:
-            run = self._begun(arm, before)
-            unlisten = run.listen(lambda _: self.on_change())
-            self.playing[before.key] = run
-            self.on_change()
-            entry = replace(entry, tape=self.files.get(before.key), turns=run.turn_number)
-            run._purse, run._quiet = self.purse, arm.name in self.warned
-            self.warned.add(arm.name)
-            # Of a run that starts from a state, the first turn need not be turn 0.
-            left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
-            await run.play_on(left, progress=False)
-            over = run.turn_number - run.turns[0].number >= run.config.turns
-            status: RunStatus = "done" if over or run.done(run.state) else "stopped"
-            if places := self.world.unedited(arm, run):
-                raise self._not_its_arm(run, places)
-            return replace(entry, status=status, turns=run.turn_number, error="")
-        except Exception as error:  # noqa: BLE001 - kept with the run, and the others are played
-            turns = entry.turns if run is None else run.turn_number
-            return replace(entry, status="failed", turns=turns, error=str(error) or repr(error))
+            tape = Tape(file, read_only=True)
+            runs = job.runs_on(tape)
+            done = sum(self.is_done(job, tape, info) for info in runs.values())
+        except LabError as wrong:
+            return replace(entry, status="failed", tape=file, error=str(wrong))
+        ended = [info.outcome or "" for info in runs.values()]
+        errors = [it.removeprefix(_FAILED) for it in ended if it.startswith(_FAILED)]
+        status: RunStatus = "done" if done == len(job.plays) else "stopped" if runs else "left"
+        before = job.at if self.world.again else 0
+        turns = sum(info.turns - before for info in runs.values())
+        entry = replace(entry, status=status, tape=file if runs else None, turns=turns)
+        return replace(entry, status="failed", error=errors[0]) if errors else entry
+
+    def is_done(self, job: Job, tape: Tape, info: RunInfo) -> bool:
+        """Return True for a run that has ended: by its turns, or by itself."""
+        if info.outcome != "done" or info.turns >= job.end or self.world.again:
+            return info.outcome == "done"
+        # Somebody may have played single turns of it by hand.
+        [last] = load_turns(self.world.cls, tape, info.id, tape.turn_records(info.id)[-1:])
+        return bool(self.world.run(self.arms[job.arm], job.run, None).done(last.state))
+
+    async def play(self, job: Job, file: Path) -> StudyRun:
+        """Play what is left of a job; what goes wrong is in what is returned."""
+        errors: list[str] = []
+        try:
+            tape = Tape(file)
+            runs = job.runs_on(tape)
+            for play in job.plays:
+                if (info := runs.get(play)) is not None and self.is_done(job, tape, info):
+                    continue
+                if self.is_spent:
+                    break
+                try:
+                    await self._play(job, tape, play, info)
+                except Exception as error:  # noqa: BLE001 - kept, and the others are played
+                    errors.append(str(error) or repr(error))
+        except Exception as error:  # noqa: BLE001 - likewise
+            errors.append(str(error) or repr(error))
         finally:
-            if run is not None:
-                unlisten()
-                run._purse = None
-                run.close()
-                _tidy(self.files.get(before.key))
+            _tidy(file)
+        entry = self.read(job, file)
+        return replace(entry, status="failed", error=errors[0]) if errors else entry
 
-    def _begun(self, arm: Arm, before: StudyRun) -> AnyRun:
-        """Return a run, new or as far as it was played."""
-        if (kept := self.kept.get(before.key)) is not None:
-            return kept
-        client = self.models.of(self.world, arm)
-        run = self.world.run(arm, before.seed, client)
-        if (file := self.files.get(before.key)) is None:
-            self.kept[before.key] = run
+    async def _play(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
+        run = self._begun(job, tape, play, info)
+        unlisten = run.listen(lambda _: self.on_change())
+        run._purse, run._quiet = self.purse, job.arm in self.warned
+        self.warned.add(job.arm)
+        self.playing[job.key] = run
+        self.on_change()
+        try:
+            await run.play_on(max(0, job.end - run.turn_number), progress=False)
+            if run._edit and (run.turn_number >= job.end or run.done(run.state)):
+                run._edit.check()
+        except ConfigError as error:
+            run._ended(f"{_FAILED}{error}")
+            raise
+        finally:
+            unlisten()
+            run._purse = None
+            run.close()
+
+    def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
+        """Return one of a job's runs, new or as far as it was played."""
+        arm, world, (wording, sample) = self.arms[job.arm], self.world, play
+        client, made = self.models.of(world, arm), None
+        if not world.again:
+            made = world.run(arm, job.run, client, wording=wording)
+            client = client or made.llm_client  # a function may give its runs one of its own
+        if info is not None:
+            given = world.given(arm, made, info)
+            run = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
+            world.edit(run, arm, wording, resumed=True)
             return run
-        tape = Tape(file)
-        if not len(tape):
-            run._record(tape, {**self.world.known(arm, run), NOTE: before.note})
+        run, number = made, 0
+        if job.forks:
+            number = dict(zip(job.plays, job.forks, strict=True))[play]
+            run = world.forked(arm, tape, number, client, made, play, job.since)
+        parts = [job.arm, list(world.wordings(arm))[wording], job.where]
+        name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
+        run.config = run.config.model_copy(update={"name": name})
+        known = {"code": world.code, NOTE: job.note(play)}
+        if not job.forks:
+            run._record(tape, known)
             return run
-        before.check(tape)
-        parts = {name: run.parts[name] for name in tape.run(RUN).manifest["given"]}
-        client = client or run.llm_client  # a function may give its runs one of its own
-        return resume(tape, RUN, llm_client=client, kind=type(run), **parts)
+        at = run.turn_number
+        return run._continue_on(tape, verb="fork", parent=number, fork_turn=at, known=known)
 
-    def _not_its_arm(self, run: AnyRun, places: Sequence[str]) -> ConfigError:
-        error = ConfigError(
-            f"turn {run.turn_number} and before asked with prompts that this arm edits by name and "
-            f"that the trial with random answers never came to ({', '.join(places[:3])}); make it "
-            "one prompt for all cases, or edit it in the world with a parameter of its own"
-        )
-        run._ended(f"{_FAILED}{error}")
-        return error
-
-
-# --- many on one event loop ----------------------------------------------------------------------
+    @property
+    def is_spent(self) -> bool:
+        """Whether there is nothing left of a budget."""
+        try:
+            if self.purse is not None:
+                self.purse.check()
+        except BudgetReached:
+            return True
+        return self.purse is not None and self.purse.refusal is not None
 
 
-async def play_here(
-    player: StudyPlayer, jobs: Sequence[tuple[Arm, StudyRun]], parallel: int
+# --- many jobs -----------------------------------------------------------------------------------
+
+
+async def play_all(  # noqa: C901 - one loop, here and elsewhere
+    player: StudyPlayer,
+    jobs: Iterator[tuple[Job, Path]],
+    parallel: int | None,
+    executor: Executor | MakesExecutor | None,
 ) -> AsyncIterator[StudyRun]:
-    """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
-    waiting = iter(jobs)
-    playing: set[asyncio.Task[StudyRun]] = set()
-    spent = False
+    """Play jobs, so many at once, here or on an executor; yields each as it ends.
 
-    def begin() -> None:
-        while not spent and len(playing) < parallel and (job := next(waiting, None)) is not None:
-            playing.add(asyncio.create_task(player.play(*job)))
+    What is spent of a budget ends it. A job whose worker was lost is handed out again; what its
+    file has by then goes with it. An executor that broke as a whole, as a pool of processes does
+    with its first lost process, is replaced where a function makes it.
 
+    Args:
+        player: the study's.
+        jobs: with the file of each, which has what it forks by the time that it is taken.
+        parallel: how many; all if not given.
+        executor: where; here if not given.
+
+    Raises:
+        ConfigError: the executor broke and no function makes another one.
+    """
+    pools = None if executor is None else _Pools(executor)
+    pickled = b"" if executor is None else packed(player)
+    lost: list[tuple[Job, Path]] = []
+    tries = Counter[Key]()
+    out: dict[asyncio.Future[Any], tuple[Job, Path]] = {}
     try:
-        begin()
-        while playing:
-            ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
+        while True:
+            while (parallel is None or len(out) < parallel) and not player.is_spent:
+                if (job := lost.pop() if lost else next(jobs, None)) is None:
+                    break
+                if pools is None:
+                    out[asyncio.create_task(player.play(*job))] = job
+                    continue
+                begun, once = _content(job[1]), secrets.token_hex(8)
+                try:
+                    future = pools.now.submit(work, pickled, job[0], begun, once)
+                    out[asyncio.wrap_future(future)] = job
+                except BrokenExecutor as broken:
+                    lost.append(job)
+                    if out:
+                        break  # what they bring is waited for
+                    pools.replace(broken)
+            if not out:
+                return
+            ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
-                yield task.result()
-            spent = spent or _is_spent(player.purse)
-            begin()
+                job = out.pop(task)
+                error = asyncio.CancelledError() if task.cancelled() else task.exception()
+                if error is None:
+                    if pools is not None:
+                        pools.broken = 0
+                    yield task.result() if pools is None else _put(job[1], *task.result())
+                    continue
+                # Of a pool that broke, all jobs are lost, and most of them have no part in it.
+                tries[job[0].key] += not isinstance(error, BrokenExecutor)
+                if isinstance(error, LabError) or tries[job[0].key] >= _TRIES:
+                    why = "" if isinstance(error, LabError) else "its worker was lost: "
+                    failed = player.read(*job)
+                    yield replace(failed, status="failed", error=f"{why}{error or repr(error)}")
+                else:
+                    lost.append(job)
     finally:
-        for task in playing:
+        for task in out:
             task.cancel()
-        await asyncio.gather(*playing, return_exceptions=True)
+        await asyncio.gather(*out, return_exceptions=True)
+        if pools is not None:
+            pools.close()
 
 
-def _is_spent(purse: Purse | None) -> bool:
-    if purse is None:
-        return False
-    try:
-        purse.check()
-    except BudgetReached:
-        return True
-    return purse.refusal is not None
-
-
-# --- each as a job of an executor ----------------------------------------------------------------
-
-
-def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
+def packed(player: StudyPlayer) -> bytes:
     """Return what a worker needs: the world with its class, the models, the arms.
 
     Raises:
@@ -319,17 +425,13 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
     """
     try:
         import cloudpickle
+
+        found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
     except ImportError as error:
         raise ConfigError(
             "an executor needs cloudpickle, which takes classes along: "
             "pip install 'llmsim-lab[study]'"
         ) from error
-    world = player.world
-    for arm in arms:
-        # Here, where the sources are: a class from a notebook has none in the worker.
-        world.known(arm, world.trial(arm, 0))
-    try:
-        found: bytes = cloudpickle.dumps((world, player.models.given, list(arms)))
     # Pickling runs code of any object's, which raises anything.
     except Exception as error:
         raise ConfigError(
@@ -340,91 +442,30 @@ def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
 
 
 @cache
-def _unpack(pickled: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
+def _unpack(pickled: bytes) -> StudyPlayer:
     """Return what came to a worker; kept, so that a model is loaded once for each process."""
     import cloudpickle
 
     world, given, arms = cloudpickle.loads(pickled)
-    return StudyPlayer(world, Models(given)), {arm.name: arm for arm in arms}
+    return StudyPlayer(world, Models(given), arms)
 
 
-def work(pickled: bytes, before: StudyRun, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:
-    """Play one run in a worker; returns how it ended, and its tape's bytes, none if it has none.
+def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:
+    """Play one job in a worker; returns how it ended, and its tape's bytes.
 
     Args:
         pickled: what ``packed`` gave.
-        before: the run, as far as it was played.
-        begun: its tape's bytes, none if it was not begun.
+        job: what is played.
+        begun: its file's bytes, none if there is none.
         _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
     """
-    known, arms = _unpack(pickled)
+    player = copy(_unpack(pickled))  # with its clients; several threads of a worker may play
     # On this machine's own disk, whatever the working folder is on.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         path = Path(folder) / "run.tape"
         if begun:
             path.write_bytes(begun)
-        player = copy(known)  # with its clients; several threads of a worker may play
-        player.files = {before.key: path}
-        ended = run_sync(player.play(arms[before.arm], before))
-        return ended, path.read_bytes() if ended.tape else b""
-
-
-async def play_elsewhere(
-    executor: Executor | MakesExecutor,
-    player: StudyPlayer,
-    jobs: Sequence[tuple[Arm, StudyRun]],
-    parallel: int | None,
-) -> AsyncIterator[StudyRun]:
-    """Play runs as jobs of an executor; yields each when its file is in the folder here.
-
-    A job whose worker was lost is handed out again. An executor that broke as a whole, as a pool of
-    processes does with its first lost process, is replaced where a function makes it.
-
-    Raises:
-        ConfigError: there is no folder, or the executor broke and no function makes another one.
-    """
-    if not player.files:
-        raise ConfigError("an executor's runs are kept in a folder: Study(..., tape='study/')")
-    pickled = packed(player, list({arm.name: arm for arm, _ in jobs}.values()))
-    waiting = list(reversed(jobs))  # taken from the end, where one that was lost is put back
-    tries = Counter[Key]()
-    out: dict[asyncio.Future[tuple[StudyRun, bytes]], tuple[Arm, StudyRun]] = {}
-    pools = _Pools(executor)
-    try:
-        while out or waiting:
-            while waiting and (parallel is None or len(out) < parallel):
-                file = player.files[waiting[-1][1].key]
-                begun = file.read_bytes() if file.exists() else b""
-                try:
-                    job_of = (pickled, waiting[-1][1], begun, secrets.token_hex(8))
-                    future = pools.now.submit(work, *job_of)
-                except BrokenExecutor as error:
-                    if out:
-                        break  # what they bring is waited for
-                    pools.replace(error, len(waiting))
-                else:
-                    out[asyncio.wrap_future(future)] = waiting.pop()
-            ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
-            for job in ended:
-                arm, before = out.pop(job)
-                lost = asyncio.CancelledError() if job.cancelled() else job.exception()
-                if lost is None:
-                    pools.broken = 0
-                    entry, content = job.result()
-                    yield _put(player.files[entry.key], entry, content)
-                    continue
-                # Of a pool that broke, all jobs are lost, and most of them have no part in it.
-                tries[before.key] += not isinstance(lost, BrokenExecutor)
-                if isinstance(lost, LabError) or tries[before.key] >= _TRIES:
-                    why = "" if isinstance(lost, LabError) else "its worker was lost: "
-                    why += str(lost) or repr(lost)
-                    yield replace(before, status="failed", error=why)
-                else:
-                    waiting.append((arm, before))
-    finally:
-        for job in out:
-            job.cancel()
-        pools.close()
+        return run_sync(player.play(job, path)), _content(path)
 
 
 class _Pools:
@@ -437,20 +478,20 @@ class _Pools:
 
     def __init__(self, given: Executor | MakesExecutor) -> None:
         self._given, self._made = given, list[Executor]()
-        self.now = given if isinstance(given, Executor) else self._make(given)
+        self.now = given if isinstance(given, Executor) else self._make()
         self.broken = 0
 
-    def _make(self, make: MakesExecutor) -> Executor:
-        found: Any = make()
-        if not isinstance(found, Executor):
+    def _make(self) -> Executor:
+        made: Any = self._given() if callable(self._given) else None
+        if not isinstance(made, Executor):
             raise ConfigError(
-                f"executor={make!r:.60} returned {found!r:.60}; it must return an executor: "
+                f"executor={self._given!r:.60} returned {made!r:.60}; it must return an executor: "
                 "lambda: ProcessPoolExecutor(4)"
             )
-        self._made.append(found)
-        return found
+        self._made.append(made)
+        return made
 
-    def replace(self, error: BrokenExecutor, left: int) -> None:
+    def replace(self, error: BrokenExecutor) -> None:
         """Make another executor in place of one that broke.
 
         Raises:
@@ -459,8 +500,8 @@ class _Pools:
         self.broken += 1
         if isinstance(self._given, Executor):
             raise ConfigError(
-                f"the {type(self._given).__name__} lost a process, and {left} runs with it; what "
-                "has ended is kept, and another study.run(executor=...) continues. With a function "
+                f"the {type(self._given).__name__} lost a process, and the runs with it; what has "
+                "ended is kept, and another study.run(executor=...) continues. With a function "
                 "this call does so itself: study.run(executor=lambda: ProcessPoolExecutor(4))"
             ) from error
         if self.broken > _TRIES:
@@ -469,7 +510,7 @@ class _Pools:
                 "its end: look for what ends the processes, such as too little memory for the "
                 "model in each"
             ) from error
-        self.now = self._make(self._given)
+        self.now = self._make()
 
     def close(self) -> None:
         """End those that a function made."""
@@ -478,16 +519,14 @@ class _Pools:
 
 
 def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
-    """Put a run's tape into the folder, whole, unless more was written there meanwhile."""
-    if not content:
-        return entry
+    """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
     part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
     with part.open("wb") as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
     with suppress(filelock.Timeout), guard:
-        there = file.read_bytes() if file.exists() else b""
+        there = _content(file)
         # What a worker was given, but for a line that was cut off, and which it then cut too.
         if content.startswith(there[: there.rfind(b"\n") + 1]):
             part.replace(file)

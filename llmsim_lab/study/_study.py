@@ -1,209 +1,170 @@
-"""A study: many runs arranged so that one number comes out, with an interval.
+"""A study: many runs, or recorded situations asked again, so that one number comes out.
 
-``Study`` says what is varied and over how many seeds; it plays the runs that are left, many at
-once, and reads what came of them: from the tape as it is needed, so that a thousand runs take no
+``Study`` says what is varied and over which units; it plays what is left, many at once, and reads
+what came of it into one long table: from its tapes as it is needed, so that a thousand runs take no
 more memory than ten.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import logging
 import math
+import shutil
+import tempfile
+import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, clip, closest, counted, duration, log_event, roughly
 from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm._embedded.weights import CATALOGUE
 from llmsim_lab.llm._scope import Budget, Purse
-from llmsim_lab.run import load
+from llmsim_lab.run import Run
 from llmsim_lab.run._progress import progress_line
-from llmsim_lab.run._turn import turn_row
-from llmsim_lab.study import _design, _playing
-from llmsim_lab.study._charts import arms_chart, runs_chart
-from llmsim_lab.study._report import report_html
+from llmsim_lab.run._records import config_of
+from llmsim_lab.run._run import _load, class_on
+from llmsim_lab.run._session import load_turns
+from llmsim_lab.study._design import (
+    AA,
+    LAST,
+    AnyRun,
+    Arm,
+    Models,
+    World,
+    arms_of,
+    factors_of,
+    seeds_of,
+)
+from llmsim_lab.study._playing import (
+    Job,
+    Key,
+    Play,
+    StudyPlayer,
+    StudyRun,
+    Unit,
+    copy_runs,
+    digest_of,
+    play_all,
+    sole_player,
+)
+from llmsim_lab.tape._lines import RunInfo
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._statistics import Effect
+    from llmsim_lab.study._effects import Effects, SpeaksOf
 
 logger = logging.getLogger(__name__)
 
-Outcome = str | Callable[[_design.AnyRun], float]
+Outcome = str | Callable[[AnyRun], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
+Model = LLMClient | str | Callable[[], LLMClient]
 
-_FEW = 3
-"""Runs that a spread is estimated from at least."""
-_ROUNDING = 1e-12
+_COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
+_STATES = ("done", "running", "failed", "stopped", "left")
 _MOST_ERRORS = 3
-_OUTCOMES = ["arm", "seed", "outcome", "value"]
-_STATES = ("done", "failed", "stopped", "left")
+_WATCH_S = 0.5
 _CODE = ("methods", "parameters", "state")
 """Digests of a world's code; not of its file, which holds more than the world."""
-
-
-class Effects(list["Effect"]):
-    """Effects, one a contrast and outcome, as text, frame and table.
-
-    Attributes:
-        label: what to keep in mind of all of them, such as runs that are left; empty if there is
-            nothing to say.
-    """
-
-    def __init__(self, effects: Sequence[Effect] = (), *, label: str = "") -> None:
-        super().__init__(effects)
-        self.label = label
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row an effect; the columns are those of ``Effect``, and ``label``."""
-        return frame_of([{**asdict(effect), "label": self.label} for effect in self])
-
-    def __str__(self) -> str:
-        lines = [str(effect) for effect in self]
-        lines += [f"({note})" for note in dict.fromkeys(it.note for it in self if it.note)]
-        lines = lines or ["no effects"]
-        return "\n".join([*lines, *([f"[{self.label}]"] if self.label else [])])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        header = ("effect", "speaks of", "method", "note")
-        rows = [(str(it), it.speaks_of, it.method, it.note) for it in self]
-        return str(table(header, rows, caption=self.label or "effects"))
+_AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyPlan:
-    """What is left to play, and what it takes, as far as runs so far tell.
+    """What is left to play, and what it takes, as far as is known.
 
     Attributes:
-        runs: how many are left.
+        left: how many runs, or situations in an arm, are left.
         done: how many are done.
-        arms: how many arms.
-        seeds: how many seeds each has.
-        turns: of each run.
-        calls: model calls, repeated ones included; None where nothing tells.
+        turns: how many turns that is, samples and wordings included.
+        units: how many seeds or situations each arm has.
+        calls: model calls; None where nothing tells.
         tokens: of prompts and replies; likewise.
-        hours: of playing, one run after the other; likewise.
-        disk_bytes: of the tapes; likewise.
+        hours: of playing, one after the other; likewise.
         smallest: by outcome, the smallest true difference from the reference that is seen with
-            power .8; None where nothing tells.
-        memory: what embedded models take, in words; empty if there are none.
+            power .8, at the upper 80 % limit of the pilot's spread; None where nothing tells.
         based_on: what the estimates are made from, in words.
     """
 
-    runs: int
+    left: int
     done: int
-    arms: int
-    seeds: int
     turns: int
+    units: int
     calls: float | None = None
     tokens: float | None = None
     hours: float | None = None
-    disk_bytes: float | None = None
     smallest: Mapping[str, float | None]
-    memory: str = ""
     based_on: str = ""
 
     def __str__(self) -> str:
-        already = f" ({self.done} done already)" if self.done else ""
-        lines = [
-            f"{self.runs} runs to play{already}: {self.arms} arms of {self.seeds} seeds, "
-            f"{self.turns} turns each."
-        ]
         costs = [
             f"{roughly(value):,} {unit}"
             for value, unit in ((self.calls, "calls"), (self.tokens, "tokens"))
             if value is not None
         ]
-        if self.hours is not None:
-            costs.append(f"{duration(3600 * self.hours)} one after the other")
-        if self.disk_bytes is not None:
-            costs.append(f"{self.disk_bytes / 1e6:,.1f} MB on disk")
-        if self.runs and costs:
-            lines.append(f"About {', '.join(costs)} ({self.based_on}).")
-        elif self.runs:
-            lines.append(
-                "Calls, tokens, hours and disk are not known before a run was played: plan again "
-                "after some runs, or take a small study's (in Python: "
-                "study.plan(pilot='small/'))."
-            )
+        costs += [] if self.hours is None else [f"{duration(3600 * self.hours)} one after another"]
+        about = f": about {', '.join(costs)} ({self.based_on})" if costs else f" ({self.based_on})"
+        about = about if self.left else ""
+        already = f" ({self.done} done already)" if self.done else ""
+        lines = [f"{self.left} runs to play{already}, {self.turns:,} turns in all{about}."]
         for outcome, value in self.smallest.items():
-            if value is None:
-                line = f"{outcome}: the smallest effect it can see is not known; {_PILOT}"
-                lines.append(line + _PILOT_OF_FUNCTIONS * bool(self.based_on))
-            elif not value:
-                lines.append(
-                    f"{outcome}: all pairs of the runs so far differ by the same, so that they do "
-                    "not tell what luck does; play some with the model itself."
-                )
-            else:
-                lines.append(
-                    f"{outcome}: it sees a true difference of {value:.3g} four times in five, with "
-                    f"{self.seeds} seeds."
-                )
-        return "\n".join([*lines, *([self.memory] if self.memory else [])])
+            known = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
+            if value is not None:
+                known = f"{value:.3g}, with {self.units} units and power .8"
+            lines.append(f"Smallest detectable difference in {outcome}: {known}.")
+        return "\n".join(lines)
 
     __repr__ = __str__
-
-
-_PILOT = (
-    f"the reference and another arm need {_FEW} shared seeds, here or in a small study's folder "
-    "(in Python: study.plan(pilot='small/'))."
-)
-_PILOT_OF_FUNCTIONS = (
-    " A folder does not tell of an outcome that is a function; the small study itself does: "
-    "study.plan(pilot=small)."
-)
 
 
 class Study:
     """Runs of a world under different conditions, over seeds that all of them share.
 
-    What is complete is not played again, and a run that was interrupted continues with its next
-    turn, also after the process was killed; for that the study needs a folder, where each run has a
-    tape of its own. Without one its runs are kept in memory.
+    What is complete is not played again, and what was interrupted continues with its next turn,
+    also after the process was killed. Arms that differ only in ``interventions`` share each run up
+    to the first turn where they differ, so that its calls are made once.
 
     Args:
-        world: a ``Run`` class, a configuration or its class, or a function that takes the levels by
-            keyword, and ``seed``, and returns a run.
+        world: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
+            returns a run.
         vary: levels by factor, a list or a mapping of labels to levels. A factor is a parameter of
-            the world; one inside its configuration by its path, such as ``llm.temperature`` or
-            ``nations.0.temperament``, or by its name where that is in one place only (then in all
-            nations); ``model``, as ``connect`` takes it, or clients; ``prompt``: a text, a
-            ``Prompt``, or a function of the old text, by the prompt's name where there are several,
-            None for the world's own; ``players``; ``state``, to start from; a part such as
-            ``agents``, as a function of the client.
+            the world, or a place in one, such as ``llm.temperature``; ``model``, as ``connect``
+            takes it, or clients; ``prompt``: a text, a ``Prompt``, or a function of the old text,
+            by the prompt's name where there are several, a list of these as wordings of one idea,
+            None for the world's own; ``players``; ``state``, to start from; ``interventions``,
+            which are set from outside.
         seeds: how many, or which; seed k is the same world in every arm.
-        turns: of each run; the configuration's if not given.
+        turns: of each run; the world's if not given.
         outcome: what is compared: a column of the frame, which counts as its mean over the turns
             after the first, or ``"column@last"``; a name that the world has for one, such as
             ``loss``; a function of the run; a list of these, or a mapping of labels to them.
-        tape: a folder, made if it is not there, where each run is recorded in a file of its own.
-            The file's name says arm and seed, and has a digest of all that decides the run and of
-            the world's code: what has changed is played anew, in another file.
-        llm_client: the model of arms that name none: a client, or a text as ``connect`` takes it.
-        name: what reports and boards call it; the world's name if not given.
+        tape: a folder, made if it is not there, where each arm and seed has a file of its own;
+            without one they are gone with the study. The file's name has a digest of all that
+            decides the run and of the world's code: what has changed is played anew.
+        llm_client: the model of arms that name none: a client, a text as ``connect`` takes it, or
+            a function that makes a client.
+        name: what reports call it; the world's name if not given.
         design: ``"full"``, every combination of levels; or ``"one at a time"``, the first level of
             each factor is the reference.
         aa: whether to play the reference arm once more with other call seeds, as the arm "A/A":
@@ -213,20 +174,17 @@ class Study:
     Attributes:
         arms: labels of the levels by factor, by arm.
         reference: the arm that others are compared with.
-        seeds: which.
-        turns: of each run.
+        units: the seeds, or the recorded situations.
         outcome: what is compared, by label.
-        tape: the folder of its runs, if they are in one.
+        tape: the folder of its runs.
 
     Raises:
         ConfigError: a name or a level is wrong, or ``tape`` is a file.
 
     Example:
-        >>> from llmsim_lab import Simulation
-        >>> rules = {"kind": "taylor", "name": "Rule"}
-        >>> study = Study(Simulation, vary={"nations.0.inflation_target": [2.0, 3.0]}, seeds=3,
-        ...               turns=4, outcome="interest_rate", nations=[rules],
-        ...               validator={"kind": "always_valid"})
+        >>> from llmsim_lab.statechart import SocialSimulation
+        >>> study = Study(SocialSimulation, vary={"population": [8, 12]}, seeds=3, turns=2,
+        ...               outcome="posts", players="rule")
         >>> len(study.run(progress=False).effects())
         1
     """
@@ -240,63 +198,165 @@ class Study:
         turns: int | None = None,
         outcome: Outcomes | None = None,
         tape: str | Path | None = None,
-        llm_client: LLMClient | str | Callable[[], LLMClient] | None = None,
+        llm_client: Model | None = None,
         name: str = "",
         design: str = "full",
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        self._factors, self._design = _design.factors_of(vary or {}), design
-        factors = self._factors
-        self.seeds = _design.seeds_of(seeds)
-        self._arms = _design.arms_of(factors, design, aa=aa)
-        self.reference = self._arms[0].name
-        self._by_name = {arm.name: arm for arm in self._arms}
-        self._world = _design.World(world, fixed=fixed, factors=factors, turns=turns)
-        self._cls = self._world.checked(self._arms, self.seeds[0])
-        self.arms = {arm.name: dict(arm.levels) for arm in self._arms}
-        self.turns = self._world.turns
-        self.name = name or getattr(world, "__name__", self._cls.__name__)
-        self._trial = self._world.trial(self._arms[0], self.seeds[0])
-        self.outcome = self._outcomes_of(outcome)
-        self._chose_outcome = outcome is not None
-        self._models = _design.Models(llm_client)
-        self._player = _playing.StudyPlayer(self._world, self._models)
-        self._listeners: list[Callable[[], object]] = []
-        self._player.on_change = self._tell
-        self._values: dict[_playing.Key, dict[str, float]] = {}
-        self._task: asyncio.Task[Any] | None = None
-        self._others = 0
-        self._entries = {
-            (arm.name, seed): _playing.StudyRun(arm=arm.name, seed=seed)
-            for seed in self.seeds
-            for arm in self._arms
-        }
-        self.tape = None if tape is None else _folder(tape)
-        if self.tape is not None:
-            self._player.files = self._files(self.tape)
-            self._find()
+        factors, numbers, self.design = factors_of(vary or {}), seeds_of(seeds), design
+        arms = arms_of(factors, design, aa=aa)
+        self._source: Tape | None = None
+        self._world = World(world, fixed=fixed, factors=factors, turns=turns)
+        trial = self._world.checked(arms, self._trial(numbers[0]))
+        name = name or getattr(world, "__name__", type(trial).__name__)
+        units: list[dict[str, Any]] = [{"unit": it, "run": it, "digest": str(it)} for it in numbers]
+        self._arrange(arms, units, trial, outcome, tape, llm_client, name)
 
-    def _files(self, folder: Path) -> dict[_playing.Key, Path]:
-        """Return where each run is recorded, or will be."""
-        code = self._trial.code_digests
-        shared = {
-            "world": self._cls.kind,
-            "code": {name: code[name] for name in _CODE if name in code},
-            "made by": self._world.make,
-            "turns": self.turns,
-        }
-        if self._world.base is not None:
-            shared["config"] = self._world.base.model_dump(
-                mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
+    @classmethod
+    def again(
+        cls,
+        tape: Tape | Run | str | Path,
+        vary: Mapping[str, Any] | None = None,
+        *,
+        run: int | Sequence[int] | Literal["all"] | None = None,
+        turns: Sequence[int] | None = None,
+        samples: int = 5,
+        outcome: Outcomes | None = None,
+        to: str | Path | None = None,
+        llm_client: Model | None = None,
+        world: type[Run] | None = None,
+        name: str = "",
+        **fixed: Any,
+    ) -> Study:
+        """Return a study of recorded situations that are asked again, of any world.
+
+        Each is a turn of a recorded run that is continued by one turn, ``samples`` times in each
+        arm, with seeds of their own. The tape is only read. One run's situations depend on each
+        other: what is found speaks of them alone; of several runs, of new runs.
+
+        Args:
+            tape: the tape, its file, or a run on one.
+            vary: as for ``Study``; a prompt's old text is the recorded one.
+            run: the run's number; the latest if not given; several, or "all" that began by
+                themselves.
+            turns: the turns that are continued: 3 asks again what led from turn 3 to turn 4. All
+                that were continued if not given.
+            samples: of each situation in each arm.
+            outcome: a column of the turn's row; a field of its replies, which counts as its mean
+                over the players, or one player's, ``"field.Ann"``; a function of the run that was
+                continued; a list or mapping of these. All fields of the replies if not given.
+            to: the folder of the new runs; without one they are gone with the study.
+            llm_client: the model; it is asked with the recorded settings.
+            world: the class of the runs, where the tape's is not known here.
+            name: what reports call it.
+            fixed: what is the same in all arms, by the names that can also be varied.
+
+        Raises:
+            ConfigError: a name or a level is wrong, or the runs are not independent.
+            TapeError: there is no such run.
+        """
+        source: Tape | None
+        if isinstance(tape, Run):
+            source, run = tape.tape, tape.run_id if run is None else run
+        else:
+            source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+        if source is None:
+            raise ConfigError("the run is on no tape; make it with tape='my.tape'")
+        made = cls.__new__(cls)
+        made.design, made._samples = "full", whole_number("samples", samples, least=1)
+        made._source = source
+        infos = _independent(source, run)
+        kind, factors = world or class_on(source, infos[0]), factors_of(vary or {})
+        recorded = config_of(infos[0], kind)
+        made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
+        arms = arms_of(factors, "full", aa=False)
+        trial = made._world.checked(arms, made._trial(infos[0].id))
+        units = list(_situations(source, infos, turns))
+        made._arrange(arms, units, trial, outcome, to, llm_client, name or f"{infos[0].name} again")
+        return made
+
+    _samples = 1
+
+    def _trial(self, run: int) -> Callable[[Arm], AnyRun]:
+        """Return what makes a run of an arm without a model, to see whether its levels are right.
+
+        Args:
+            run: its seed, or the recorded run that the arm would continue.
+        """
+
+        def made(arm: Arm) -> AnyRun:
+            if self._source is None:
+                return self._world.run(arm, run, None)
+            found = self._world.forked(arm, self._source, run)
+            if found._edit is not None:
+                found._edit.check()
+            return found
+
+        return made
+
+    def _arrange(
+        self,
+        arms: Sequence[Arm],
+        units: Sequence[Mapping[str, Any]],
+        trial: AnyRun,
+        outcome: Outcomes | None,
+        tape: str | Path | None,
+        llm_client: Any,
+        name: str,
+    ) -> None:
+        self.name, self.reference = name, arms[0].name
+        self.arms = {arm.name: dict(arm.levels) for arm in arms}
+        self.units = [unit["unit"] for unit in units]
+        self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
+        self.outcome = self._outcomes_of(outcome, trial)
+        self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
+        self._player.on_change = self._tell
+        self._listeners: list[Callable[[], object]] = []
+        self._task: asyncio.Task[Any] | None = None
+        self._known: dict[Key, list[dict[str, Any]]] = {}
+        self._leaders: dict[str, tuple[Arm, int, int]] = {}
+        self._jobs = {job.key: job for job in self._all_jobs(units)}
+        self._temporary = not tape
+        self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
+        if self._temporary:
+            weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
+        if self.tape.is_file():
+            raise ConfigError(
+                f"{tape} is a file, and a study is a folder with a tape for each run: "
+                f"{self.tape.stem + '/'!r}"
             )
-        files = {}
-        for arm in self._arms:
-            own = {"arm": arm.name, "levels": self._world.values(arm), "further": arm.further}
-            digest = _playing.digest_of({**shared, **own})
-            for seed in self.seeds:
-                files[arm.name, seed] = folder / _playing.file_name(arm, seed, digest)
-        return files
+        self._files = {key: self.tape / job.file_name for key, job in self._jobs.items()}
+        self._entries = {key: StudyRun(*key) for key in self._jobs}
+        self._find()
+
+    def _all_jobs(self, units: Sequence[Mapping[str, Any]]) -> Iterator[Job]:
+        """Yield what is played, unit by unit: one job an arm."""
+        world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
+        code = {name: world.code.get(name) for name in _CODE}
+        shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
+        # Those that set the least from outside first: others continue their runs.
+        for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
+            rest = {name: it for name, it in arm.values.items() if not world.sets(name)}
+            leader = groups.setdefault(digest_of([rest, arm.further]), arm)
+            if not world.again and (found := world.shared(arm, leader)):
+                self._leaders[arm.name] = leader, *found
+            digests[arm.name] = digest_of([*shared, arm.name, arm.values, arm.further])
+        for unit in units:
+            situation, at = {"unit": unit["unit"], "run": unit["run"]}, unit.get("turn", 0)
+            for name, arm in self._arms.items():
+                wordings = range(len(world.wordings(arm)))
+                plays = tuple((it, n) for it in wordings for n in range(1, self._samples + 1))
+                own: dict[str, Any] = {"plays": plays, "end": world.turns, "at": at}
+                specs = [digests[name], unit["digest"]]
+                if world.again:
+                    own |= {"end": at + 1, "forks": (unit["number"],) * len(plays)}
+                elif name in self._leaders:
+                    leader, at_, since = self._leaders[name]
+                    forks = tuple(range(1, len(plays) + 1))
+                    own |= {"at": at_, "since": since, "forks": forks}
+                    specs.append(digests[leader.name])
+                yield Job(arm=name, digest=digest_of(specs), **situation, **own)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -306,7 +366,7 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[_playing.StudyRun], object] | None = None,
+        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
@@ -316,17 +376,14 @@ class Study:
         try:
             return run_sync(work)
         except KeyboardInterrupt as error:
-            explain(error, self._what_now())
+            where = f"{'to' if self._source else 'tape'}={str(self.tape)!r}"
+            later = "" if self._temporary else f" (in another session, the same Study with {where})"
+            explain(
+                error,
+                f"{self.counts['done']} of {counted(len(self._jobs), 'run')} are done and kept, "
+                f"and of the others all whole turns; .run() plays the rest{later}.",
+            )
             raise
-
-    def _what_now(self) -> str:
-        """Return what is kept of a study that was stopped, and how it continues."""
-        path = self.tape
-        later = f" (in another session, the same Study with tape={str(path)!r})" if path else ""
-        return (
-            f"{self.counts['done']} of {counted(len(self._entries), 'run')} are done and kept, and "
-            f"of the others all whole turns; .run() plays the rest{later}."
-        )
 
     async def arun(
         self,
@@ -334,10 +391,10 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[_playing.StudyRun], object] | None = None,
+        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
-        """Play the runs that are left, and return the study.
+        """Play what is left, and return the study.
 
         A run that fails is kept with its error, and the others are played; another call tries it
         again from its last whole turn. Cancel it, or press Ctrl-C, to stop.
@@ -363,70 +420,87 @@ class Study:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
-        if executor is not None and budget is not None:
+        if executor is not None and (budget is not None or self._temporary):
             raise ConfigError(
-                "a budget is counted in one process; without executor=, or give each run its own "
-                "limit with turns="
+                "an executor's runs are kept in a folder, Study(..., tape='study/'), and a budget "
+                "is counted in one process: leave out executor=, or budget="
             )
         self._task = asyncio.current_task()
         try:
-            with _playing.sole_player(self.tape):
-                await self._play(parallel, executor, budget, on_run, progress=progress)
+            with sole_player(self.tape):
+                self._find()
+                if others := self.others:
+                    self._warn("OTHER_RUNS", folder=self.tape, reason=others)
+                for arm in [] if executor else self._arms.values():
+                    if what := self.lacks_model(arm):  # a wrong one raises here
+                        raise ConfigError(
+                            f"{what} asks a model, and the study has none: give it llm_client="
+                            "connect('auto'), vary={'model': [...]}, or players='rule'"
+                        )
+                self._player.purse = None if budget is None else Purse(budget)
+                left = [key for key, it in self._entries.items() if it.status != "done"]
+                number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
+                line = progress_line("run", number=number, last=last, enabled=progress)
+                async with line as advance:
+                    waves: list[list[Key]] = [[], []]
+                    for key in left:
+                        waves[key[0] in self._leaders].append(key)
+                    for keys in filter(None, waves):
+                        jobs, most = self._ready(keys), parallel or (None if executor else 8)
+                        async with aclosing(
+                            play_all(self._player, jobs, most, executor)  # type: ignore[type-var]
+                        ) as ended:
+                            async for entry in ended:
+                                advance()
+                                returned = self._take(entry) or (on_run and on_run(entry))
+                                if inspect.isawaitable(returned):
+                                    await returned
         finally:
-            self._task = None
+            self._task = self._player.purse = None
             self._player.playing.clear()
-            self._after()
+            self._find()
             self._tell()
         return self
 
-    async def _play(
-        self,
-        parallel: int | None,
-        executor: Executor | Callable[[], Executor] | None,
-        budget: Budget | None,
-        on_run: Callable[[_playing.StudyRun], object] | None,
-        *,
-        progress: bool,
-    ) -> None:
-        self._begin(executor)
-        jobs = [(self._by_name[it.arm], it) for it in self._entries.values() if it.status != "done"]
-        self._player.purse = None if budget is None else Purse(budget)
-        if executor is None:
-            runs = _playing.play_here(self._player, jobs, parallel or 8)
-        else:
-            runs = _playing.play_elsewhere(executor, self._player, jobs, parallel)
-        # Looked at in the first run that is done: what columns there are, such as one of each
-        # player, is known only then, and to say it when all is played would be late. Where
-        # nobody named an outcome the study may be there for its frames alone.
-        named = self.outcome.values() if self._chose_outcome else ()
-        unseen = [it for it in named if isinstance(it, str)]
-        last = len(self._entries)
-        async with (
-            progress_line(
-                "run", number=last - len(jobs) + 1, last=last, enabled=progress
-            ) as advance,
-            aclosing(runs) as ended,  # type: ignore[type-var]
-        ):
-            async for entry in ended:
-                advance()
-                self._entries[entry.key] = entry
-                self._player.playing.pop(entry.key, None)
-                self._tell()
-                if entry.status == "failed":
-                    where = {"arm": entry.arm, "seed": entry.seed, "turn": entry.turns}
-                    self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-                elif entry.status == "done" and unseen:  # one that a budget stopped has few rows
-                    rows = self._rows(entry)
-                    while unseen:
-                        self._value(entry, unseen.pop(), rows)
-                returned = on_run(entry) if on_run is not None else None
-                if inspect.isawaitable(returned):
-                    await returned
+    def _take(self, entry: StudyRun) -> None:
+        """Take up what was played, as it ends."""
+        self._entries[entry.key] = entry
+        self._player.playing.pop(entry.key, None)
+        self._tell()
+        if entry.status == "failed":
+            where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
+            self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
+        elif entry.status == "done" and self._chose:
+            self._chose = False
+            # What columns there are, such as one of each player, is known only with the first run,
+            # and to say it when all is played would be late.
+            self._rows_of(
+                entry, {name: it for name, it in self.outcome.items() if not callable(it)}
+            )
+
+    def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
+        """Yield jobs with their files, which are made as each is taken where it forks something."""
+        for key in keys:
+            job, file = self._jobs[key], self._files[key]
+            if self._source is not None:
+                copy_runs(self._source.path, [job.run], job.at, file)
+            elif job.arm in self._leaders:
+                leader = self._leaders[job.arm][0].name, job.unit
+                its = self._entries[leader]
+                if its.status == "failed":
+                    why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
+                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
+                if its.status != "done":
+                    continue
+                with Tape(self._files[leader], read_only=True) as tape:
+                    runs = [info.id for info in self._jobs[leader].runs_on(tape).values()]
+                copy_runs(self._files[leader], sorted(runs), job.at, file)
+            yield job, file
 
     def stop(self) -> None:
         """Stop what is being played, from any thread, as Ctrl-C does; without that do nothing.
 
-        Whoever awaits ``arun`` gets a ``CancelledError``.
+        Code that awaits ``arun`` gets a ``CancelledError``.
         """
         if (task := self._task) is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
@@ -436,7 +510,7 @@ class Study:
 
         Args:
             callback: called on the loop that plays, when a run begins, has one more turn or ends,
-                and when playing ends; what it raises goes to whoever plays.
+                and when playing ends; what it raises goes to the caller of ``run``.
 
         Returns:
             A function that removes the callback.
@@ -457,7 +531,7 @@ class Study:
         """Whether the study is being played."""
         return self._task is not None
 
-    def progress(self) -> list[_playing.StudyRun]:
+    def progress(self) -> list[StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
         turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
@@ -465,65 +539,34 @@ class Study:
             for it in self._in_order()
         ]
 
-    def _begin(self, executor: object) -> None:
-        """Find what is in the folder, and check what only matters when runs are played."""
-        if self.tape is not None:
-            self._find()
-            if self._others:
-                self._warn("OTHER_RUNS", folder=self.tape, reason=self._of_others())
-        if executor is None:
-            for arm in self._arms:  # here a wrong model raises before anything is played
-                if self._models.of(self._world, arm) is None and arm is self._arms[0]:
-                    self._check_own_client()
+    def lacks_model(self, arm: Arm) -> str:
+        """Return what asks a model in an arm for which there is none; empty where there is one."""
+        if self._player.models.of(self._world, arm) is not None:
+            return ""
+        [first, *_] = self._jobs.values()
+        run = self._trial(first.run)(arm)
+        alone = run.config.needs_model and not run.players and run.llm_client is None
+        return type(run).__name__ if alone else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
 
-    def _check_own_client(self) -> None:
-        """Raise ConfigError where a run that asks a model has none from its function either."""
-        run = self._world.run(self._arms[0], self.seeds[0], None)  # the built-in worlds raise here
-        asks = run.config.needs_model and not run.players
-        if asks and run.llm_client is None:
-            raise ConfigError(
-                f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
-                "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
-            )
-
-    def _after(self) -> None:
-        """Find out how far runs are that were interrupted."""
-        self._player.purse = None
-        if self.tape is not None:
-            self._find()
-        for key, run in self._player.kept.items():
-            entry = self._entries[key]
-            if entry.status == "left":
-                self._entries[key] = replace(entry, status="stopped", turns=run.turn_number)
-
     def _find(self) -> None:
         """Read from their files how far runs are that have not ended here."""
-        assert self.tape is not None
-        there = {file.name for file in self.tape.glob("*.tape") if file.stat().st_size}
-        for key, file in self._player.files.items():
-            entry = self._entries[key]
-            if entry.status in ("left", "stopped") and file.name in there:
-                self._entries[key] = found = entry.on(file)
-                # Somebody may have played single turns of it by hand; or it ended by itself.
-                if found.status == "done" and found.turns < self.turns:
-                    run = self.simulation(*key)
-                    if not run.done(run.state):
-                        self._entries[key] = replace(found, status="stopped")
-        own = {file.name for file in self._player.files.values()}
-        titles = {name.rpartition("-")[0] for name in own}
-        self._others = sum(name.rpartition("-")[0] in titles for name in there - own)
+        for key, file in self._files.items():
+            if self._entries[key].status in ("left", "stopped"):
+                self._entries[key] = self._player.read(self._jobs[key], file)
 
-    def _of_others(self) -> str:
-        """Return how many runs of these arms and seeds are not this study's; empty if none."""
-        if not self._others:
-            return ""
-        return (
-            f"{counted(self._others, 'run')} of these arms and seeds in {self.tape} with other "
-            "settings or code, which do not count"
-        )
+    @property
+    def others(self) -> str:
+        """How many files of these arms and units are not this study's; empty if none."""
+        own = {file.name for file in self._files.values()}
+        titles = {name.rpartition("-")[0] for name in own}
+        names = {file.name for file in self.tape.glob("*.tape")} - own
+        if count := sum(name.rpartition("-")[0] in titles for name in names):
+            other = "of these arms and units are of other settings or code, which do not count"
+            return f"{counted(count, 'run')} in {self.tape} {other}"
+        return ""
 
     # --- what came of it ---------------------------------------------------------------------
 
@@ -534,297 +577,367 @@ class Study:
 
     @property
     def runs(self) -> pd.DataFrame:
-        """One row a run, arm by arm.
+        """One row an arm and unit.
 
-        Columns: ``arm``; the factors' levels; ``seed``; ``status``; ``turns``; ``error``; ``tape``,
+        Columns: ``arm``; the factors' levels; ``unit``; ``status``; ``turns``; ``error``; ``tape``,
         its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
+        names = ("unit", "status", "turns", "error")
         rows = []
         for it in self._in_order():
-            own = {name: getattr(it, name) for name in ("seed", "status", "turns", "error")}
+            own = {name: getattr(it, name) for name in names}
             own["tape"] = it.tape.name if it.tape else ""
-            rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
+            rows.append({"arm": it.arm, **self._levels(it.arm, {"arm", *own}), **own})
         return frame_of(rows)
 
-    def _in_order(self) -> Iterator[_playing.StudyRun]:
+    def _in_order(self) -> Iterator[StudyRun]:
         """Yield the runs arm by arm."""
-        for arm in self._arms:
-            for seed in self.seeds:
-                yield self._entries[arm.name, seed]
+        for arm in self.arms:
+            for unit in self.units:
+                yield self._entries[arm, unit]
 
-    def _levels(self, arm: str) -> dict[str, Any]:
-        """Return an arm's levels: numbers as they are, of others the labels."""
-        found = self._by_name[arm]
-        plain = (bool, int, float)
+    def _levels(self, arm: str, others: Sequence[str] | set[str] = _COLUMNS) -> dict[str, Any]:
+        """Return an arm's levels, numbers as they are, beside other columns."""
+        found = self._arms[arm]
         return {
-            name: value if isinstance(value := found.values[name], plain) else label
+            f"factor {name}" if name in others else name: it
+            if isinstance(it := found.values[name], int | float)
+            else label
             for name, label in found.levels.items()
         }
 
-    def _rows(self, entry: _playing.StudyRun) -> list[dict[str, Any]]:
-        """Return a run's frame as rows, from its tape or from memory."""
-        if (run := self._player.kept.get(entry.key)) is not None:
-            return [turn_row(turn) for turn in run.turns]
-        assert entry.tape is not None
-        with Tape(entry.tape, read_only=True) as tape:
-            return list(tape.frame_rows(_playing.RUN).values())
+    @property
+    def factors(self) -> list[str]:
+        """The columns of ``results`` that hold levels."""
+        return list(self._levels(self.reference))
 
-    def simulation(self, arm: str, seed: int) -> _design.AnyRun:
+    @property
+    def results(self) -> pd.DataFrame:
+        """The one long table: a row for each value of what has ended.
+
+        Columns: ``arm``; one a factor; ``unit``, the seed or the situation; ``run``, the seed or
+        the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
+        ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
+        """
+        for entry in self._in_order():
+            if entry.status == "done" and entry.key not in self._known:
+                self._known[entry.key] = self._rows_of(entry, self.outcome)
+        return self._table(self.outcome, self._known)
+
+    def _table(
+        self, outcomes: Mapping[str, Outcome], known: Mapping[Key, list[dict[str, Any]]]
+    ) -> pd.DataFrame:
+        rows: list[dict[str, Any]] = []
+        for entry in self._in_order():
+            if entry.status in ("done", "failed"):
+                own = known.get(entry.key) or self._rows_of(entry, outcomes)
+                unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
+                head = {"arm": entry.arm, **self._levels(entry.arm), **unit}
+                rows += [{**head, **row} for row in own]
+        return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
+
+    def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+        """Return the rows of one job's values, without what they share."""
+        job, rows = self._jobs[entry.key], list[dict[str, Any]]()
+        labels = list(self._world.wordings(self._arms[entry.arm]))
+
+        def add(play: Play, outcome: str, values: Mapping[int, Any]) -> None:
+            head = {"wording": labels[play[0]], "replicate": play[1], "outcome": outcome}
+            rows.extend(
+                {**head, "turn": at, "value": _plain(outcome, it)} for at, it in values.items()
+            )
+
+        if entry.status != "done" or entry.tape is None:
+            for play in job.plays:
+                for label in outcomes:
+                    add(play, label, {entry.turns: None})
+            return rows
+        with Tape(entry.tape, read_only=True) as tape:
+            for play, info in sorted(job.runs_on(tape).items()):
+                frame = tape.frame_rows(info.id)
+                run = None
+                for label, outcome in outcomes.items():
+                    if not isinstance(outcome, str):
+                        run = run or self._loaded(tape, job, play)
+                        add(play, label, {info.turns: _by_function(outcome, run, label, job)})
+                    else:
+                        add(play, label, self._by_name(outcome, tape, info, frame))
+        return rows
+
+    def _by_name(
+        self, outcome: str, tape: Tape, info: RunInfo, rows: Mapping[int, Any]
+    ) -> Mapping[int, Any]:
+        """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
+        cls, last, column = self._world.cls, max(rows), outcome.removesuffix(LAST)
+        if measure := cls.measures(config_of(info, cls)).get(outcome):
+            return {last: measure(frame_of(list(rows.values())))}
+        known = list(dict.fromkeys(name for row in rows.values() for name in row))
+        if column in known:
+            if self._world.again or outcome.endswith(LAST):
+                return {last: rows[last].get(column)}
+            return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
+        if not self._world.again:
+            raise ConfigError(
+                f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
+            )
+        [turn] = load_turns(cls, tape, info.id, tape.turn_records(info.id)[-1:])
+        return {last: _in_replies(turn, outcome)}
+
+    def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
         """Return one run to look at: its turns, calls and decisions.
+
+        Args:
+            arm: the arm's name.
+            unit: the seed, or the recorded situation.
+            wording: where the arm has several; the first if not given.
+            replicate: which sample of a situation.
 
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        self._entry(arm, seed)
-        if (run := self._player.kept.get((arm, seed))) is not None:
-            return run
-        tape = Tape(self.tape_of(arm, seed), read_only=True)
-        given = tape.run(_playing.RUN).manifest["given"]
-        made = self._world.trial(self._by_name[arm], seed)
-        parts = {name: made.parts[name] for name in given}
-        return load(tape, _playing.RUN, kind=self._cls, **parts)
+        tape = Tape(self.tape_of(arm, unit), read_only=True)
+        labels = list(self._world.wordings(self._arms[arm]))
+        place = labels.index(wording) if wording in labels else 0 if not wording else -1
+        return self._loaded(tape, self._jobs[arm, unit], (place, replicate))
 
-    def tape_of(self, arm: str, seed: int) -> Path:
+    def _loaded(self, tape: Tape, job: Job, play: Play) -> AnyRun:
+        if (info := job.runs_on(tape).get(play)) is None:
+            raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
+        arm, world = self._arms[job.arm], self._world
+        made = None if world.again else world.run(arm, job.run, None, wording=play[0])
+        return _load(tape, info, None, world.given(arm, made, info), world.cls)
+
+    def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.
 
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        if (file := self._entry(arm, seed).tape) is None:
-            raise ConfigError(
-                f"the run of arm {arm!r} with seed {seed} was not begun; run() plays it"
-            )
-        return file
-
-    def _entry(self, arm: str, seed: int) -> _playing.StudyRun:
         if arm not in self.arms:
-            raise ConfigError(
-                f"there is no arm {arm!r}{closest(str(arm), self.arms)}; arms are "
-                f"{', '.join(self.arms)}"
-            )
-        entry = self._entries.get((arm, seed))
-        if entry is None:
-            there = clip(", ".join(map(str, self.seeds)), 200)
-            raise ConfigError(f"there is no run with seed {seed!r}; seeds are {there}")
-        return entry
+            there = f"; arms are {', '.join(self.arms)}"
+            raise ConfigError(f"there is no arm {arm!r}{closest(str(arm), self.arms)}{there}")
+        if unit not in self.units:
+            there = clip(", ".join(map(str, self.units)), 200)
+            raise ConfigError(f"there is no unit {unit!r}; units are {there}")
+        if (file := self._entries[arm, unit].tape) is None:
+            raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
+        return file
 
     def to_frame(self) -> pd.DataFrame:
         """Return the turns of all complete runs, one row each.
 
-        Columns: ``arm``; the factors' levels; ``seed``; ``turn``, and the others of a run's frame.
-        A factor that has the name of one of those is called ``factor NAME``.
+        Columns: ``arm``; the factors' levels; ``unit``; ``wording``; ``replicate``; ``turn``, and
+        the others of a run's frame; of situations only the turn that was asked again. A factor that
+        has the name of one of those is called ``factor NAME``.
         """
-        parts = []
-        for entry, rows in self._done():
-            levels = _beside(self._levels(entry.arm), {"arm", "seed", *rows[-1]})
-            parts += [{"arm": entry.arm, **levels, "seed": entry.seed, **row} for row in rows]
-        return frame_of(parts)
+        rows = []
+        for entry in self._in_order():
+            if entry.status != "done" or entry.tape is None:
+                continue
+            labels = list(self._world.wordings(self._arms[entry.arm]))
+            with Tape(entry.tape, read_only=True) as tape:
+                for (wording, sample), info in sorted(self._jobs[entry.key].runs_on(tape).items()):
+                    own = {"unit": entry.unit, "wording": labels[wording], "replicate": sample}
+                    for turn, row in tape.frame_rows(info.id).items():
+                        if turn == info.turns or not self._world.again:
+                            levels = self._levels(entry.arm, {"arm", *own, *row})
+                            rows.append({"arm": entry.arm, **levels, **own, **row})
+        return frame_of(rows)
 
     def to_xarray(self) -> xr.Dataset:
-        """Return the numbers of all complete runs by arm, seed and turn.
-
-        Columns of players, such as ``coins.Ann`` and ``coins.Bob``, are one variable, ``coins``,
-        with a further dimension ``player``; other columns with a dot that has other names behind it
-        have one called ``NAME_key``. What a run lacks is NaN. The factors' levels are coordinates
-        of the arms.
+        """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
 
         Raises:
-            ConfigError: xarray is not installed, or no run is complete.
+            ConfigError: xarray is not installed.
         """
-        if find_spec("xarray") is None:
+        results, index = self.results, [name for name in _COLUMNS if name not in ("run", "value")]
+        try:
+            found: xr.Dataset = results.set_index(index)["value"].unstack("outcome").to_xarray()
+        except ImportError as error:
             raise ConfigError(
-                "to_xarray() needs xarray: pip install 'llmsim-lab[study]'; or to_frame(), which "
-                "has the same numbers"
-            )
-        import pandas as pd
-        import xarray as xr
-
-        frame = self.to_frame()
-        if frame.empty:
-            raise ConfigError("no run is complete, so there is nothing to arrange; run() first")
-        levels = {arm: self._levels(arm) for arm in frame["arm"].unique()}
-        factors = next(iter(levels.values()))
-        names = [*factors, "arm", "seed", "turn"]
-        index = frame.set_index(["arm", "seed", "turn"])
-        numbers = [
-            str(name)
-            for name in index.select_dtypes(["number", "bool"]).columns
-            if name not in names and not str(name).startswith("factor ")
-        ]
-        data: dict[str, Any] = {}
-        groups = _groups(numbers)
-        first = next((tuple(keys) for keys in groups.values() if keys), None)
-        arranged = index[numbers].astype("float64").to_xarray()
-        for name, keys in groups.items():
-            if not keys:
-                data[name] = arranged[name]
-                continue
-            along = "player" if tuple(keys) == first else f"{name}_key"
-            items: list[Any] = [arranged[f"{name}.{key}"] for key in keys]
-            stacked = xr.concat(items, dim=pd.Index(keys, name=along))
-            data[name] = stacked.transpose("arm", "seed", "turn", along)
-        # In the order of the design, not of the alphabet.
-        found = xr.Dataset(data).sel(arm=list(levels))
-        taken = {str(name) for name in (*data, *found.dims)}
-        of_arms = {
-            shown: ("arm", [levels[arm].get(name) for arm in levels])
-            for shown, name in _beside({name: name for name in factors}, taken).items()
-        }
-        return found.assign_coords(of_arms).assign_attrs(study=self.name, world=self._cls.kind)
+                "to_xarray() needs xarray: pip install 'llmsim-lab[study]'; study.results has the "
+                "same numbers"
+            ) from error
+        return found.sel(arm=list(results["arm"].unique())).assign_attrs(study=self.name)
 
     # --- outcomes ----------------------------------------------------------------------------
 
-    def _outcomes_of(self, outcome: Outcomes | None) -> dict[str, Outcome]:
+    def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:
         """Return what is compared, by label.
 
         Raises:
             ConfigError: a name stands for no column and no measure.
         """
-        measures = self._cls.measures(self._trial.config)
+        replies = [it for turn in trial.turns if self._source for it in turn.answers]
+        fields = list(dict.fromkeys(name for answer in replies for name in answer.fields))
+        of_one = dict.fromkeys(f"{name}.{it.player}" for it in replies for name in it.fields)
+        known = [*trial.measures(trial.config), *(it.column for it in trial.series)]
         if outcome is None:
-            # Checked later: a study may be there for its frames alone.
-            columns = [series.column for series in self._trial.series]
-            outcome = next(iter([*measures, *columns]), None) or []
-        if isinstance(outcome, Mapping):
-            found = dict(outcome)
-        else:
-            items = [outcome] if isinstance(outcome, str) or callable(outcome) else list(outcome)
-            found = {_label_of(item): item for item in items}
-            if len(found) < len(items):
-                twice = Counter(map(_label_of, items)).most_common(1)[0][0]
-                raise ConfigError(
-                    f"two outcomes are called {twice!r}; give them labels: outcome={{'one': ..., "
-                    "'other': ...}"
-                )
+            outcome = known[:1] if self._source is None else fields
+        if isinstance(outcome, str) or callable(outcome):
+            outcome = [outcome]
+        found = (
+            dict(outcome) if isinstance(outcome, Mapping) else {_label(it): it for it in outcome}
+        )
+        if len(found) < len(outcome):
+            raise ConfigError("two outcomes have one name; label them: {'one': ..., 'other': ...}")
+        known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
+        # A mapping in a state may be filled later, so of its columns only the field is known.
+        parts = getattr(type(trial.state), "model_fields", ())
         for item in found.values():
-            if isinstance(item, str):
-                self._check_column(item, measures)
-            elif not callable(item):
+            name = str(item).removesuffix(LAST)
+            if isinstance(item, str) and name not in known and name.partition(".")[0] not in parts:
+                where = f"is not a column of {type(trial).__name__}{among(name, known)}"
+                raise ConfigError(f"outcome {item!r} {where}")
+            if not isinstance(item, str) and not callable(item):
                 raise ConfigError(
                     f"outcome {item!r:.60} is neither a column nor a function of the run; write "
                     "outcome='inflation', or outcome=lambda run: run.state.coins['Ann']"
                 )
         return found
 
-    def _check_column(self, name: str, measures: Mapping[str, Any]) -> None:
-        first = self._trial.turns[0]
-        row = turn_row(first)
-        column = name.removesuffix(_design.LAST)
-        # A mapping in a state may be filled later, so of its columns only the field is known.
-        fields = getattr(type(first.state), "model_fields", {})
-        known = [*measures, *(key for key, value in row.items() if isinstance(value, int | float))]
-        if not (column in row or name in measures or column.partition(".")[0] in fields):
-            raise ConfigError(
-                f"outcome {name!r} is not a column of {self._cls.__name__}{among(column, known)}"
-            )
-
-    def outcomes(self) -> pd.DataFrame:
-        """Return a row for each run that has ended and each outcome.
-
-        Columns: ``arm``, ``seed``, ``outcome``, ``value``; NaN where the run failed.
-        """
-        rows = [
-            (entry.arm, entry.seed, label, value)
-            for entry in self._in_order()
-            if entry.status in ("done", "failed")
-            for label, value in self._values_of(entry).items()
-        ]
-        return frame_of(rows, columns=_OUTCOMES)
-
-    def _values_of(self, entry: _playing.StudyRun) -> dict[str, float]:
-        if entry.status != "done":
-            return dict.fromkeys(self.outcome, math.nan)
-        key = entry.key
-        if key not in self._values:
-            of_columns = any(isinstance(it, str) for it in self.outcome.values())
-            rows = self._rows(entry) if of_columns else []
-            self._values[key] = {
-                label: self._value(entry, item, rows) for label, item in self.outcome.items()
-            }
-        return self._values[key]
-
-    def _value(
-        self, entry: _playing.StudyRun, outcome: Outcome, rows: list[dict[str, Any]]
-    ) -> float:
-        if not isinstance(outcome, str):
-            run = self.simulation(entry.arm, entry.seed)
-            try:
-                value = outcome(run)
-            except Exception as error:
-                raise ConfigError(
-                    f"outcome {_label_of(outcome)!r} fails for arm {entry.arm!r}, seed "
-                    f"{entry.seed}: {type(error).__name__}: {error}; return float('nan') where a "
-                    "run has none"
-                ) from error
-            return _number(value, _label_of(outcome))
-        config = self._world.trial(self._by_name[entry.arm], entry.seed).config
-        if (measure := self._cls.measures(config).get(outcome)) is not None:
-            return _number(measure(frame_of(rows)), outcome)
-        column = outcome.removesuffix(_design.LAST)
-        if not any(column in row for row in rows):
-            known = list(dict.fromkeys(name for row in rows for name in row))
-            raise ConfigError(
-                f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
-            )
-        if outcome.endswith(_design.LAST):
-            return _number(rows[-1].get(column), outcome)
-        there = [_number(row.get(column), outcome) for row in rows[1:]]
-        numbers = [value for value in there if value == value]  # but for NaN
-        return math.fsum(numbers) / len(numbers) if numbers else math.nan
-
     def effects(
         self,
+        formula: str | None = None,
         *,
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
+        sesoi: float | Mapping[str, float] | None = None,
+        speaks_of: SpeaksOf | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
         The A/A arm is a family of its own.
 
         Args:
-            contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for
-                what hawkish adds to cautious.
+            formula: instead, main effects and interactions of the factors: ``"y ~ a * b"``.
+            contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for what hawkish adds to
+                cautious.
             level: of the intervals.
+            sesoi: the smallest effect of interest, for an equivalence verdict; one, or by outcome.
+            speaks_of: what the intervals generalise to, instead of what the design suggests.
 
         Raises:
             ConfigError: there is no outcome, or no arm of a name.
         """
-        from llmsim_lab.study._statistics import run_effects  # here, since it imports numpy
+        from llmsim_lab.study._effects import Effects, effects  # here, since it imports scipy
 
-        real_number("level", level, least=0.5, most=0.9999)
         if not self.outcome:
-            raise ConfigError(
-                f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
-                "the run"
-            )
-        self._check_arms(contrasts or ())
-        values = self.outcomes()
-        main = values[values["arm"] != _design.AA] if contrasts is None else values
-        found = run_effects(main, reference=self.reference, contrasts=contrasts, level=level)
-        if contrasts is None and _design.AA in self.arms:
-            again = values[values["arm"].isin([_design.AA, self.reference])]
-            check = run_effects(again, reference=self.reference, level=level)
-            found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
-        return Effects(found, label=self._so_far())
+            raise ConfigError("say what is compared: outcome='a column', or a function of the run")
+        real_number("level", level, least=0.5, most=0.9999)
+        how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
+        how["speaks_of"] = speaks_of or self._speaks_of()
+        values, found = self.results, list[Any]()
+        if values.empty:
+            return Effects(label="no run has ended")
+        alike = values["arm"] == AA
+        main = values if contrasts else values[~alike]
+        of_main = effects(main, formula, factors=self.factors, contrasts=contrasts, **how)
+        if alike.any() and contrasts is None and formula is None:
+            of_alike = effects(values[alike | (values["arm"] == self.reference)], **how)
+            found = [
+                replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))) for it in of_alike
+            ]
+        ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
+        so_far = f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something far "
+        so_far += "more often than one time in twenty"
+        label = [of_main.label, so_far if 0 < ended < whole else ""]
+        return Effects([*of_main, *found], label="; ".join(filter(None, label)))
 
-    def _check_arms(self, contrasts: Sequence[tuple[str, str]]) -> None:
-        """Raise ConfigError where an arm of the contrasts is not there."""
-        for arm in (arm for pair in contrasts for arm in pair):
-            if arm not in self.arms:
-                raise ConfigError(f"there is no arm {arm!r}{among(arm, self.arms)}")
+    def _speaks_of(self) -> SpeaksOf:
+        """Return what a result of this design generalises to."""
+        runs = len({job.run for job in self._jobs.values()})
+        if any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values()):
+            return "new wordings and situations" if runs > 1 else "new wordings"
+        return "new runs" if self._source is None or runs > 1 else "these situations"
 
-    def _so_far(self) -> str:
-        """Return how many runs have ended; empty where all of them have."""
-        ended, whole = self.counts["done"] + self.counts["failed"], len(self._entries)
-        if not ended or ended == whole:
-            return ""
-        return (
-            f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something far more "
-            "often than one time in twenty"
+    def by_turn(
+        self,
+        column: str,
+        arm: str | None = None,
+        reference: str | None = None,
+        *,
+        level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Return by turn how an arm differs from another in a column, with a simultaneous band.
+
+        Columns: ``turn``, ``estimate``, ``low``, ``high``, ``n``. The band contains the whole true
+        curve with the given probability, not each turn by itself.
+
+        Args:
+            column: of the runs' frames.
+            arm: the arm; the only other one if not given.
+            reference: what it is compared with; the study's if not given.
+            level: of the band.
+        """
+        from llmsim_lab.study._effects import by_turn
+
+        reference = reference or self.reference
+        others = [name for name in self.arms if name not in (reference, AA)]
+        if arm is None and len(others) != 1:
+            raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
+        values = self._table({column: column}, {})
+        found: pd.DataFrame = by_turn(values, arm or others[0], reference, level=level)
+        return found
+
+    def plan(self, pilot: Study | None = None) -> StudyPlan:
+        """Return what is left to play, what it takes, and what differences it can see.
+
+        Calls, tokens and time are those of the turns so far; of recorded turns, where situations
+        are asked again; before anything was played, calls are counted in one turn of chance.
+
+        Args:
+            pilot: a smaller study; this one if not given.
+        """
+        from llmsim_lab.study._effects import smallest_effect
+
+        left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
+        turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
+        rows, where = (pilot or self).to_frame(), "the mean of the turns so far"
+        if rows.empty and self._source is not None:
+            runs = {job.run for job in self._jobs.values()}
+            rows = frame_of([it for run in runs for it in self._source.frame_rows(run).values()])
+            where = "the mean of the recorded turns"
+        rows = rows if rows.empty else rows[rows["turn"] > 0]
+        costs = {name: rows[name].mean() * turns for name in ("calls", "tokens") if len(rows)}
+        if len(rows):
+            costs["hours"] = rows["seconds"].mean() * turns / 3600
+        else:
+            costs, where = {}, "one turn of chance players"
+            try:
+                costs["calls"] = self._calls_by_chance() * turns
+            except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
+                where += f" failed: {str(error) or repr(error)}"
+        values, smallest = (pilot or self).results, dict.fromkeys(self.outcome)
+        for name in self.outcome if self.counts["done"] or pilot else ():
+            own = values[values["outcome"] == name]
+            numbers = own.assign(value=frame_of(own)["value"].astype(float))
+            means = numbers.pivot_table(index="unit", columns="arm", values="value")
+            apart = means.drop(columns=AA, errors="ignore").sub(means[self.reference], axis=0)
+            spreads = apart.drop(columns=self.reference).std().dropna()
+            if len(means) > 2 and len(spreads):
+                sd = math.sqrt((spreads**2).mean())
+                smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
+        return StudyPlan(
+            left=len(left),
+            done=len(self._jobs) - len(left),
+            turns=turns,
+            units=len(self.units),
+            smallest=smallest,
+            based_on=where,
+            **costs,
         )
 
-    # --- before it is played -----------------------------------------------------------------
+    def _calls_by_chance(self) -> int:
+        """Return how many questions of a first turn a model would be asked."""
+        run = self._trial(next(iter(self._jobs.values())).run)(self._arms[self.reference])
+        models = {name: "random" for name, who in run.players.items() if who == "model"}
+        run.players = {"*": "random", **run.players, **models}
+        turn = run_sync(run.step(progress=False))
+        seats = [run.seat(answer.player, tag=answer.component) for answer in turn.answers]
+        return seats.count("random")
+
+    # --- what is shown of it -----------------------------------------------------------------
 
     def report(self, path: str | Path) -> Path:
         """Write what a referee asks for as one HTML file, and return its path.
@@ -838,137 +951,75 @@ class Study:
         Raises:
             ConfigError: the file cannot be written, or is a tape.
         """
+        from llmsim_lab.study._report import report_html
+
         return write_file(Path(path), report_html(self).encode())
 
-    def plan(self, *, pilot: Study | str | Path | None = None) -> StudyPlan:
-        """Return what is left to play, what it takes, and what differences it can see.
-
-        Args:
-            pilot: a smaller study, or its folder; or a tape. The runs so far if not given.
-        """
-        from llmsim_lab.study._statistics import smallest_effect  # here, since it imports numpy
-
-        left = len(self._entries) - self.counts["done"]
-        costs, where = self._costs(pilot or self)
-        spreads, n = self._spreads(pilot or self), len(self.seeds)
-        return StudyPlan(
-            runs=left,
-            done=len(self._entries) - left,
-            arms=len(self._arms),
-            seeds=len(self.seeds),
-            turns=self.turns,
-            **{name: left * self.turns * cost for name, cost in costs.items()},
-            smallest={
-                it: smallest_effect(spreads[it], n) if it in spreads else None
-                for it in self.outcome
-            },
-            memory=self._memory(),
-            based_on=where,
-        )
-
-    def _costs(self, pilot: Study | str | Path) -> tuple[dict[str, float], str]:
-        """Return what a turn costs, as far as it is known, and what tells so."""
-        if isinstance(pilot, Study):
-            runs, where = pilot._done(), pilot.tape
-        else:
-            runs, where = _recorded(Path(pilot)), Path(pilot)
-        turns = sum(len(rows) - 1 for _, rows in runs)
-        if not turns:
-            return {}, ""
-        calls, tokens, seconds = (
-            sum(row.get(name) or 0 for _, rows in runs for row in rows) / turns
-            for name in ("calls", "tokens", "seconds")
-        )
-        costs = {"calls": calls, "hours": seconds / 3600} | ({"tokens": tokens} if tokens else {})
-        if files := {entry.tape for entry, _ in runs if entry.tape is not None}:
-            costs["disk_bytes"] = sum(file.stat().st_size for file in files) / turns
-        what = f"the mean of {turns} turns of {len(runs)} runs"
-        return costs, what if where is None else f"{what} in {where.name}"
-
-    def _done(self) -> list[tuple[_playing.StudyRun, list[dict[str, Any]]]]:
-        """Return the runs that are complete, each with its rows."""
-        return [(it, self._rows(it)) for it in self._in_order() if it.status == "done"]
-
-    def _spreads(self, pilot: Study | str | Path) -> dict[str, float]:
-        """Return by outcome the standard deviation of differences from the reference."""
-        if isinstance(pilot, Study):
-            values, reference = pilot.outcomes(), pilot.reference
-        else:
-            values, reference = self._values_in(Path(pilot)), self.reference
-        found: dict[str, float] = {}
-        for label, part in values.groupby("outcome"):
-            table_ = part.pivot_table(index="seed", columns="arm", values="value")
-            if reference not in table_:
-                continue
-            apart = table_.sub(table_[reference], axis=0)
-            others = [arm for arm in apart if arm not in (reference, _design.AA)]
-            spreads = [apart[arm].std() for arm in others if apart[arm].count() >= _FEW]
-            if spreads:
-                # An arm whose pairs all differ equally, but for rounding, tells nothing of luck. Of
-                # the others the mean variance, since nobody knows which arm it will be about.
-                least = _ROUNDING * table_.abs().max().max()
-                variances = [spread**2 for spread in spreads if spread > least] or [0.0]
-                found[str(label)] = math.sqrt(math.fsum(variances) / len(variances))
-        return found
-
-    def _values_in(self, pilot: Path) -> pd.DataFrame:
-        """Return the outcomes of a pilot's runs that name their arm, as far as columns say them."""
-        rows = [
-            (entry.arm, entry.seed, label, self._value(entry, item, frame))
-            for entry, frame in _recorded(pilot)
-            for label, item in self.outcome.items()
-            if entry.arm in self.arms and isinstance(item, str) and len(frame) > 1
-        ]
-        return frame_of(rows, columns=_OUTCOMES)
-
-    def _memory(self) -> str:
-        named = [self._world.model(arm) or self._models.given for arm in self._arms]
-        texts = dict.fromkeys(it for it in named if str(it).startswith("embedded"))
-        sizes = sorted(model.memory_bytes / 1e9 for model in CATALOGUE)
-        known = {model.name: f"{model.memory_bytes / 1e9:.1f} GB" for model in CATALOGUE}
-        some = f"{sizes[0]:.1f} to {sizes[-1]:.1f} GB"
-        said_ = [f"{text}: {known.get(text.partition(':')[2], some)}" for text in texts]
-        return f"Memory for each process of an executor: {', '.join(said_)}." if said_ else ""
-
-    # --- what is shown of it -----------------------------------------------------------------
-
     def chart(self, outcome: str) -> Figure:
-        """Draw a column by turn, or an outcome of whole runs by arm.
+        """Draw an outcome: by turn where it is a column of numbers, else a point a run.
 
         Args:
-            outcome: a column of the frame: each arm's mean over seeds, with a pointwise 95 % band.
-                Or the label of one of the study's outcomes, functions included: a point a run, a
-                bar at each arm's mean, and a line for each seed.
+            outcome: a column of the runs' frames, or the label of one of the study's outcomes.
 
         Raises:
-            ConfigError: there is no such column or outcome of numbers, no run is complete, or there
-                are too many arms for the curves.
+            ConfigError: there is no such column, or no run is complete.
         """
-        frame = self.to_frame()
+        from llmsim_lab.study._charts import arms_chart, runs_chart
+
+        frame, arms = self.to_frame().rename(columns={"unit": "seed"}), list(self.arms)
         if frame.empty:
             raise ConfigError(f"no run of {self!r} is complete; run() first")
-        arms = list(self.arms)
-        if outcome in self.outcome and outcome not in frame.select_dtypes("number").columns:
-            return runs_chart(self.outcomes(), outcome, arms=arms)
-        return arms_chart(frame, outcome, arms=arms)
+        item = self.outcome.get(outcome, outcome)
+        of_turns = item in frame.select_dtypes("number").columns or outcome not in self.outcome
+        if self._source is None and isinstance(item, str) and of_turns:
+            return arms_chart(frame, item, arms=arms)
+        means = self.results.groupby(["arm", "unit", "outcome"], sort=False)["value"].mean()
+        values = means.reset_index().rename(columns={"unit": "seed"})
+        return runs_chart(values, outcome, arms=arms)
+
+    def watch(self) -> None:
+        """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
+        from IPython.display import display
+
+        handles: dict[str, Any] = {}
+        shown = -math.inf
+
+        def show() -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if self.running and now - shown < _WATCH_S:
+                return
+            shown = now
+            views: dict[str, Any] = {"table": self}
+            if self.counts["done"] and self.outcome:
+                views["chart"] = self.chart(next(iter(self.outcome)))
+            for name, view in views.items():
+                if name in handles:
+                    handles[name].update(view)
+                else:
+                    handles[name] = display(view, display_id=True)  # type: ignore[no-untyped-call]
+
+        show()
+        self.listen(show)
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self._about()}"]
-        lines += [f"  {error}" for error in self._errors()]
         shown = self._effects_shown()
-        return "\n".join([*lines, *([str(shown)] if shown is not None else [])])
+        lines = [f"{self.name}: {self._about()}", *(f"  {error}" for error in self.errors)]
+        return "\n".join([*lines, *([] if shown is None else [str(shown)])])
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
 
     def _about(self) -> str:
-        counts = self.counts
-        states = [f"{counts[it]} {it}" for it in _STATES if counts[it]]
-        size = f"{len(self._arms)} arms, {len(self.seeds)} seeds, {self.turns} turns"
-        others = self._of_others()
-        return f"{size}: {', '.join(states)}{others and f' ({others})'}"
+        what = "seeds" if self._source is None else "situations"
+        states = ", ".join(f"{n} {it}" for it in _STATES if (n := self.counts[it]))
+        others = self.others
+        size = f"{len(self.arms)} arms, {len(self.units)} {what}"
+        return f"{size}: {states}{others and f' ({others})'}"
 
-    def _errors(self) -> list[str]:
+    @property
+    def errors(self) -> list[str]:
+        """Why runs failed, the most frequent reasons first."""
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
         return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
 
@@ -976,7 +1027,7 @@ class Study:
         """Return the effects, or why there are none; nothing while there is nothing to compare."""
         # Not while runs are left: effects so far are shown to those who ask for them.
         done, failed = self.counts["done"], self.counts["failed"]
-        if not done or done + failed < len(self._entries) or len(self._arms) < 2:
+        if not done or done + failed < len(self._jobs) or len(self.arms) < 2 or self.running:
             return None
         try:
             return self.effects()
@@ -987,82 +1038,140 @@ class Study:
         facts: list[tuple[object, object]] = [
             ("design", self._about()),
             ("outcomes", ", ".join(self.outcome)),
-            ("tapes", f"in {self.tape.name}" if self.tape else "none: kept in memory"),
-            *(("failed", error) for error in self._errors()),
+            ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
+            *(("failed", error) for error in self.errors),
         ]
-        factors = list(next(iter(self.arms.values())))
-        by_arm = Counter((it.arm, it.status) for it in self._entries.values())
-        header = ["arm", *factors, "done", "failed", "left"]
+        by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
         rows = [
-            [
-                *(arm, *(levels.get(name, "") for name in factors)),
-                *(by_arm[arm, "done"], by_arm[arm, "failed"]),
-                by_arm[arm, "left"] + by_arm[arm, "stopped"],
-            ]
+            [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
             for arm, levels in self.arms.items()
         ]
-        shown = self._effects_shown()
-        below = Markup(shown._repr_html_()) if isinstance(shown, Effects) else shown or ""
-        caption = f"Study {self.name!r}"
-        return str(join([pairs(facts, caption=caption), table(header, rows), below]))
+        header, shown = ["arm", *self.arms[self.reference], *_STATES], self._effects_shown()
+        below = "" if shown is None else shown
+        below = below if isinstance(below, str) else Markup(below._repr_html_())
+        about = pairs(facts, caption=f"Study {self.name!r}")
+        return str(join([about, table(header, rows), below]))
 
 
-def _folder(tape: Any) -> Path:
-    """Return the folder that ``tape=`` names.
+def Comparison(  # noqa: N802 - what it gives is one
+    tape: Tape | Run | str | Path, *, prompt: Mapping[str, Any], **more: Any
+) -> Study:
+    """Compare prompts on recorded situations: ``Study.again`` for one factor.
+
+    Args:
+        tape: the tape, its file, or a run on one.
+        prompt: prompts by name, as ``vary={"prompt": ...}`` takes them; compared with the recorded
+            one, which ``None`` stands for, unless it is among them.
+        more: as for ``Study.again``.
+    """
+    prompts = dict(prompt) if None in prompt.values() else {"as it is": None, **prompt}
+    return Study.again(tape, {"prompt": prompts}, **more)
+
+
+# --- recorded situations --------------------------------------------------------------------------
+
+
+def _independent(tape: Tape, run: Any) -> list[RunInfo]:
+    """Return the runs to ask again.
+
+    Raises:
+        ConfigError: they are of several worlds, share turns, or had the same luck.
+    """
+    if run is None or isinstance(run, int):
+        return [tape.run(run)]
+    if run != "all" and (isinstance(run, str) or not isinstance(run, Sequence) or not run):
+        raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
+    every = [info for info in tape.runs() if info.parent is None]
+    infos = every if run == "all" else [tape.run(number) for number in dict.fromkeys(run)]
+    roots = {info.id: tape.line(info.id)[0][0] for info in infos}
+    seeds = {info.id: info.manifest["seed"] for info in infos}
+    for what, facts in {"turns, as forks do": roots, "the seed": seeds}.items():
+        if len(set(facts.values())) < len(facts):
+            [(fact, _)] = Counter(facts.values()).most_common(1)
+            runs = [run for run, it in facts.items() if it == fact]
+            raise ConfigError(
+                f"runs {runs[0]} and {runs[1]} share {what}, and are not independent; choose runs "
+                "with different seeds"
+            )
+    if len({info.manifest["kind"] for info in infos}) > 1:
+        raise ConfigError("these are runs of several worlds; name those of one: run=[1, 2]")
+    return infos
+
+
+def _situations(
+    tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None
+) -> Iterator[dict[str, Any]]:
+    """Yield the turns of runs that were continued, or those of them that are wanted.
+
+    Raises:
+        ConfigError: one that is wanted is not among them, or there are none.
+    """
+    for info in infos:
+        number, parent = 1, info.parent
+        while parent is not None:  # which are copied with it
+            number, parent = number + 1, tape.run(parent).parent
+        so_far = hashlib.sha256(dumps(info.manifest).encode("utf-8", "surrogatepass"))
+        there = []
+        for record in tape.turn_records(info.id)[:-1]:
+            so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
+            if (turn := int(record["turn"])) < (info.fork_turn or 0):
+                continue  # which another run went on from
+            there.append(turn)
+            if turns is None or turn in turns:
+                own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
+                yield {**own, "turn": turn, "digest": so_far.hexdigest()[:16]}
+        if not there or (wrong := [turn for turn in turns or () if turn not in there]):
+            wanted = f"turn {wrong[0]}" if there else "no turn"
+            raise ConfigError(
+                f"{wanted} of run {info.id} was continued by it; {there or 'none'} were"
+            )
+
+
+def _in_replies(turn: Any, outcome: str) -> Any:
+    """Return what a turn's replies say in a field: the mean, or the text; None where none has it.
+
+    Raises:
+        ConfigError: several have texts.
+    """
+    name, _, player = outcome.partition(".")
+    answers = [it for it in turn.answers if name in it.fields and player in ("", it.player)]
+    found = [answer.fields[name] for answer in answers]
+    if not found:
+        return None
+    if all(isinstance(it, int | float) for it in found):
+        return fmean(found)
+    if len(found) > 1:
+        raise ConfigError(
+            f"outcome {outcome!r} is a text of {len(found)} players; name one: "
+            f"'{name}.{answers[0].player}', or make a number of them: outcome=lambda run: ..."
+        )
+    return found[0]
+
+
+def _by_function(outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job: Job) -> Any:
+    try:
+        return outcome(run)
+    except Exception as error:
+        raise ConfigError(
+            f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "
+            f"{error}; return float('nan') where a run has none"
+        ) from error
+
+
+def _label(outcome: Outcome) -> str:
+    return outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "outcome")
+
+
+def _plain(outcome: str, value: Any) -> Any:
+    """Return a value as the table holds it: a number, NaN for none, or a text.
 
     Raises:
         ConfigError: it is something else.
     """
-    path = getattr(tape, "path", None) or Path(tape)
-    if path.is_file():
-        raise ConfigError(
-            f"{path} is a file, and a study is a folder with a tape for each run: "
-            f"tape={path.stem + '/'!r}"
-        )
-    return Path(path)
-
-
-def _recorded(path: Path) -> list[tuple[_playing.StudyRun, list[dict[str, Any]]]]:
-    """Return the runs on the tapes of a folder, or on a tape, each with its rows."""
-    found = []
-    for file in _playing.tapes_in(path):
-        with Tape(file, read_only=True) as tape:
-            for info in tape.runs():
-                seed = int(info.manifest["seed"])
-                arm = info.name.removesuffix(f", seed {seed}")
-                entry = _playing.StudyRun(arm, seed, "done", file, info.turns)
-                found.append((entry, list(tape.frame_rows(info.id).values())))
-    return found
-
-
-def _beside(levels: Mapping[str, Any], others: set[str]) -> dict[str, Any]:
-    """Return levels by their factors' names, which other columns may have as well."""
-    return {f"factor {name}" if name in others else name: it for name, it in levels.items()}
-
-
-_AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
-
-
-def _label_of(outcome: Outcome) -> str:
-    return outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "outcome")
-
-
-def _number(value: Any, name: str) -> float:
-    if value is None:
-        return math.nan
     try:
-        return float(value)
+        return value if isinstance(value, str) else math.nan if value is None else float(value)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"outcome {name!r} is {value!r:.60}, not a number; name a column of numbers, or make "
-            "one of it: outcome=lambda run: ..."
+            f"outcome {outcome!r} is {value!r:.60}, neither a number nor a text; make one of it: "
+            "outcome=lambda run: ..."
         ) from error
-
-
-def _groups(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return columns by what stands before their last dot, with what stands behind it."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        before, dot, key = name.rpartition(".")
-        found.setdefault(before or name, []).extend([key] if dot else [])
-    return found
